@@ -1,0 +1,59 @@
+"""Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
+
+from pyopnb.models.build import model, node
+from pyopnb.ops.errors import (
+    DefinitionError,
+    EscapedInput,
+    FeedError,
+    ModelError,
+    ModuleRefused,
+    NotationError,
+    PyopError,
+    ResultError,
+    SchemaChanged,
+    UnknownOp,
+)
+from pyopnb.ops.registry import pyop, registry
+from pyopnb.ops.types import TensorType, tensor_type
+from pyopnb.runtime.library import get_library_path
+from pyopnb.runtime.session import Result, Session, SessionRebuilt, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DefinitionError",
+    "EscapedInput",
+    "FeedError",
+    "ModelError",
+    "ModuleRefused",
+    "NotationError",
+    "PyopError",
+    "Result",
+    "ResultError",
+    "SchemaChanged",
+    "Session",
+    "SessionRebuilt",
+    "TensorType",
+    "UnknownOp",
+    "get_library_path",
+    "model",
+    "node",
+    "pyop",
+    "registry",
+    "run",
+    "tensor_type",
+]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What ``%load_ext pyopnb`` calls. IPython is imported here and not before."""
+    from pyopnb.notebook.extension import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """What ``%unload_ext pyopnb`` calls."""
+    from pyopnb.notebook.extension import unload
+
+    unload(shell)
