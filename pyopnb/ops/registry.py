@@ -1,0 +1,374 @@
+"""The registry: ops under their names, each with its versions.
+
+Redefining replaces one reference and tells the listeners; the magics, the sessions and the views know this small object in
+the middle and not each other. A new version is built and checked whole before the swap, so a definition that fails leaves
+the last good one in place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, shown
+from pyopnb.ops.schema import Schema
+from pyopnb.ops.signature import schema_of
+
+__all__ = [
+    "DEFAULT_DOMAIN",
+    "KEPT_VERSIONS",
+    "Op",
+    "Registry",
+    "Version",
+    "check_opset",
+    "pyop",
+    "registry",
+    "split_name",
+]
+
+DEFAULT_DOMAIN = "pyopnb"
+KEPT_VERSIONS = 100
+"""Versions of an op that history and rollback reach back to; older ones are let go: redefining all day costs nothing."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Version:
+    """The n-th definition of an op under one name.
+
+    Attributes
+    ----------
+    op : str
+        ``domain::OpType``.
+    number : int
+        1 for the first.
+    cls : type
+        The class, as it was given.
+    schema : Schema
+    opset : int
+        Version of the domain from which on the op is there (ONNX's since_version).
+    source : str or None
+        Text of the cell or class, where it is known.
+    defined : float
+        Seconds since the epoch, as `time.time` gives them.
+    epoch : int
+        The registry's epoch that began with this version.
+    restored : int or None
+        Number of the version that a rollback brought back as this one.
+    """
+
+    op: str
+    number: int
+    cls: type
+    schema: Schema
+    opset: int
+    source: str | None
+    defined: float
+    epoch: int
+    restored: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.op}, version {self.number}"
+
+
+@dataclass
+class Op:
+    """A name and the versions that stood under it, the newest last.
+
+    Attributes
+    ----------
+    name : str
+        ``domain::OpType``.
+    versions : tuple of Version
+        Replaced whole by each definition, so that a run in another thread can walk through it meanwhile.
+    lock : threading.RLock
+        Held around ``compute`` where the class says ``serial = True``. Reentrant, because a run inside ``compute`` works.
+    """
+
+    name: str
+    versions: tuple[Version, ...] = ()
+    lock: Any = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def current(self) -> Version:
+        return self.versions[-1]
+
+    @property
+    def domain(self) -> str:
+        return split_name(self.name)[0]
+
+    @property
+    def op_type(self) -> str:
+        return split_name(self.name)[1]
+
+    def at(self, epoch: int) -> Version:
+        """The version that was current in that epoch; the oldest kept one where that is gone."""
+        for version in reversed(self.versions):
+            if version.epoch <= epoch:
+                return version
+        return self.versions[0]
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """``"demo::SoftClip"`` as ``("demo", "SoftClip")``; without ``::`` in the default domain; ``"::Relu"`` is ONNX's Relu.
+
+    Raises
+    ------
+    DefinitionError
+        The op type is no identifier, or the domain has other characters than letters, digits, ``.``, ``-`` and ``_``.
+    """
+    domain, found, op_type = name.rpartition("::")
+    domain = domain if found else DEFAULT_DOMAIN
+    if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
+        raise DefinitionError("op name", expected="domain::OpType", got=shown(repr(name)), next='"demo::SoftClip"')
+    return ("" if domain == "ai.onnx" else domain), op_type
+
+
+def check_opset(opset: object, where: str) -> None:
+    """Raise `DefinitionError` unless an op can be there from that version of its domain on."""
+    if type(opset) is not int or not 1 <= opset <= 1000:
+        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=shown(repr(opset)))
+
+
+class Registry:
+    """Ops by name. `pyopnb.registry` is the one that sessions use; tests make their own.
+
+    Examples
+    --------
+    >>> registry = Registry()
+    >>> class Twice:
+    ...     def compute(self, x): return x * 2
+    >>> str(registry.define(Twice, "demo::Twice"))
+    'demo::Twice, version 1'
+    >>> [op.name for op in registry]
+    ['demo::Twice']
+    """
+
+    def __init__(self) -> None:
+        self._ops: dict[str, Op] = {}
+        self._removed: dict[str, Op] = {}
+        self._modules: dict[tuple[str, str], Op] = {}
+        self._listeners: dict[object, Callable[[Version], None]] = {}
+        self._lock = threading.RLock()
+        self.epoch = 0
+
+    def define(
+        self,
+        cls: type,
+        name: str | None = None,
+        *,
+        opset: int = 1,
+        module: str | None = None,
+        source: str | None = None,
+        restored: int | None = None,
+    ) -> Version:
+        """Put a class under a name, as its next version, and tell the listeners.
+
+        Parameters
+        ----------
+        cls : type
+            See `schema_of`.
+        name : str, optional
+            ``domain::OpType``; the class's own name in the default domain if not given.
+        opset : int
+            Version of the domain from which on the op is there.
+        module : str, optional
+            Also serve the retired PyOp's nodes that ask for this module and the class's name.
+        source : str, optional
+            Its text, for `history`.
+
+        Raises
+        ------
+        DefinitionError
+            The class cannot be an op; the registry is as it was.
+        """
+        domain, op_type = split_name(name or cls.__name__)
+        key = f"{domain}::{op_type}"
+        check_opset(opset, f"op {key}")
+        schema = schema_of(cls)
+        with self._lock:
+            # A removed op that comes back is the same op to the sessions that still use it: its numbers go on.
+            op = self._ops.get(key) or self._removed.pop(key, None) or Op(key)
+            number = op.current.number + 1 if op.versions else 1
+            version = Version(key, number, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
+            op.versions = (*op.versions, version)[-KEPT_VERSIONS:]
+            self._ops[key] = op
+            if module is not None:
+                self._modules[module, cls.__name__] = op
+            self.epoch += 1
+        self._tell(version)
+        return version
+
+    def _tell(self, version: Version) -> None:
+        failures: list[Exception] = []
+        for listener in list(self._listeners.values()):  # a listener may subscribe or leave while it is told
+            try:
+                listener(version)
+            except Exception as error:  # the version is in place already: the others must hear of it all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def subscribe(self, listener: Callable[[Version], None]) -> Callable[[], None]:
+        """Call ``listener(version)`` after each definition; returns what ends that.
+
+        All listeners are told, then the first exception that one of them raised is raised.
+        """
+        key = object()
+        self._listeners[key] = listener
+
+        def leave() -> None:
+            self._listeners.pop(key, None)
+
+        return leave
+
+    def __getitem__(self, name: str) -> Op:
+        domain, op_type = split_name(name)
+        op = self._ops.get(f"{domain}::{op_type}")
+        if op is None:
+            found = self._by_type(name)
+            if found is None:
+                raise UnknownOp(
+                    f"op {shown(name)}",
+                    expected="an op of the registry",
+                    got=shown(name),
+                    next=nearest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
+                )
+            return found
+        return op
+
+    def _by_type(self, name: str) -> Op | None:
+        # Typing %pyop history SoftClip should work while only one domain has a SoftClip.
+        same = [op for op in self._ops.values() if op.op_type == name]
+        return same[0] if len(same) == 1 else None
+
+    def find(self, domain: str, op_type: str) -> Op | None:
+        """The op of exactly that domain and type, or None."""
+        return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
+
+    def find_class(self, module: str, class_name: str) -> Op | None:
+        """The op that serves the retired PyOp's ``module`` and ``class_name``, or None."""
+        return self._modules.get((module, class_name))
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and bool(self[name])
+        except (UnknownOp, DefinitionError):
+            return False
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(sorted(self._ops.values(), key=lambda op: op.name))
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def history(self, name: str) -> tuple[Version, ...]:
+        """The versions of an op, oldest first, the last `KEPT_VERSIONS` of them."""
+        return self[name].versions
+
+    def rollback(self, name: str, number: int | None = None) -> Version:
+        """Make an earlier version current again, as a new version.
+
+        Parameters
+        ----------
+        name : str
+        number : int, optional
+            The version to bring back; the one before the current if not given.
+
+        Raises
+        ------
+        UnknownOp
+            There is no such op or no such version.
+        """
+        op = self[name]
+        with self._lock:
+            wanted = op.current.number - 1 if number is None else number
+            old = next((v for v in op.versions if v.number == wanted), None)
+            if old is None:
+                kept = ", ".join(str(v.number) for v in op.versions)
+                raise UnknownOp(f"op {op.name}, rollback", expected=f"one of versions {kept}", got=str(wanted))
+        return self.define(old.cls, op.name, opset=old.opset, source=old.source, restored=old.number)
+
+    def remove(self, name: str) -> None:
+        """Forget an op. Sessions that use it keep the version that they have, and follow if the name is defined again."""
+        op = self[name]
+        with self._lock:
+            if self._ops.pop(op.name, None):  # another thread may have been faster
+                self._removed[op.name] = op
+            self._modules = {key: held for key, held in self._modules.items() if held is not op}
+
+    def clear(self) -> None:
+        """Forget every op, and that there was any: numbers begin at 1 again."""
+        with self._lock:
+            self._ops.clear()
+            self._removed.clear()
+            self._modules.clear()
+
+
+_Class = TypeVar("_Class", bound=type)
+
+registry = Registry()
+"""The registry that sessions use."""
+
+
+@overload
+def pyop(name: _Class) -> _Class: ...
+@overload
+def pyop(
+    name: str | None = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
+) -> Callable[[_Class], _Class]: ...
+def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None) -> Any:
+    """Make a class an op; the class comes back unchanged.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``domain::OpType``. The default domain is ``pyopnb``, the default op type the class's name.
+    opset : int
+        Version of the domain from which on the op is there.
+    module : str, optional
+        Also serve the retired PyOp's nodes that ask for this module and the class's name.
+    into : Registry, optional
+        Another registry than `pyopnb.registry`.
+
+    Raises
+    ------
+    DefinitionError
+        The class cannot be an op.
+
+    Examples
+    --------
+    >>> mine = Registry()
+    >>> @pyop("demo::Twice", into=mine)
+    ... class Twice:
+    ...     def compute(self, x):
+    ...         return x * 2
+    >>> Twice().compute(4), mine["demo::Twice"].current.number
+    (8, 1)
+    """
+
+    def define(cls: _Class) -> _Class:
+        target = registry if into is None else into
+        target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=_source(cls))
+        return cls
+
+    return define(name) if isinstance(name, type) else define
+
+
+def _source(cls: type) -> str | None:
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):  # a class of a notebook cell, which only its methods can name, or one made by exec
+        code = getattr(getattr(cls, "compute", None), "__code__", None)
+        if code is None or os.path.exists(code.co_filename):
+            return None
+        return "".join(linecache.getlines(code.co_filename)) or None

@@ -1,0 +1,283 @@
+"""Reading an op's schema from its class: from signatures, annotations and defaults."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from pyopnb.ops.dtypes import is_element
+from pyopnb.ops.errors import DefinitionError, NotationError, shown
+from pyopnb.ops.schema import KINDS, OBJECTS, REQUIRED, SCALARS, Attr, Port, Schema, kind_of_value
+from pyopnb.ops.types import ANY, TensorType, tensor_type
+
+__all__ = ["schema_of"]
+
+_NOT_CALLED_THROUGH: tuple[tuple[Callable[[object], bool], str], ...] = (
+    (inspect.iscoroutinefunction, "async def"),
+    (inspect.isasyncgenfunction, "async def with yield"),
+    (inspect.isgeneratorfunction, "a generator (yield)"),
+)
+
+
+def schema_of(cls: type) -> Schema:
+    """Read the schema from a class.
+
+    Parameters
+    ----------
+    cls : type
+        A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are inputs (``x=None`` optional,
+        ``*xs`` variadic), its return annotation the outputs.
+
+    Raises
+    ------
+    DefinitionError
+        The class has no callable ``compute``, or a parameter that an op cannot have.
+    NotationError
+        A hint is no type.
+
+    Examples
+    --------
+    >>> class SoftClip:
+    ...     def __init__(self, limit: float = 1.0): ...
+    ...     def compute(self, x: "float32[N,3]") -> "float32[N,3]": ...
+    >>> print(schema_of(SoftClip))
+    (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
+    """
+    if not isinstance(cls, type):
+        raise DefinitionError("pyop", expected="a class", got=f"{type(cls).__name__} {shown(repr(cls))}")
+    where = f"class {cls.__name__}"
+    if not callable(getattr(cls, "compute", None)):
+        got = "no compute" if not hasattr(cls, "compute") else f"compute = {shown(repr(_compute(cls)))}"
+        raise DefinitionError(where, expected="a method compute", got=got, next="def compute(self, x): return x")
+    for is_kind, kind in _NOT_CALLED_THROUGH:
+        if is_kind(_compute(cls)):
+            raise DefinitionError(f"{where}, compute", expected="a function that returns its outputs", got=kind)
+    attrs, open_attrs = _attrs(cls, where)
+    inputs, outputs = _ports(cls, where)
+    return Schema(
+        attrs,
+        open_attrs,
+        inputs,
+        outputs,
+        infers=callable(getattr(cls, "infer", None)),
+        copy_inputs=bool(getattr(cls, "copy_inputs", False)),
+        serial=bool(getattr(cls, "serial", False)),
+        doc=inspect.getdoc(cls) or "",
+    )
+
+
+def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
+    made_by = _constructor(cls)
+    if made_by is None:
+        return (), False
+    parameters = _parameters(cls, made_by)
+    open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    attrs = []
+    for parameter in parameters:
+        if parameter.kind is parameter.POSITIONAL_ONLY or (parameter.kind is parameter.VAR_POSITIONAL and not open_attrs):
+            raise DefinitionError(
+                f"{where}, {made_by}", expected="parameters that can be given by name", got=str(parameter), next="**attrs"
+            )
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            attrs.append(_attr(parameter, getattr(cls, made_by), where))
+    return tuple(attrs), open_attrs
+
+
+def _constructor(cls: type) -> str | None:
+    # A named tuple, and anything else that cannot change once it is made, has only __new__.
+    return next((name for name in ("__init__", "__new__") if getattr(cls, name) is not getattr(object, name)), None)
+
+
+def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: str) -> Attr:
+    default = REQUIRED if parameter.default is parameter.empty else parameter.default
+    if parameter.annotation is not parameter.empty:
+        hint = _evaluated(parameter.annotation, function)
+        kind = _kind_of_hint(hint)
+        if kind is None:
+            raise DefinitionError(
+                f"{where}, attr {parameter.name}",
+                expected=f"an annotation of {', '.join(KINDS[:5])}, a list of these, np.ndarray or onnx.ModelProto",
+                got=shown(str(parameter.annotation)),
+            )
+        return Attr(parameter.name, kind, default, _choices(hint))
+    if default is REQUIRED or default is None or (isinstance(default, (list, tuple)) and not default):
+        return Attr(parameter.name, "any", default)
+    kind = kind_of_value(default)
+    known = kind.removeprefix("list[").removesuffix("]") in KINDS
+    return Attr(parameter.name, kind if known else "any", default)
+
+
+def _unaliased(hint: Any) -> Any:
+    """What a ``type X[T] = …`` stands for; numpy's NDArray is one from numpy 2.5 on."""
+    while hasattr(alias := typing.get_origin(hint) or hint, "__value__"):
+        inner = typing.get_args(hint)
+        hint = alias.__value__[inner] if inner else alias.__value__
+    return hint
+
+
+def _kind_of_hint(hint: Any) -> str | None:
+    hint = _unaliased(hint)
+    if hint in (Any, object, typing.Any):
+        return "any"
+    for table in (SCALARS, OBJECTS):
+        if isinstance(hint, type) and hint in table:
+            return table[hint]
+    if hint in (list, tuple, Sequence):
+        return "list"
+    if isinstance(hint, typing.NewType):
+        return _kind_of_hint(hint.__supertype__)
+    origin, inner = typing.get_origin(hint), [a for a in typing.get_args(hint) if a not in (type(None), Ellipsis)]
+    if origin in (typing.Annotated, typing.Final):
+        return _kind_of_hint(inner[0])
+    if origin in (typing.Union, types.UnionType):
+        return _kind_of_hint(inner[0]) if len(inner) == 1 else "any"
+    if origin in (list, tuple, Sequence):
+        kinds = {_kind_of_hint(item) for item in inner}
+        return f"list[{kinds.pop()}]" if len(kinds) == 1 and None not in kinds else None
+    if origin is np.ndarray:
+        return "tensor"
+    if origin is typing.Literal:
+        kinds = {kind_of_value(item) for item in inner}
+        return kinds.pop() if len(kinds) == 1 else None
+    return None
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    hint = _unaliased(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _choices(inner[0]) if len(inner) == 1 else ()
+    return ()
+
+
+def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
+    if isinstance(_compute(cls), np.ufunc):
+        return tuple(Port(f"x{n + 1}") for n in range(_compute(cls).nin)), None
+    try:
+        parameters = _parameters(cls, "compute")
+    except ValueError:  # a builtin put there as it is: it takes what it takes
+        return (Port("xs", variadic=True),), None
+    if [parameter.kind for parameter in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        parameters.pop()  # a wrapper that passes on what it gets; nothing is given by name
+    ports: list[Port] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            raise DefinitionError(
+                f"{where}, compute", expected="inputs only", got=str(parameter), next=f"give {parameter.name} to __init__"
+            )
+        if parameter.default is not parameter.empty and parameter.default is not None:
+            raise DefinitionError(
+                f"{where}, compute, input {parameter.name}",
+                expected="no default, or None for an optional input",
+                got=shown(repr(parameter.default)),
+                next=f"{parameter.name}=None",
+            )
+        variadic = parameter.kind is parameter.VAR_POSITIONAL
+        hint = _type_of_hint(parameter.annotation, cls, f"{where}, input {parameter.name}")
+        ports.append(Port(parameter.name, hint or ANY, parameter.default is None, variadic))
+    return tuple(ports), _outputs(cls, where)
+
+
+def _outputs(cls: type, where: str) -> tuple[TensorType, ...] | None:
+    returned = inspect.signature(_compute(cls)).return_annotation
+    if isinstance(returned, str):
+        returned = _literal(returned)
+    if not isinstance(returned, (tuple, list)):
+        evaluated = _evaluated(returned, _compute(cls))
+        if typing.get_origin(evaluated) is not tuple:
+            hint = _type_of_hint(returned, cls, f"{where}, output")
+            return None if hint is None else (hint,)
+        returned = typing.get_args(evaluated)
+        if Ellipsis in returned:
+            return None
+    types_ = [_type_of_hint(item, cls, f"{where}, output {n}") for n, item in enumerate(returned)]
+    return tuple(hint or ANY for hint in types_) if any(types_) else None
+
+
+def _compute(cls: type) -> Any:
+    return cls.compute  # type: ignore[attr-defined]  # schema_of looked
+
+
+def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
+    """A port's type; None where the hint says nothing about it."""
+    if isinstance(hint, str):
+        if hint in ("float", "bool") and _unquoted(_compute(cls)):
+            return None  # Python's float, as it would be without the __future__ import
+        hint = _literal(hint)
+    if isinstance(hint, TensorType):
+        return hint
+    if isinstance(hint, str):
+        try:
+            return tensor_type(hint)
+        except NotationError as error:
+            evaluated = _evaluated(hint, _compute(cls))
+            if isinstance(evaluated, str):
+                raise NotationError(f"{where}: {error.where}", expected=error.expected, got=error.got) from None
+            hint = evaluated
+    if isinstance(hint, typing.ForwardRef):
+        return _type_of_hint(hint.__forward_arg__, cls, where)
+    hint = _unaliased(hint)
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        notes = [note for note in hint.__metadata__ if isinstance(note, (str, TensorType))]
+        return _type_of_hint(notes[0] if notes else inner[0], cls, where)
+    if origin in (typing.Union, types.UnionType):
+        inner = tuple(arg for arg in inner if arg is not type(None))
+        return _type_of_hint(inner[0], cls, where) if len(inner) == 1 else None
+    if origin is np.ndarray:  # npt.NDArray[np.float32] is ndarray[shape, dtype[float32]]
+        scalars = typing.get_args(inner[-1])
+        return ANY.like(dtype=scalars[0]) if scalars and is_element(scalars[0]) else None
+    return None
+
+
+def _unquoted(function: object) -> bool:
+    """Whether ``from __future__ import annotations`` made text of a function's hints."""
+    code = getattr(inspect.unwrap(function), "__code__", None)  # type: ignore[arg-type]
+    return code is not None and bool(code.co_flags & __future__.annotations.compiler_flag)
+
+
+def _literal(text: str) -> Any:
+    """Under ``from __future__ import annotations`` a quoted hint arrives as the text of a quoted text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _evaluated(hint: Any, function: Callable[..., object]) -> Any:
+    """A hint that is Python source, looked up where its function was written."""
+    if isinstance(hint, typing.ForwardRef):
+        hint = hint.__forward_arg__
+    if not isinstance(hint, str):
+        return hint
+    names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx, **getattr(function, "__globals__", {})}
+    try:
+        return eval(hint, names)  # noqa: S307  # the user's own annotation, as typing.get_type_hints does
+    except Exception:  # whatever a text that is no Python does when it is run: then it stays a text, and is judged as one
+        return hint
+
+
+def _parameters(cls: type, method: str) -> list[inspect.Parameter]:
+    """What a method is called with, without self."""
+    parameters = list(inspect.signature(getattr(cls, method)).parameters.values())
+    held = inspect.getattr_static(cls, method)
+    # Up to Python 3.13 a partial is called without self, though in 3.13 it has __get__ already, to warn.
+    plain = (staticmethod, classmethod, functools.partial)
+    takes_self = method == "__new__" or (hasattr(type(held), "__get__") and not isinstance(held, plain))
+    if not takes_self or (parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL):
+        return parameters
+    if not parameters:
+        raise DefinitionError(f"class {cls.__name__}, {method}", expected="self", got="no parameter", next="(self, x)")
+    return parameters[1:]

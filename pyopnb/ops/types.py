@@ -1,0 +1,135 @@
+"""``float32[N,3]``: the one notation for types, in hints, messages, views and diffs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.dtypes import DType, dtype
+from pyopnb.ops.errors import NotationError, shown
+
+__all__ = ["ANY", "Dim", "TensorType", "tensor_type", "type_of"]
+
+Dim = int | str | None
+"""A dimension: its size, its symbol, or ``None`` where nothing is known (written ``?``)."""
+
+_NOTATION = re.compile(r"\s*(?P<dtype>\w+)\s*(?:\[(?P<dims>[^\[\]]*)\])?\s*", re.ASCII)
+_SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A dtype and a shape, either of which may be unknown.
+
+    Attributes
+    ----------
+    dtype : DType or None
+        None is written ``any``.
+    shape : tuple of (int, str or None) or None
+        None is an unknown rank, written ``[...]``; ``()`` is a scalar, written ``[]``.
+
+    Examples
+    --------
+    >>> t = tensor_type("float32[N,3]")
+    >>> t.dtype.name, t.shape
+    ('float32', ('N', 3))
+    >>> str(t.like(dtype="int64", shape=("N",)))
+    'int64[N]'
+    """
+
+    dtype: DType | None
+    shape: tuple[Dim, ...] | None
+
+    def __str__(self) -> str:
+        dims = "..." if self.shape is None else ",".join("?" if d is None else shown(d) for d in self.shape)
+        return f"{self.dtype or 'any'}[{dims}]"
+
+    def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
+        """The same type with another dtype, another shape, or both; what an op's ``infer`` returns."""
+        return TensorType(
+            self.dtype if dtype is None else _dtype(dtype), self.shape if shape is None else _shape(shape, str(self))
+        )
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions; None where it is unknown."""
+        return None if self.shape is None else len(self.shape)
+
+
+ANY = TensorType(None, None)
+"""``any[...]``: nothing is known."""
+
+
+def _dtype(value: object) -> DType:
+    return dtype(value)
+
+
+def tensor_type(value: object) -> TensorType:
+    """Read a type from its notation.
+
+    Parameters
+    ----------
+    value : str or TensorType
+        ``float32[N,3]``; ``int4[...]`` or ``int4`` (rank unknown); ``string[]`` (a scalar); ``any[?,3]``.
+
+    Raises
+    ------
+    NotationError
+        Where the text is not of that form, the dtype is unknown, or a dimension is negative or over 2**63 - 1.
+
+    Examples
+    --------
+    >>> str(tensor_type(" double[ batch , 3 ]"))
+    'float64[batch,3]'
+    """
+    if isinstance(value, TensorType):
+        return value
+    match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=shown(repr(value)))
+    where = shown(value)
+    dims = match["dims"]
+    element = None if match["dtype"] == "any" else dtype(match["dtype"])
+    if dims is None or dims.strip() == "...":
+        return TensorType(element, None)
+    parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+    return TensorType(element, tuple(_dim(part, where) for part in parts))
+
+
+def _dim(text: str, where: str) -> Dim:
+    if text == "?":
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST:
+        return int(text)
+    if _SYMBOL.fullmatch(text):
+        return text
+    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=shown(text) or "nothing")
+
+
+def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:
+    checked: list[Dim] = []
+    for dim in dims:
+        if dim is None or isinstance(dim, str):
+            checked.append(dim)
+        elif isinstance(dim, (int, np.integer)) and 0 <= dim <= _LARGEST:
+            checked.append(int(dim))
+        else:
+            raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=shown(repr(dim)))
+    return tuple(checked)
+
+
+def type_of(value: Any) -> TensorType:
+    """The type that an array has.
+
+    Examples
+    --------
+    >>> str(type_of(np.zeros((2, 3), np.float32)))
+    'float32[2,3]'
+    """
+    array = value if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value)
+    return TensorType(dtype(array.dtype), tuple(array.shape))
