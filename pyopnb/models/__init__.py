@@ -1,0 +1,1 @@
+"""ModelProtos: read, walked, built, prepared for the installed runtime."""

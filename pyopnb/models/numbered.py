@@ -1,0 +1,105 @@
+"""Nodes made known to the bridge: each gets a number, and a domain that no other library's op can stand in.
+
+ONNX Runtime tells a kernel neither which node of the file it is nor which attributes that node has; the number does. The domain
+of such a node becomes ``pyopnb:`` and its own: an op in the place of ``::Relu`` is then no Relu to the runtime's optimizer, and
+the ops of other libraries, or of a bare registration on the same options, cannot collide with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
+
+from pyopnb.models.nodes import Site, walk
+from pyopnb.ops.types import TensorType
+
+__all__ = ["MARKER", "PREFIX", "NumberedNode", "number", "restore"]
+
+MARKER = "pyopnb_node"
+PREFIX = "pyopnb:"
+_PACKED = "pyopnb_graph:"
+
+
+@dataclass
+class NumberedNode:
+    """A node of the session's own copy of the model.
+
+    Attributes
+    ----------
+    site : Site
+        Its domain and op type in there are those of the file until `number` writes it.
+    fixed : tuple of int
+        The runtime's element types of outputs whose rank is unknown, 0 elsewhere; they become part of the op type.
+    """
+
+    site: Site
+    domain: str
+    op_type: str
+    fixed: tuple[int, ...] = ()
+    declared: tuple[TensorType, ...] = field(default=())
+
+    @property
+    def runtime_name(self) -> tuple[str, str]:
+        """Domain and op type under which the runtime knows the node."""
+        suffix = "".join(f".{n}" for n in self.fixed) if any(self.fixed) else ""
+        return PREFIX + self.domain, self.op_type + suffix
+
+
+def number(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
+    """Write numbers, domains and op types into a session's own copy of a model, and import the domains."""
+    domains: dict[str, int] = {}
+    for place, entry in enumerate(nodes):
+        node = entry.site.node
+        node.domain, node.op_type = entry.runtime_name
+        domains[node.domain] = 1
+        _drop_marker(node)
+        _pack_graphs(node)
+        node.attribute.append(helper.make_attribute(MARKER, place))
+        if isinstance(entry.site.scope, FunctionProto):
+            _import(entry.site.scope, [node.domain])
+    _import(proto, domains)
+    # The body of a function that holds an If sees the imports of its function, not those of the model.
+    for function in proto.functions:
+        _import(function, domains)
+
+
+def _import(scope: ModelProto | FunctionProto, domains: Iterable[str]) -> None:
+    known = {entry.domain for entry in scope.opset_import}
+    scope.opset_import.extend(helper.make_opsetid(domain, 1) for domain in domains if domain not in known)
+
+
+def restore(proto: ModelProto) -> None:
+    """Take numbers and private domains out again: those of a model that ONNX Runtime saved, or of the session's own copy."""
+    for site in walk(proto):
+        if site.node.domain.startswith(PREFIX):
+            site.node.domain = site.node.domain[len(PREFIX) :]
+            site.node.op_type = site.node.op_type.partition(".")[0]
+            _unpack_graphs(site.node)
+        _drop_marker(site.node)
+
+
+def _drop_marker(node: NodeProto) -> None:
+    for place in reversed([i for i, a in enumerate(node.attribute) if a.name == MARKER]):
+        del node.attribute[place]
+
+
+def _pack_graphs(node: NodeProto) -> None:
+    """Make graph attributes text: ONNX Runtime refuses a graph on a node that is not one of its own control flow ops."""
+    for attribute in node.attribute:
+        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        if graphs and not attribute.name.startswith(_PACKED):
+            name = _PACKED + attribute.name
+            packed = [body.SerializeToString() for body in graphs]
+            single = attribute.type == AttributeProto.GRAPH
+            attribute.CopyFrom(helper.make_attribute(name, packed[0] if single else packed))
+
+
+def _unpack_graphs(node: NodeProto) -> None:
+    for attribute in node.attribute:
+        if attribute.name.startswith(_PACKED):
+            name = attribute.name.removeprefix(_PACKED)
+            single = attribute.type == AttributeProto.STRING
+            graphs = [GraphProto.FromString(raw) for raw in ([attribute.s] if single else attribute.strings)]
+            attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs))

@@ -1,0 +1,197 @@
+"""A model as it was given, a ModelProto, bytes or a path, as a proto to look at; and back as something that a session loads."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto
+
+from pyopnb.models.nodes import tensors
+from pyopnb.models.numbered import restore
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import ModelError, shown
+
+__all__ = ["Source", "read"]
+
+_LARGEST_MESSAGE = 2**31 - 1
+_ORT_FORMAT = b"ORTM"
+_STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
+
+
+@dataclass
+class Source:
+    """A model that belongs to its reader: changing it changes nothing of the caller's.
+
+    Attributes
+    ----------
+    proto : ModelProto
+    folder : str or None
+        Where its external data is; None where it has none.
+    taken_out : dict
+        Initializers that had to leave the proto because a message holds at most 2 GB, name to tensor.
+    given : bytes or str, optional
+        The bytes or the path, as they came; None for a ModelProto.
+    """
+
+    proto: ModelProto
+    folder: str | None = None
+    taken_out: dict[str, TensorProto] = field(default_factory=dict)
+    given: bytes | str | None = None
+
+
+def read(model: Any, base_dir: str | os.PathLike[str] | None = None) -> Source:
+    """Read a model from what a session takes.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes, str or os.PathLike
+    base_dir : path, optional
+        Where the external data of a ModelProto or of bytes is. A path has it beside itself.
+
+    Raises
+    ------
+    ModelError
+        No such file, no model in it, or external data whose folder nobody named.
+    """
+    if isinstance(model, ModelProto):
+        where = "model"
+        if not model.HasField("graph"):
+            raise ModelError(where, expected="an ONNX model with a graph", got="a ModelProto without one")
+        source = _copied(model)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        where = "model bytes"
+        source = Source(_parsed(bytes(model), where), given=bytes(model))
+    elif isinstance(model, (str, os.PathLike)):
+        path = Path(os.fspath(model))
+        where = f"model {shown(str(path))}"
+        source = Source(_parsed(_bytes_of(path, where), where), given=str(path))
+        base_dir = path.resolve().parent if base_dir is None else base_dir
+    else:
+        raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
+    restore(source.proto)
+    source.folder = _folder(source, base_dir, where)
+    return source
+
+
+def _bytes_of(path: Path, where: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        # The first words are those of ONNX Runtime, which the retired PyOp kept.
+        raise ModelError(f"Load {where} failed. File doesn't exist", next=f"a path from {shown(str(Path.cwd()))}") from None
+    except OSError as error:
+        raise ModelError(where, expected="a file that can be read", got=shown(str(error))) from error
+
+
+def _parsed(data: bytes, where: str) -> ModelProto:
+    proto = ModelProto()
+    if data[4:8] == _ORT_FORMAT:
+        return proto  # ONNX Runtime's own format: its nodes are fixed, and there is nothing to look at
+    try:
+        proto.ParseFromString(data)
+    except DecodeError:
+        raise ModelError(where, expected="an ONNX model", got=_looks_like(data), next=_remedy(data)) from None
+    if not proto.HasField("graph"):
+        raise ModelError(where, expected="an ONNX model with a graph", got=_looks_like(data), next=_remedy(data))
+    return proto
+
+
+def _looks_like(data: bytes) -> str:
+    head = data[:200].lstrip()
+    if not data:
+        return "an empty file"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer"
+    if head[:1] == b"<":
+        return "HTML or XML"
+    return f"{len(data)} bytes that are no model with a graph"
+
+
+def _remedy(data: bytes) -> str | None:
+    return "git lfs pull" if data[:200].lstrip().startswith(b"version https://git-lfs") else None
+
+
+def _copied(model: ModelProto) -> Source:
+    # Python's protobuf knows a message's size only by serializing it, which fails over 2 GB.
+    if sum(map(_size, tensors(model))) <= _LARGEST_MESSAGE - 2**26:
+        proto = ModelProto()
+        proto.CopyFrom(model)
+        return Source(proto)
+    proto = ModelProto()
+    for descriptor, value in model.ListFields():
+        if descriptor.name != "graph":
+            _put(proto, descriptor, value)
+    taken_out = {}
+    for descriptor, value in model.graph.ListFields():
+        if descriptor.name != "initializer":
+            _put(proto.graph, descriptor, value)
+    for tensor in model.graph.initializer:
+        if _size(tensor) <= _STAYS or tensor.data_location == TensorProto.EXTERNAL:
+            proto.graph.initializer.add().CopyFrom(tensor)
+        else:
+            stub = proto.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            # onnxruntime takes an initializer from memory only in the place of one that would lie in a file.
+            stub.data_location = TensorProto.EXTERNAL
+            stub.external_data.add(key="location", value="taken-out")
+            taken_out[tensor.name] = tensor
+    return Source(proto, taken_out=taken_out)
+
+
+def _size(tensor: TensorProto) -> int:
+    """Bytes of a tensor's data by its dims; 0 where they lie in a file, or are text."""
+    rows = [row for row in DTYPES if row.onnx == tensor.data_type]
+    if not rows or tensor.data_location == TensorProto.EXTERNAL:
+        return 0
+    return math.prod(tensor.dims) * max(rows[0].bits, 8) // 8 if rows[0].bits else 0
+
+
+def _put(target: Any, descriptor: Any, value: Any) -> None:
+    if descriptor.is_repeated if hasattr(descriptor, "is_repeated") else descriptor.label == descriptor.LABEL_REPEATED:
+        getattr(target, descriptor.name).extend(value)
+    elif descriptor.message_type:
+        getattr(target, descriptor.name).CopyFrom(value)
+    else:
+        setattr(target, descriptor.name, value)
+
+
+def _folder(source: Source, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
+    outside = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL]
+    outside = [t for t in outside if t.name not in source.taken_out]
+    if not outside:
+        return None
+    if base_dir is None:
+        raise ModelError(
+            f"{where}, initializer {shown(outside[0].name)}",
+            expected="the folder of its external data",
+            got="a model in memory, which has none",
+            next="Session(model, base_dir=…), or give the path of the model",
+        )
+    folder = Path(os.fspath(base_dir)).resolve()
+    for tensor in outside:
+        _refuse_links(tensor, folder, where)
+    return str(folder)
+
+
+def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
+    # ONNX Runtime refuses most of this as well, in other words; a hard link it reads.
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    path = Path(os.path.normpath(folder / location)) if location and "\0" not in location else folder
+    if not path.is_relative_to(folder) or path.resolve() != path:
+        got = f"{shown(location)}, which leads elsewhere"
+    elif not path.is_file():
+        got = f"{shown(location) or 'no name'}, which is no file in {shown(str(folder))}"
+    elif path.stat().st_nlink > 1:
+        got = f"{shown(location)}, which has other names (a hard link can lead anywhere)"
+    else:
+        return
+    raise ModelError(
+        f"{where}, initializer {shown(tensor.name)}",
+        expected="a data file of its own beside the model",
+        got=got,
+        next="copy the file",
+    )
