@@ -1,0 +1,1 @@
+"""Ops inside ONNX Runtime: the native bridge, sessions, retired PyOp nodes."""

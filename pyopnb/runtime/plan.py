@@ -1,0 +1,185 @@
+"""The plan of a session: which nodes of its model run through which ops, checked before ONNX Runtime sees the model."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import ModelProto, NodeProto
+
+from pyopnb.models.installed import schema_domains
+from pyopnb.models.nodes import (
+    Site,
+    attribute_values,
+    bodies,
+    declared_types,
+    full_name,
+    input_types,
+    linked_attributes,
+    walk,
+)
+from pyopnb.models.numbered import PREFIX, NumberedNode
+from pyopnb.ops.errors import ModelError, UnknownOp, nearest, shown
+from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.schema import Schema
+from pyopnb.ops.types import ANY, TensorType
+from pyopnb.runtime import retired
+from pyopnb.runtime.retired import Retired
+
+__all__ = [
+    "Plan",
+    "PlannedNode",
+    "building",
+    "fixed_by_hints",
+    "is_op",
+    "plan_on_this_thread",
+    "planned_nodes",
+    "refuse_unknown",
+]
+
+
+@dataclass
+class PlannedNode:
+    """A node that a session runs through an op."""
+
+    op: Op
+    numbered: NumberedNode
+    values: dict[str, Any]
+    linked: dict[str, Any]
+    where: str
+    retired: Retired | None = None
+    early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+
+    @property
+    def outputs(self) -> int:
+        return len(self.numbered.site.node.output)
+
+
+@dataclass
+class Plan:
+    """The nodes of one session, and what became of them."""
+
+    nodes: list[PlannedNode]
+    epoch: int
+    wanted: dict[int, dict[int, int]] = field(default_factory=dict)  # node → output → element type to be fixed
+    places: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # the Places that the runtime made of them
+
+
+class _Thread(threading.local):
+    plan: Plan | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def building(plan: Plan | None) -> Iterator[None]:
+    """While the runtime builds a session on this thread, its calls belong to this plan."""
+    before, _thread.plan = _thread.plan, plan
+    try:
+        yield
+    finally:
+        _thread.plan = before
+
+
+def plan_on_this_thread() -> Plan | None:
+    """The plan of the session that is being built on this thread, if any."""
+    return _thread.plan
+
+
+def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
+    """Element types of the outputs of which the hints tell the dtype and not the rank."""
+    if schema.infers or schema.outputs is None:
+        return ()
+    return tuple(t.dtype.runtime if t.dtype and t.shape is None else 0 for t in schema.outputs)
+
+
+def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], bool]:
+    """What tells whether a node runs through an op, after all retired nodes of the file were checked, called or not."""
+
+    def is_retired(node: NodeProto) -> bool:
+        return node.op_type == retired.OP_TYPE and registry.find(node.domain, node.op_type) is None
+
+    retired.describe([site for site in walk(proto) if is_retired(site.node)], proto, modules)
+    return lambda node: is_retired(node) or registry.find(node.domain, node.op_type) is not None
+
+
+def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNode]:
+    """The nodes that run through ops of the registry or, retired, through classes of the allowed modules.
+
+    Raises
+    ------
+    ModelError
+        A node cannot run: its domain's version, a dtype, or what a retired node says.
+    """
+    sites = list(walk(proto))
+    imports = {entry.domain: entry.version for entry in proto.opset_import}
+    old = [site for site in sites if site.node.op_type == retired.OP_TYPE and registry.find(site.node.domain, "PyOp") is None]
+    asked = dict(zip(map(id, old), retired.describe(old, proto, modules), strict=True))
+    planned: list[PlannedNode] = []
+    scope, types = None, {}
+    attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
+    for site in sites:
+        one = asked.get(id(site))
+        inside = id(site.scope) in attrs
+        op = None if inside else retired.serve(one) if one else registry.find(site.node.domain, site.node.op_type)
+        if inside or op is not None:
+            attrs.update(map(id, bodies(site.node)))
+        if op is None:
+            continue
+        if site.scope is not scope:
+            scope, types = site.scope, input_types(site.scope)
+        _refuse_uncarried(site, types, site.where)
+        _refuse_older(op, imports.get(site.node.domain), site.where)
+        numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
+        values = one.attrs if one else attribute_values(site.node, proto, site.where)
+        node = PlannedNode(op, numbered, values, linked_attributes(site.node), site.where, one.retired if one else None)
+        if one:
+            numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)
+        else:
+            numbered.fixed = fixed_by_hints(op.current.schema)[: node.outputs]
+        planned.append(node)
+    return planned
+
+
+def _refuse_older(op: Op, imported: int | None, where: str) -> None:
+    if imported is not None and imported < op.current.opset:
+        raise ModelError(
+            where,
+            expected=f"domain {op.domain} from version {op.current.opset} on, as {op.name} was defined with --opset",
+            got=f"version {imported} imported",
+            next=f"import version {op.current.opset} in the model, or define an op for version {imported}",
+        )
+
+
+def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -> None:
+    """Raise for an input whose dtype no custom op can have, before the runtime says so in other words."""
+    for name in site.node.input:
+        kind = types.get(name, ANY)
+        if kind.dtype is not None and not kind.dtype.carried:
+            raise ModelError(
+                f"{where}, input {shown(name)}",
+                expected="a dtype that ONNX Runtime gives to custom ops",
+                got=str(kind),
+                next="put a Cast before the node, where ONNX has one",
+            )
+
+
+def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
+    """Where the runtime refused a model, say which of its ops nobody has; the runtime names only a number."""
+    functions = {(f.domain, f.name) for f in proto.functions}
+    for site in walk(proto):
+        node = site.node
+        if node.domain in schema_domains() or node.domain.startswith(PREFIX) or (node.domain, node.op_type) in functions:
+            continue
+        if f"{node.domain}:{node.op_type}" in str(error):
+            raise UnknownOp(
+                site.where,
+                expected="an op of the registry, or of a library registered in the options",
+                got=f"{shown(full_name(node))}, which is in neither",
+                next=f"define it: %%pyop, or write {nearest(full_name(node), [op.name for op in registry])}",
+            ) from None  # it stays the context, and says no more

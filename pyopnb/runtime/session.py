@@ -1,0 +1,445 @@
+"""Sessions: an ``onnxruntime.InferenceSession`` whose nodes can be ops of the registry."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto
+
+from pyopnb.models.inlined import inlined
+from pyopnb.models.nodes import declared_scalars
+from pyopnb.models.numbered import number, restore
+from pyopnb.models.source import Source, read
+from pyopnb.ops.errors import ModelError, PyopError, shown
+from pyopnb.ops.registry import registry
+from pyopnb.runtime import _bridge
+from pyopnb.runtime.library import get_library_path
+from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
+from pyopnb.runtime.retired import checked_modules
+from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
+
+__all__ = ["Result", "Session", "SessionRebuilt", "run"]
+
+_FOLDER = "session.model_external_initializers_file_folder_path"
+_CPU = "CPUExecutionProvider"
+
+
+class SessionRebuilt(UserWarning):
+    """An op was redefined with other outputs, and a session was built anew for it."""
+
+
+def _quiet() -> onnxruntime.RunOptions:
+    options = onnxruntime.RunOptions()
+    # What ONNX Runtime logs of a failing node is what the exception says already.
+    options.log_severity_level = 4
+    return options
+
+
+_QUIET = _quiet()
+
+
+class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
+    """An ``onnxruntime.InferenceSession`` in which ops of the registry run.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+        External data beside a path is found. The model is never changed.
+    sess_options, providers, provider_options, **kwargs
+        As ``InferenceSession`` takes them.
+    modules : sequence of str
+        Exact names of modules that the retired PyOp's nodes may have their classes from; see `ModuleRefused`.
+    base_dir : path, optional
+        The folder of the external data of a model in memory.
+
+    Raises
+    ------
+    ModelError
+        The model, a node or an attr cannot be used.
+    ModuleRefused
+        A node names a module that was not allowed.
+    Exception
+        What an op's ``__init__`` or ``infer`` raised, as itself, with a note.
+
+    Notes
+    -----
+    A redefined op serves from the next run on; a run in flight finishes with the versions that it began with. Where the new
+    version has other outputs (dtype or shape), ONNX Runtime's session is built anew and the warning `SessionRebuilt` says so.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> @pyopnb.pyop("doctest::Twice")
+    ... class Twice:
+    ...     def compute(self, x):
+    ...         return x * 2
+    >>> session = Session(pyopnb.model([pyopnb.node("doctest::Twice", "x", "y")], {"x": "float32[N]"}, "y"))
+    >>> session(x=np.float32([1, 2]))
+    y: float32[2]
+    [2. 4.]
+    """
+
+    def __init__(
+        self,
+        model: ModelProto | bytes | str | os.PathLike[str],
+        sess_options: onnxruntime.SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Any] | None = None,
+        *,
+        modules: Sequence[str] = (),
+        base_dir: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
+        self._arguments = (sess_options, providers, provider_options, kwargs)
+        self._following = threading.RLock()
+        try:
+            self._modules = checked_modules(modules)
+            self._build(read(model, base_dir))
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # it names the place; the way to it leads through pyopnb alone
+
+    # ---- building ------------------------------------------------------------------------------------------------------------
+
+    def _build(self, source: Source) -> None:
+        __tracebackhide__ = True
+        epoch = registry.epoch
+        source.proto = inlined(source.proto, is_op(source.proto, self._modules))
+        plan = Plan(planned_nodes(source.proto, self._modules), epoch)
+        fresh = self._attempt(source, plan)
+        if plan.wanted:
+            # The runtime cannot be told a dtype without a rank while it infers; it can be told by the op type.
+            for place, outputs in plan.wanted.items():
+                numbered = plan.nodes[place].numbered
+                old = numbered.fixed + (0,) * (plan.nodes[place].outputs - len(numbered.fixed))
+                numbered.fixed = tuple(outputs.get(i, n) for i, n in enumerate(old))
+            plan.wanted = {}
+            fresh = self._attempt(source, plan)
+        if isinstance(fresh, BaseException):
+            raise fresh
+        self.__dict__.update(vars(fresh))
+        # The proto is let go: InferenceSession keeps the bytes, and one copy of the weights beside the runtime's is enough.
+        self._folder, self._taken_out = source.folder, source.taken_out
+        self._ops, self._places, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.places, epoch
+        _living.add(self)
+        self._feeds = Feeds(self, declared_scalars(source.proto))
+
+    def _attempt(self, source: Source, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
+        __tracebackhide__ = True
+        options, providers, provider_options, kwargs = self._arguments
+        number(source.proto, [node.numbered for node in plan.nodes])
+        options = _options(options, source)
+        keywords = dict(kwargs)
+        if not providers or list(providers) == [_CPU]:
+            # Falling back from the CPU to the CPU only repeats the failure and prints it.
+            keywords.setdefault("enable_fallback", 0)
+
+        def make() -> onnxruntime.InferenceSession:
+            __tracebackhide__ = True
+            if not plan.nodes and source.given is not None:
+                return onnxruntime.InferenceSession(source.given, options, providers, provider_options, **keywords)
+            options.register_custom_ops_library(get_library_path())
+            data = source.proto.SerializeToString()
+            return onnxruntime.InferenceSession(data, options, providers, provider_options, **keywords)
+
+        try:
+            with building(plan):
+                made = _passing(make, plan.epoch, always=not plan.wanted)
+            if source.taken_out:
+                weakref.finalize(made._sess, _nothing, _lent[options]).atexit = False
+            return made
+        except Exception as error:
+            if plan.wanted:
+                return error
+            refuse_unknown(source.proto, error)
+            raise
+
+    def _follow(self) -> None:
+        """Make ready for the registry's current versions, building anew where outputs changed."""
+        __tracebackhide__ = True
+        with self._following:
+            epoch = registry.epoch
+            if epoch == self._epoch:
+                return
+            changes = [change for place in list(self._places) if (change := place.stale(epoch))]
+            if changes:
+                self._build_again()
+                warnings.warn(f"session built anew: {'; '.join(sorted(set(changes)))}", SessionRebuilt, stacklevel=4)
+            self._epoch = max(epoch, self._epoch)
+
+    def _build_again(self) -> None:
+        proto = ModelProto.FromString(self._model_bytes)
+        restore(proto)
+        self._build(Source(proto, self._folder, self._taken_out))
+
+    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
+        """As ``InferenceSession.set_providers``: the session is built anew."""
+        if not self._ops:
+            super().set_providers(providers, provider_options)
+            return
+        options, _, _, kwargs = self._arguments
+        self._arguments = (options, providers, provider_options, kwargs)
+        with self._following:
+            self._build_again()
+
+    # ---- running -------------------------------------------------------------------------------------------------------------
+
+    def _pass(self, call: Callable[[], Any], feeds: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            if self._epoch != registry.epoch:
+                self._follow()
+            return _passing(call, self._epoch, keep=(feeds, self._sess))
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
+        """As ``InferenceSession.run``; feeds are checked, and an op's exception arrives as itself.
+
+        Raises
+        ------
+        FeedError
+            A feed has another name, dtype or shape than the model's inputs.
+        Exception
+            Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
+        """
+        __tracebackhide__ = True
+        try:
+            if self._epoch != registry.epoch:
+                self._follow()  # before the feeds are checked: a rebuilt session may take others
+            feeds = self._feeds.checked(input_feed)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        options = _QUIET if run_options is None else run_options
+        if self._feeds.exotic(output_names) or onnxruntime.OrtValue in map(type, feeds.values()):
+            return self._run_exotic(output_names, feeds, options)
+        return list(self._pass(lambda: super(Session, self).run(output_names, feeds, options), feeds))
+
+    def _run_exotic(self, output_names: Sequence[str] | None, feeds: dict[str, Any], options: Any) -> list[Any]:
+        """A run with dtypes that onnxruntime has no arrays for."""
+        names = list(output_names or self._feeds.outputs)
+        values = {}
+        for name, value in feeds.items():
+            if not isinstance(value, np.ndarray):
+                values[name] = value
+            elif value.dtype.kind in "OUT":
+                values[name] = texts_to_ortvalue(value)
+            else:
+                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
+        outputs = self._pass(lambda: super(Session, self).run_with_ort_values(names, values, options), values)
+        kinds = [self._feeds.outputs.get(name) for name in names]
+        return [from_ortvalue(v, kind.dtype if kind else None) for v, kind in zip(outputs, kinds, strict=True)]
+
+    def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
+        """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself."""
+        return self._pass(
+            lambda: super(Session, self).run_with_ort_values(output_names, input_dict_ort_values, run_options or _QUIET),
+            input_dict_ort_values,
+        )
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
+        self._pass(lambda: super(Session, self).run_with_iobinding(iobinding, run_options or _QUIET), iobinding)
+
+    def run_with_ortvaluevector(self, *arguments: Any) -> None:
+        """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
+        self._pass(lambda: super(Session, self).run_with_ortvaluevector(*arguments), arguments)
+
+    def __call__(self, *feeds: Any, **named: Any) -> Result:
+        """Run with feeds by name, or in the order of the model's inputs; the result can be indexed and unpacked.
+
+        Examples
+        --------
+        ``session(x=x)["y"]``, ``y, = session(x)``
+        """
+        __tracebackhide__ = True
+        names = list(self._feeds.types)
+        if len(feeds) > len(names):
+            raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
+        given = {**dict(zip(names, feeds, strict=False)), **named}
+        outputs = list(self._feeds.outputs)
+        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+
+    def __repr__(self) -> str:
+        if "_feeds" not in vars(self):
+            return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
+        takes = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
+        gives = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
+        return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
+
+
+def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
+    """Run a model once: ``Session(model)(**feeds)``.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
+    array([1., 2.], dtype=float32)
+    """
+    return Session(model)(*feeds, **named)
+
+
+# ---- options ----------------------------------------------------------------------------------------------------------------
+
+
+def _options(given: onnxruntime.SessionOptions | None, source: Source) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions() if given is None else given
+    if given is None:
+        options.log_severity_level = 4  # what is wrong arrives as an exception, and need not be logged as well
+    if source.folder is not None and _entry(options, _FOLDER) != source.folder:
+        options.add_session_config_entry(_FOLDER, source.folder)
+    if source.taken_out:
+        _lend(options, source.taken_out)
+    return options
+
+
+_lent: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
+"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime reads their memory, not keeping it."""
+
+
+def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:
+    lent = _lent.setdefault(options, {})
+    new = {name: initializer_to_ortvalue(tensor) for name, tensor in tensors.items() if name not in lent}
+    if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
+        raise ModelError(
+            f"initializer {shown(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
+        )
+    if new:
+        options.add_external_initializers(list(new), list(new.values()))
+        lent.update((name, (tensors[name], value)) for name, value in new.items())
+
+
+def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
+    try:
+        return str(options.get_session_config_entry(key))
+    except RuntimeError:  # how onnxruntime says that there is no such entry
+        return None
+
+
+# ---- what surrounds a call into the runtime ----------------------------------------------------------------------------------
+
+
+def _passing(call: Callable[[], Any], epoch: int, *, keep: Any = None, always: bool = True) -> Any:
+    """Call the runtime; what an op raised on the way is raised as itself.
+
+    An exception of an op reaches the runtime as a status, and the runtime's own exception reaches us. The op's is raised, the
+    runtime's becomes the last of its contexts.
+    """
+    __tracebackhide__ = True
+    if _closing.is_set():
+        _stop_here()
+    runtime_error = array = None
+    try:
+        _bridge.begin(epoch)  # in here, so that an interrupt right after it cannot keep `end` from being called
+        returned = call()
+    except BaseException as error:
+        runtime_error = error
+    stashed, escaped = _bridge.end()
+    try:
+        if runtime_error is not None and _closing.is_set():
+            _stop_here()
+        for array in escaped or ():
+            # Something unknown holds a raw pointer into the runtime's memory: while the array lives, so do its owners.
+            weakref.finalize(array, _nothing, keep).atexit = False
+        if stashed is not None and (runtime_error is not None or always):
+            _raise(stashed, runtime_error)
+        if runtime_error is not None:
+            raise runtime_error
+        return returned
+    finally:
+        # The traceback of an exception holds this frame: it must not hold the exception in turn, nor an array that escaped.
+        del stashed, runtime_error, escaped, array
+
+
+def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
+    """Raise what an op raised, with its own chain of contexts; the runtime's error comes last in it."""
+    __tracebackhide__ = True
+    handled = sys.exception()
+    try:
+        _add_context(error, runtime_error, handled)
+        own = error.__context__
+    except Exception:  # a class can make its instances unreadable
+        handled = own = None
+    try:
+        raise error
+    finally:
+        if handled is not None:
+            # Raising within an except block, which is the caller's, replaces the context.
+            error.__context__ = own
+        del error, runtime_error, handled, own
+
+
+def _nothing(kept: Any) -> None:
+    """What runs when a kept array dies: nothing, but until then `weakref.finalize` holds what it was given."""
+
+
+def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
+    """Make the runtime's error the last context of the op's, where it is to be found and does not hide the op's."""
+    if context is None or context is error:
+        return
+    if error.__context__ is None:
+        # Its text says what the note on the op's exception says: a traceback need not print both.
+        error.__suppress_context__ = True
+    seen = set()
+    inner = error.__context__
+    while inner is not None and inner is not handled and not hasattr(inner, "_pyopnb") and id(inner) not in seen:
+        seen.add(id(inner))
+        error, inner = inner, inner.__context__
+    if id(inner) not in seen and context is not error:
+        error.__context__ = context
+        context._pyopnb = True  # type: ignore[attr-defined]  # so that one object raised again and again gets one of them
+
+
+# ---- the end of the interpreter ----------------------------------------------------------------------------------------------
+
+_closing = threading.Event()
+_DRAIN = 1.0  # seconds that exit waits for runs on other threads
+_LAST = 0.1  # … and then for threads that had just left compute to come back to Python, where they can be stopped
+
+
+def _stop_here() -> None:
+    """Refuse a run while the interpreter exits.
+
+    A daemon thread is put to sleep instead: the exception would only be printed, and a thread that is inside ONNX Runtime when
+    CPython ends it takes the process down with it.
+    """
+    if threading.current_thread() is not threading.main_thread() and threading.current_thread().daemon:
+        threading.Event().wait()
+    raise RuntimeError("pyopnb: the interpreter is exiting, no more runs")
+
+
+def _close() -> None:
+    _closing.set()
+    _QUIET.terminate = True  # ends runs between two nodes
+    until = time.monotonic() + _DRAIN
+    while _bridge.runs_in_flight() and time.monotonic() < until:
+        time.sleep(0.005)
+    _bridge.close()  # from here on, threads stay in compute
+    if threading.active_count() > 1 and _bridge.counters()["kernels"]:
+        time.sleep(_LAST)
+
+
+_living: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """After a fork: the parent's threads do not exist here, and a session that is destroyed would wait for its own for ever."""
+    _bridge.forget_other_threads()
+    for session in list(_living):
+        _bridge.keep_for_ever(session._sess)
+
+
+atexit.register(_close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
