@@ -1,0 +1,1 @@
+"""The notebook: what pyopnb adds to IPython. The only room that imports it."""

@@ -1,0 +1,81 @@
+"""``%%pyop`` and ``%pyop``."""
+
+from __future__ import annotations
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+from pyopnb.notebook.cell import briefly, described, run
+from pyopnb.notebook.line import CELL, read, read_subcommand
+from pyopnb.notebook.table import Source, history_table, registry_table
+from pyopnb.ops.errors import UnknownOp
+from pyopnb.ops.registry import Version, registry
+
+__all__ = ["PyopMagics"]
+
+CELL.description = """\
+Make the class in this cell an op of ONNX. Running the cell again replaces the op in every live session.
+
+    %%pyop -d demo
+    class SoftClip:
+        def __init__(self, limit: float = 1.0):
+            self.limit = limit
+        def compute(self, x):
+            return self.limit * np.tanh(x / self.limit)
+
+A cell that fails, its last expression included, leaves the version before it in place.
+
+    %pyop                     the ops that there are
+    %pyop history OP          the versions of an op
+    %pyop rollback OP [N]     bring an earlier version back
+    %pyop source OP [N]       the text of a version
+"""
+
+
+def _pyop(self: PyopMagics, line: str, cell: str | None = None) -> object:
+    __tracebackhide__ = True
+    if cell is None:
+        with briefly():
+            return _answer(line)
+    read(line)
+    if not cell.strip():
+        raise UsageError("%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?")
+    return run(self.shell, line, cell)
+
+
+_pyop.__name__ = "pyop"
+_pyop.__doc__ = CELL.format_help()
+
+
+@magics_class
+class PyopMagics(Magics):
+    """The magics that define ops and look at them."""
+
+    pyop = no_var_expand(line_cell_magic(_pyop))
+
+
+def _answer(line: str) -> object:
+    if not line.strip():
+        return registry_table(registry)
+    command, op, number = read_subcommand(line)
+    if command == "history":
+        return history_table(registry.history(op))
+    if command == "source":
+        return _source(_version(op, number))
+    print(described(registry.rollback(op, number)))
+    return None
+
+
+def _version(op: str, number: int | None) -> Version:
+    versions = registry.history(op)
+    found = [version for version in versions if number in (None, version.number)]
+    if not found:
+        kept = ", ".join(str(version.number) for version in versions)
+        raise UnknownOp(f"op {versions[0].op}", expected=f"one of versions {kept}", got=str(number))
+    return found[-1]
+
+
+def _source(version: Version) -> Source:
+    if version.source is None:
+        raise UnknownOp(str(version), expected="a source", got="a class whose text was not kept")
+    return Source(version.source)
