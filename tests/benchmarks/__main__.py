@@ -1,0 +1,24 @@
+"""All benchmarks as one table: ``python tests/benchmarks``. A bar that is missed says NO, and nothing fails."""
+
+from __future__ import annotations
+
+import platform
+from itertools import chain
+
+import bench_calls
+import bench_import
+import bench_memory
+import bench_reload
+import bench_threads
+import numpy
+import onnx
+import onnxruntime
+import onnxruntime_extensions
+import table
+
+import pyopnb
+
+versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
+print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
+themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory)
+table.show(chain.from_iterable(theme.rows() for theme in themes))

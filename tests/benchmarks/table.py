@@ -1,0 +1,75 @@
+"""What a benchmark says: one row a claim, the ratio beside its bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+__all__ = ["Row", "micro", "milli", "show", "timed"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim and what was measured.
+
+    Attributes
+    ----------
+    what, measured, peer : str
+    ratio : float
+    bar : float or None
+        None where the row is there for information.
+    least : bool
+        The bar is the least that the ratio may be; else the most.
+    """
+
+    what: str
+    measured: str
+    peer: str
+    ratio: float
+    bar: float | None = None
+    least: bool = False
+
+    @property
+    def reached(self) -> bool | None:
+        if self.bar is None:
+            return None
+        return self.ratio >= self.bar if self.least else self.ratio <= self.bar
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as text."""
+        bar = "" if self.bar is None else f"{'≥' if self.least else '≤'} {self.bar:g}"
+        reached = {None: "", True: "yes", False: "NO"}[self.reached]
+        return self.what, self.measured, self.peer, f"{self.ratio:.3g}", bar, reached
+
+
+def show(rows: Iterable[Row]) -> None:
+    """Print rows as a Markdown table, each as soon as it is there."""
+    widths = (64, 12, 44, 6, 6, 7)
+    print("| " + " | ".join(map(str.ljust, ("what", "measured", "peer", "ratio", "bar", "reached"), widths)) + " |")
+    print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    for row in rows:
+        print("| " + " | ".join(map(str.ljust, row.cells(), widths)) + " |", flush=True)
+
+
+def timed(calls: dict[str, Callable[[], object]], repeats: int, loops: dict[str, int] | int = 1) -> dict[str, float]:
+    """The least seconds that one call of each takes; they take turns, so that a slow moment of the machine meets all."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            count = loops if isinstance(loops, int) else loops[name]
+            begin = time.perf_counter()
+            for _ in range(count):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - begin) / count)
+    return best
+
+
+def micro(seconds: float) -> str:
+    """Seconds as microseconds."""
+    return f"{seconds * 1e6:.2f} µs"
+
+
+def milli(seconds: float) -> str:
+    """Seconds as milliseconds."""
+    return f"{seconds * 1e3:.2f} ms"

@@ -1,0 +1,83 @@
+"""Scripts in processes of their own: a case that ends its process must not end the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import pyopnb
+
+_SITE = Path(pyopnb.__file__).parents[1]
+_LIMIT = int(os.environ.get("PYOPNB_TEST_LIMIT", "60"))  # seconds for one process
+
+# What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that is only onnxruntime's.
+_PRELUDE = """
+import faulthandler, gc, os, signal, sys, threading, time, weakref
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
+import numpy as np, onnxruntime, pyopnb
+from pyopnb.runtime import _bridge
+
+def chain(*ops, kind="float32[N]"):
+    names = ["x"] + [f"t{i}" for i in range(1, len(ops))] + ["y"]
+    nodes = [pyopnb.node(op, names[i], names[i + 1], name=f"n{i}") for i, op in enumerate(ops)]
+    return pyopnb.model(nodes, {"x": kind}, "y")
+
+def bare(model):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # a session with threads of its own cannot be destroyed after a fork, says ONNX Runtime's pool
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, enable_fallback=0)
+
+X = np.float32([1, -2, 3])
+"""
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    def clean(self, out: str) -> None:
+        """The process ended as a process should, saying this and nothing else."""
+        assert (self.code, self.out, self.err) == (0, out, "")
+
+
+@pytest.fixture(scope="session")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
+    """Runs a text as a script in a fresh process, with warnings as errors."""
+
+    def run(text: str, *, prelude: bool = True) -> Outcome:
+        script = tmp_path_factory.mktemp("fresh") / "script.py"
+        script.write_text((_PRELUDE if prelude else "") + textwrap.dedent(text))
+        paths = [str(_SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        out, err = script.with_suffix(".out"), script.with_suffix(".err")
+        # Files and a process group: a child that hangs would keep a pipe open, and must not outlive the test.
+        with out.open("w") as to, err.open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-W", "error", str(script)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                stdin=subprocess.DEVNULL,
+                stdout=to,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(_LIMIT)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        return Outcome(code, out.read_text(), err.read_text())
+
+    return run

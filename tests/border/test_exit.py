@@ -1,0 +1,448 @@
+"""The end of the interpreter, forks and signals: exit code, stdout and stderr are what a clean program has."""
+
+import pytest
+
+OP = """
+@pyopnb.pyop("exit::Twice")
+class Twice:
+    def compute(self, x): return x * 2
+"""
+MAKERS = ["pyopnb.Session", "bare"]
+makers = pytest.mark.parametrize("make", MAKERS)
+
+
+@makers
+def test_a_session_in_a_global(fresh, make):
+    fresh(f"{OP}\nsession = {make}(chain('exit::Twice', '::Neg'))\nprint(session.run(None, {{'x': X}})[0])").clean(
+        "[-2.  4. -6.]\n"
+    )
+
+
+@makers
+def test_a_session_that_never_ran(fresh, make):
+    fresh(f"{OP}\nsession = {make}(chain('exit::Twice'))").clean("")
+
+
+@makers
+def test_a_session_in_a_cycle(fresh, make):
+    fresh(f"{OP}\nheld = [{make}(chain('exit::Twice'))]\nheld.append(held)\nheld[0].run(None, {{'x': X}})\ndel held").clean("")
+
+
+@makers
+def test_a_session_held_by_its_own_op(fresh, make):
+    fresh(f"""
+        instances = []
+        @pyopnb.pyop("exit::Own")
+        class Own:
+            def __init__(self): instances.append(self)
+            def compute(self, x): return x + 1
+            def __del__(self): print("instance gone")
+        instances = []
+        session = {make}(chain("exit::Own"))
+        instances[-1].session = session
+        print(session.run(None, {{"x": X}})[0])
+        del session
+        instances.clear()
+    """).clean("[ 2. -1.  4.]\ninstance gone\n")
+
+
+@makers
+def test_an_op_that_runs_a_session_when_it_dies(fresh, make):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        @pyopnb.pyop("exit::Last")
+        class Last:
+            def compute(self, x): return x
+            def __del__(self):
+                try:
+                    print(other.run(None, {{"x": X}})[0])
+                except Exception as error:
+                    print(type(error).__name__, "interpreter is exiting" in str(error))
+        other = {make}(chain("exit::Twice"))
+        session = {make}(chain("exit::Last"))
+        session.run(None, {{"x": X}})
+        del session
+        session = {make}(chain("exit::Last"))
+    """).clean("[ 2. -4.  6.]\n" + ("RuntimeError True\n" if make != "bare" else "Fail True\n"))
+
+
+@makers
+def test_an_exception_kept_to_the_end(fresh, make):
+    fresh(f"""
+        @pyopnb.pyop("exit::Bad")
+        class Bad:
+            def compute(self, x): raise ValueError("bad")
+        session = {make}(chain("exit::Bad"))
+        try:
+            session.run(None, {{"x": X}})
+        except Exception as error:
+            kept = error
+    """).clean("")
+
+
+def test_sys_exit_in_compute_ends_the_program(fresh):
+    done = fresh("""
+        @pyopnb.pyop("exit::Exit")
+        class Exit:
+            def compute(self, x): sys.exit(7)
+        session = pyopnb.Session(chain("exit::Exit"))
+        try:
+            session(x=X)
+        finally:
+            print("finally")
+    """)
+    assert (done.code, done.out, done.err) == (7, "finally\n", "")
+
+
+def test_an_uncaught_exception_ends_the_program_with_its_traceback(fresh):
+    done = fresh("""
+        @pyopnb.pyop("exit::Bad")
+        class Bad:
+            def compute(self, x):
+                raise ValueError("bad")
+        pyopnb.Session(chain("exit::Bad"))(x=X)
+    """)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Traceback (most recent call last):")
+    assert done.err.endswith("ValueError: bad\nin node 'n0' (exit::Bad), version 1\n")
+    assert "compute\n    raise ValueError" in done.err
+
+
+def test_a_daemon_thread_inside_compute(fresh):
+    fresh("""
+        inside = threading.Event()
+        @pyopnb.pyop("exit::Slow")
+        class Slow:
+            def compute(self, x):
+                inside.set()
+                time.sleep(SECONDS)
+                return x
+        session = pyopnb.Session(chain("exit::Slow"))
+        for SECONDS in (0.05, 1.2, 60):
+            inside.clear()
+            threading.Thread(target=session, kwargs={"x": X}, daemon=True).start()
+            inside.wait()
+        print("end")
+    """).clean("end\n")
+
+
+@pytest.mark.parametrize("pause", [0, 0.3, 1.1])
+def test_a_daemon_thread_that_runs_python_in_compute(fresh, pause):
+    fresh(f"""
+        inside = threading.Event()
+        @pyopnb.pyop("exit::Busy")
+        class Busy:
+            def compute(self, x):
+                inside.set()
+                until = time.monotonic() + {pause}
+                while time.monotonic() < until: x.sum()
+                return x
+        session = pyopnb.Session(chain(*["exit::Busy"] * 3))
+        def loop():
+            while True: session(x=X)
+        for _ in range(3): threading.Thread(target=loop, daemon=True).start()
+        inside.wait()
+        print("end")
+    """).clean("end\n")
+
+
+@makers
+def test_daemon_threads_that_leave_compute_while_the_interpreter_ends(fresh, make):
+    # Handlers that were there before pyopnb's run after it, so for a while Python still works and runs are refused already.
+    fresh(
+        f"""
+        import atexit, threading, time
+        atexit.register(time.sleep, 0.6)
+        import numpy as np, onnxruntime, pyopnb
+        inside = threading.Event()
+        @pyopnb.pyop("exit::Nap")
+        class Nap:
+            def compute(self, x):
+                inside.set()
+                time.sleep(1.15)
+                return x
+        model = pyopnb.model([pyopnb.node("exit::Nap", "x", "y")], {{"x": "float32[N]"}}, "y")
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(pyopnb.get_library_path())
+        make = {{"bare": lambda m: onnxruntime.InferenceSession(m.SerializeToString(), options)}}.get("{make}", pyopnb.Session)
+        session = make(model)
+        def loop():
+            while True: session.run(None, {{"x": np.ones(1, np.float32)}})
+        for _ in range(3): threading.Thread(target=loop, daemon=True).start()
+        inside.wait()
+        print("end")
+    """,
+        prelude=False,
+    ).clean("end\n")
+
+
+def test_a_daemon_thread_that_loops_in_run(fresh):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        session = pyopnb.Session(chain("exit::Twice", "::Neg"))
+        started = threading.Event()
+        def loop():
+            while True:
+                session(x=X)
+                started.set()
+        threads = [threading.Thread(target=loop, daemon=True) for _ in range(4)]
+        for thread in threads: thread.start()
+        started.wait()
+        print("end")
+    """).clean("end\n")
+
+
+def test_a_daemon_thread_that_makes_sessions(fresh):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        started = threading.Event()
+        model = chain("exit::Twice", "::Neg")
+        def loop():
+            while True:
+                pyopnb.Session(model)
+                started.set()
+        threading.Thread(target=loop, daemon=True).start()
+        started.wait()
+        print("end")
+    """).clean("end\n")
+
+
+def test_a_thread_that_is_no_daemon_finishes_first(fresh):
+    fresh("""
+        @pyopnb.pyop("exit::Slow")
+        class Slow:
+            def compute(self, x):
+                time.sleep(0.2)
+                return x + 1
+        session = pyopnb.Session(chain("exit::Slow"))
+        threading.Thread(target=lambda: print(session(x=X)["y"])).start()
+    """).clean("[ 2. -1.  4.]\n")
+
+
+def test_a_run_in_an_exit_handler(fresh):
+    fresh(f"""
+        import atexit
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        session = pyopnb.Session(chain("exit::Twice"))
+        atexit.register(lambda: print(session(x=X)["y"]))  # after pyopnb's own, so it runs before
+    """).clean("[ 2. -4.  6.]\n")
+
+
+def test_a_run_after_the_end_is_refused(fresh):
+    fresh(
+        """
+        def late():
+            try:
+                session(x=X)
+            except RuntimeError as error:
+                print(error)
+        import atexit, subprocess
+        atexit.register(late)  # before pyopnb's own, so it runs after
+        import numpy as np, pyopnb
+        X = np.float32([1])
+        @pyopnb.pyop("exit::Twice")
+        class Twice:
+            def compute(self, x): return x * 2
+        session = pyopnb.Session(pyopnb.model([pyopnb.node("exit::Twice", "x", "y")], {"x": "float32[N]"}, "y"))
+        session(x=X)
+    """,
+        prelude=False,
+    ).clean("pyopnb: the interpreter is exiting, no more runs\n")
+
+
+# A forked child ends with os._exit, as multiprocessing's do: onnxruntime, once imported, lets no child end in another way, as
+# what it runs at exit waits for threads that the child does not have. With one session alive or none makes no difference.
+
+
+@makers
+def test_a_fork_and_both_go_on(fresh, make):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        session = {make}(chain("exit::Twice", "::Neg"))
+        session.run(None, {{"x": X}})
+        child = os.fork()
+        y = session.run(None, {{"x": X}})[0]
+        @pyopnb.pyop("exit::Twice")
+        class Thrice:
+            def compute(self, x): return x * 3
+        z = session.run(None, {{"x": X}})[0]
+        if child:
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print("child ended with", code)
+        os.write(1, f"{{y}} {{z}}\\n".encode())
+        if not child:
+            del session  # which would wait for the threads of the parent's session
+            os._exit(0)
+    """).clean("[-2.  4. -6.] [-3.  6. -9.]\nchild ended with 0\n[-2.  4. -6.] [-3.  6. -9.]\n")
+
+
+def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 3
+        session = pyopnb.Session(chain("exit::Twice", "::Neg"), options)
+        time.sleep(1)  # until its threads sleep: only those that do are waited for for ever
+        child = os.fork()
+        if not child:
+            del session
+            os.write(1, str(pyopnb.Session(chain("exit::Twice", "::Neg"))(x=X)["y"]).encode())
+            os._exit(0)
+        print("", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """).clean("[-2.  4. -6.] 0\n")
+
+
+def test_a_fork_while_another_thread_runs(fresh):
+    done = fresh("""
+        inside, go = threading.Event(), threading.Event()
+        @pyopnb.pyop("exit::Wait")
+        class Wait:
+            def compute(self, x):
+                if x[0] == 0:
+                    inside.set()
+                    go.wait()
+                return x + 1
+        session = pyopnb.Session(chain("exit::Wait"))
+        thread = threading.Thread(target=lambda: session(x=np.zeros(1, np.float32)))
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        os.write(1, f"{_bridge.runs_in_flight()} {session(x=X)['y']}\\n".encode())
+        if child:
+            print("child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            go.set()
+            thread.join()
+            print(_bridge.runs_in_flight())
+        else:
+            os._exit(0)
+    """)
+    assert (done.code, done.err) == (0, "")
+    assert sorted(done.out.splitlines()) == ["0", "0 [ 2. -1.  4.]", "1 [ 2. -1.  4.]", "child ended with 0"]
+
+
+def test_a_fork_inside_compute(fresh):
+    fresh("""
+        @pyopnb.pyop("exit::Fork")
+        class Fork:
+            def compute(self, x):
+                global child
+                child = os.fork()
+                return x + (1 if child else 2)
+        session = pyopnb.Session(chain("exit::Fork", "::Neg"))
+        y = session(x=X)["y"]
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.write(1, f"{y} {_bridge.runs_in_flight()}\\n".encode())
+        if not child:
+            os._exit(0)
+    """).clean("[-3. -0. -5.] 0\n[-2.  1. -4.] 0\n")
+
+
+INTERRUPTED = """
+        import signal
+        session = pyopnb.Session(chain({ops}))
+        {first}
+        for _ in range(2):
+            alarm = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            alarm.start()
+            began = time.monotonic()
+            try:
+                session(x=X)
+                print("not interrupted")
+            except KeyboardInterrupt as error:
+                print(type(error.__context__).__name__, time.monotonic() - began < 20)
+            alarm.join()
+        print(_bridge.counters()["runs"])
+"""
+
+
+def test_ctrl_c_in_compute(fresh):
+    fresh(
+        """
+        @pyopnb.pyop("exit::Sleep")
+        class Sleep:
+            def compute(self, x): time.sleep(30)
+    """
+        + INTERRUPTED.format(ops='"exit::Sleep"', first="")
+    ).clean("Fail True\n" * 2 + "0\n")
+
+
+def test_ctrl_c_between_ops_that_run_no_python(fresh):
+    # compute is numpy's own function, and no node is new: no bytecode runs in which Python would look for signals.
+    fresh(
+        """
+        @pyopnb.pyop("exit::Cos")
+        class Cos:
+            compute = np.cos
+        X = np.zeros(2**20, np.float32)
+    """
+        + INTERRUPTED.format(ops='*["exit::Cos"] * 20000', first="session(x=X[:1])")
+    ).clean("Fail True\n" * 2 + "0\n")
+
+
+def test_a_signal_raised_in_compute(fresh):
+    fresh("""
+        import signal
+        @pyopnb.pyop("exit::Raise")
+        class Raise:
+            def compute(self, x):
+                signal.raise_signal(signal.SIGINT)
+                return x
+        session = pyopnb.Session(chain("exit::Raise"))
+        for _ in range(2):
+            try:
+                session(x=X)
+            except KeyboardInterrupt as error:
+                print(error.__notes__)
+        signal.signal(signal.SIGINT, lambda *_: print("handled"))
+        print(session(x=X)["y"])
+    """).clean("[\"in node 'n0' (exit::Raise), version 1\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
+
+
+def test_an_interrupt_right_before_a_run(fresh):
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        session = pyopnb.Session(chain("exit::Twice"))
+        begin = _bridge.begin
+        def interrupted(epoch):
+            begin(epoch)
+            raise KeyboardInterrupt  # as the interpreter does when a signal arrived while begin ran
+        _bridge.begin = interrupted
+        try:
+            session(x=X)
+        except KeyboardInterrupt:
+            print("interrupted", _bridge.counters()["runs"])
+        _bridge.begin = begin
+        print(session(x=X)["y"])
+    """).clean("interrupted 0\n[ 2. -4.  6.]\n")
+
+
+def test_interrupts_at_any_moment_leave_nothing_behind(fresh):
+    fresh(f"""
+        import signal
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        session = pyopnb.Session(chain("exit::Twice", "::Neg"))
+        armed = False
+        def shot(*_):
+            global armed
+            if armed:
+                armed = False
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, shot)
+        stop = threading.Event()
+        def shoot():
+            while not stop.wait(0.0005): os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=shoot)
+        hits = 0
+        until = time.monotonic() + 2
+        thread.start()
+        while time.monotonic() < until:
+            try:
+                armed = True
+                while True: session(x=X)
+            except KeyboardInterrupt:
+                hits += 1
+        stop.set()
+        thread.join()
+        print(hits > 20, _bridge.counters()["runs"], session(x=X)["y"])
+    """).clean("True 0 [-2.  4. -6.]\n")

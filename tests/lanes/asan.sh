@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# tests/border with the native module built for AddressSanitizer and UndefinedBehaviorSanitizer, then once more for leaks.
+# Usage: asan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `make asan` makes both.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+python=$1 site=$(realpath "$2")
+export PYOPNB_TEST_LIMIT=600  # seconds for one script: everything is several times slower here
+. tests/lanes/sanitized.sh
+instrumented __asan_init
+
+# libstdc++ has to be preloaded too: without it the first C++ exception that onnxruntime throws ends the process.
+export LD_PRELOAD="$(runtime libasan.so):$(runtime libubsan.so):$(runtime libstdc++.so.6)"
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export PYTHONMALLOC=malloc  # CPython's own arenas would hide a read after free
+options=halt_on_error=1:abort_on_error=1:allocator_may_return_null=1:detect_stack_use_after_return=1
+
+echo "asan: errors"
+ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border
+
+# Python and onnxruntime leave hundreds of allocations behind at exit, and a suppression by library would cover ours as well,
+# because every stack runs through libpython. Walking whole stacks is slow: one file, which takes every way through the border,
+# stands for all. So everything is recorded and only what names our source or module counts.
+echo "asan: leaks"
+logs=build/asan/leaks
+rm -rf "$logs" && mkdir -p "$logs"
+ASAN_OPTIONS=$options:detect_leaks=1:fast_unwind_on_malloc=0:exitcode=0:log_path=$PWD/$logs/log tested tests/border/test_misbehaviour.py
+unset LD_PRELOAD
+if ! ls "$logs"/log.* >/dev/null 2>&1; then
+    echo "asan: the leak run recorded nothing, not even Python's own: it did not look" >&2
+    exit 1
+fi
+ours=$(awk 'BEGIN { RS = "" } /bridge\.cpp|_bridge\.[^ ]*\.so/' "$logs"/log.*)
+if [ -n "$ours" ]; then
+    printf '%s\n' "$ours" >&2
+    exit 1
+fi

@@ -1,0 +1,33 @@
+# Sourced by asan.sh and tsan.sh, which set `python` and `site`.
+
+# Path of one of the compiler's runtime libraries.
+runtime() {
+    local path
+    path=$("${CXX:-g++}" -print-file-name="$1")
+    if [ ! -e "$path" ]; then
+        echo "$1 is missing. Type: apt install g++ (its libgcc-*-dev package holds it)" >&2
+        return 1
+    fi
+    echo "$path"
+}
+
+# Fails unless Python imports the build in `site`, and that build holds the symbol: a lane must not pass on the plain module.
+instrumented() {
+    local module
+    module=$(ls "$site"/pyopnb/runtime/_bridge.*.so)
+    grep -q "$1" "$module" || { echo "$module is not built for this lane" >&2; return 1; }
+    PYTHONPATH=$site "$python" -P - "$site" <<'PY'
+import importlib.util
+import sys
+
+found = importlib.util.find_spec("pyopnb").origin
+assert found.startswith(sys.argv[1]), f"Python would import {found}"
+PY
+}
+
+# pytest on the instrumented build. -P: the repository's root must not come before `site`. --capture=sys: a sanitizer writes
+# its report to file descriptor 2 and ends the process; pytest would die with the report in its pocket.
+tested() {
+    PYTHONPATH=$site "${without_aslr[@]}" "$python" -P -m pytest -q --capture=sys -p no:faulthandler -p no:cacheprovider "$@"
+}
+without_aslr=()

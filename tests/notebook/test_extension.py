@@ -1,0 +1,78 @@
+"""Loading and unloading: nothing twice, nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from IPython.core.error import UsageError
+
+import pyopnb
+
+
+def parts(shell):
+    """Everything that an extension could have put into a shell."""
+    return {
+        "input": list(shell.input_transformers_cleanup),
+        "ast": list(shell.ast_transformers),
+        "matchers": list(shell.Completer.custom_matchers),
+        "configurables": list(shell.configurables),
+        "line magics": sorted(shell.magics_manager.magics["line"]),
+        "cell magics": sorted(shell.magics_manager.magics["cell"]),
+        "registry": sorted(shell.magics_manager.registry),
+    }
+
+
+def counts(shell):
+    return {name: len(there) for name, there in parts(shell).items()}
+
+
+def test_unload_leaves_nothing(bare):
+    bare.run_line_magic("load_ext", "pyopnb")  # IPython itself registers %load_ext only now
+    bare.run_line_magic("unload_ext", "pyopnb")
+    before = parts(bare)
+    bare.run_line_magic("load_ext", "pyopnb")
+    assert all(len(now) == len(was) + 1 for now, was in zip(parts(bare).values(), before.values(), strict=True))
+    bare.run_line_magic("unload_ext", "pyopnb")
+    assert parts(bare) == before
+
+
+def test_reloading_inserts_nothing_twice(shell):
+    once = counts(shell)
+    for _ in range(3):
+        shell.run_line_magic("reload_ext", "pyopnb")
+    assert counts(shell) == once
+
+
+def test_load_and_unload_are_idempotent(bare):
+    before = parts(bare)
+    pyopnb.load_ipython_extension(bare)
+    once = counts(bare)
+    pyopnb.load_ipython_extension(bare)
+    assert counts(bare) == once
+    pyopnb.unload_ipython_extension(bare)
+    pyopnb.unload_ipython_extension(bare)
+    assert parts(bare) == before
+
+
+def test_a_cell_works_after_a_reload(shell, define):
+    shell.run_line_magic("reload_ext", "pyopnb")
+    assert define("%%pyop\nclass Same:\n    def compute(self, x):\n        return x\n").out.count("version 1") == 1
+
+
+def test_without_the_extension_the_magic_is_unknown(bare):
+    with pytest.raises(UsageError, match="pyop"):
+        bare.run_cell_magic("pyop", "", "class A: ...\n")
+
+
+PROBE = "import sys, pyopnb{more}; print('IPython' in sys.modules)"
+
+
+@pytest.mark.parametrize(("more", "imported"), [("", "False"), (", pyopnb.notebook.extension", "True")])
+def test_importing_pyopnb_does_not_import_ipython(more, imported):
+    # The second case shows that the first could fail.
+    command = [sys.executable, "-c", PROBE.format(more=more)]
+    probe = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1])
+    assert probe.stdout.strip() == imported

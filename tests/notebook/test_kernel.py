@@ -1,0 +1,69 @@
+"""In a real kernel a cell that fails stops the notebook, for a person and for a program."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+import pyopnb
+
+ROOT = Path(pyopnb.__file__).parents[1]
+GOOD = "%%pyop -d demo\nclass Twice:\n    def compute(self, x):\n        return x * 2\nTwice().compute(21)"
+FAILING = {
+    "schema": ("%%pyop\nclass Wrong:\n    def compute(self, x=3): ...\n", "DefinitionError: class Wrong, compute, input x"),
+    "usage": ("%%pyop --nope\nclass Wrong:\n    def compute(self, x): ...\n", "UsageError"),
+    "body": ("%%pyop\nclass Wrong:\n    limit = 1 / 0\n    def compute(self, x): ...\n", "ZeroDivisionError"),
+}
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A client whose kernel has run the good cell; cells are run in it one at a time."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("%load_ext pyopnb", GOOD)])
+    client = NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # what the client's own event loops leave open is not ours to judge
+        with client.setup_kernel():
+            for at, cell in enumerate(list(notebook.cells)):
+                client.execute_cell(cell, at)
+            yield client
+
+
+def run(client, text):
+    cell = nbformat.v4.new_code_cell(text)
+    client.nb.cells.append(cell)
+    client.execute_cell(cell, len(client.nb.cells) - 1)
+    return cell.outputs
+
+
+def test_a_good_cell(kernel):
+    said, value = kernel.nb.cells[1].outputs
+    assert said["text"] == "demo::Twice, version 1: (x)\n"
+    assert value["data"]["text/plain"] == "42"
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_a_failing_cell_stops_the_notebook(kernel, kind):
+    cell, text = FAILING[kind]
+    with pytest.raises(CellExecutionError, match=text):
+        run(kernel, cell)
+
+
+def test_source_and_traceback(kernel):
+    (source,) = run(kernel, "import inspect; print(inspect.getsource(Twice))")
+    assert source["text"].startswith("class Twice:\n    def compute(self, x):\n")
+    with pytest.raises(CellExecutionError) as caught:
+        run(kernel, "Twice().compute(None)")
+    assert "line 4, in Twice.compute" in re.sub(r"\x1b\[[\d;]*m", "", str(caught.value))
+
+
+def test_the_table_is_html_and_text(kernel):
+    (table,) = run(kernel, "%pyop")
+    assert set(table["data"]) == {"text/html", "text/plain"}
+    assert "demo::Twice" in table["data"]["text/html"]

@@ -1,0 +1,201 @@
+"""IPython compiles the body itself: labels, lines, sources and names of code are those of any cell."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from ipykernel.compiler import XCachingCompiler
+
+import pyopnb
+
+SCALE = """\
+%%pyop -q
+class Scale:
+    def __init__(self, k=2):
+        self.k = k
+
+    def compute(self, x):
+        return x.nope * self.k
+"""
+
+
+def frames(error):
+    return traceback.extract_tb(error.__traceback__)
+
+
+def of_the_extension(text):
+    return re.findall(r"pyopnb|__import__|define\(|check\(", text)
+
+
+def test_a_traceback_in_a_method(define, run):
+    define(SCALE, number=7)
+    ran = run("Scale().compute(1)", number=8)
+    assert "Cell In[7], line 7, in Scale.compute(self, x)" in ran.out
+    assert "----> 7     return x.nope * self.k" in ran.out
+    assert "Cell In[8], line 1" in ran.out
+    assert frames(ran.error)[-1].lineno == 7
+    assert not of_the_extension(ran.out)
+
+
+def test_a_traceback_of_a_class_body(run):
+    ran = run("%%pyop -d demo\n\n# a comment\nclass A:\n    limit = 1 / 0\n    def compute(self, x): ...\n", number=5)
+    assert "Cell In[5], line 5, in A()" in ran.out
+    assert "----> 5     limit = 1 / 0" in ran.out
+    assert not of_the_extension(ran.out)
+    assert [frame.name for frame in frames(ran.error)][-2:] == ["<module>", "A"]
+
+
+def test_a_traceback_of_the_last_expression(run):
+    ran = run("%%pyop\nclass A:\n    def compute(self, x): ...\nA().compute(1) + nope", number=6)
+    assert "Cell In[6], line 4\n" in ran.out
+    assert "----> 4 A().compute(1) + nope" in ran.out
+    assert not of_the_extension(ran.out)
+
+
+@pytest.mark.parametrize("body", ["class A\n", "class A:\n    def compute(self, x):\n    return x\n", "return 1\n"])
+def test_a_syntax_error_is_shown_as_in_any_cell(run, body):
+    plain = run(f"# 12345\n{body}", number=11)
+    ours = run(f"%%pyop\n{body}", number=11)
+    assert not ours.ok
+    assert isinstance(ours.error, SyntaxError)
+    assert ours.out == plain.out
+    assert "Cell In[11], line" in ours.out
+    assert not of_the_extension(ours.out)
+
+
+def test_the_code_is_where_a_debugger_looks_for_it(define, shell):
+    define(SCALE, number=9)
+    code = shell.user_ns["Scale"].compute.__code__
+    transformed = shell.transform_cell(SCALE)
+    assert code.co_filename == shell.compile.get_code_name(SCALE, transformed, 9)
+    assert code.co_firstlineno == 6
+    assert {line for *_, line in code.co_lines() if line is not None} == {6, 7}
+    assert shell.compile.format_code_name(code.co_filename) == ("Cell", "In[9]")
+
+
+def test_a_kernel_names_the_code_after_the_raw_cell(define, shell, monkeypatch):
+    compiler = XCachingCompiler()
+    monkeypatch.setattr(shell, "compile", compiler)
+    define(SCALE)
+    assert shell.user_ns["Scale"].compute.__code__.co_filename == compiler.get_code_name(SCALE, "", 0)
+
+
+def test_a_trace_function_stops_on_the_cells_lines(define, shell):
+    define(SCALE.replace(".nope", ""))
+    seen = []
+
+    def trace(frame, event, arg):
+        if event == "line":
+            seen.append((frame.f_code.co_name, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    scale = shell.user_ns["Scale"]()
+    sys.settrace(trace)
+    try:
+        scale.compute(1)
+    finally:
+        sys.settrace(before)
+    assert ("compute", 7) in seen
+
+
+# Where the class says it comes from
+
+
+def test_getsource(define, shell):
+    define(SCALE + "\nother = 1\n")
+    assert inspect.getsource(shell.user_ns["Scale"]) == "".join(SCALE.splitlines(keepends=True)[1:])
+    assert inspect.getsource(shell.user_ns["Scale"].compute).startswith("    def compute(self, x):\n")
+
+
+def test_a_plain_cell_has_no_source_to_show(define, shell):
+    # What the module of its own is for: when this fails, it is not needed any more.
+    define("class Plain:\n    def compute(self, x): ...\n")
+    with pytest.raises((OSError, TypeError)):
+        inspect.getsource(shell.user_ns["Plain"])
+
+
+def test_the_decorator_in_a_plain_cell_keeps_the_cell(define):
+    cell = "import pyopnb\n@pyopnb.pyop\nclass Plain:\n    def compute(self, x): ...\n"
+    define(cell)
+    assert pyopnb.registry["Plain"].current.source == cell
+
+
+def test_question_marks_show_the_source(define, run):
+    define(SCALE)
+    assert "return x.nope * self.k" in run("Scale??").out
+
+
+def test_an_old_version_keeps_its_lines(define, run, shell):
+    define(SCALE, number=3)
+    run("old = Scale()")
+    define("%%pyop -q\n# line\n# line\n# line\nclass Scale:\n    def compute(self, x):\n        return x.other\n", number=4)
+    ran = run("old.compute(1)")
+    assert "Cell In[3], line 7, in Scale.compute(self, x)" in ran.out
+    assert "----> 7     return x.nope * self.k" in ran.out
+    assert "x.other" not in ran.out
+    assert "x.other" in inspect.getsource(shell.user_ns["Scale"])
+
+
+def test_an_old_class_never_shows_the_new_source(define, shell):
+    define(SCALE)
+    old = shell.user_ns["Scale"]
+    define(SCALE.replace("nope", "other"))
+    with pytest.raises((OSError, TypeError)):
+        inspect.getsource(old)
+    assert old.__module__ == "__main__"
+
+
+def test_pickle_in_the_process(define, shell):
+    define(SCALE)
+    scale = pickle.loads(pickle.dumps(shell.user_ns["Scale"](k=5)))
+    assert type(scale) is shell.user_ns["Scale"]
+    assert scale.k == 5
+
+
+READ = "import cloudpickle, sys; scale = cloudpickle.load(sys.stdin.buffer); print(scale.compute(20), type(scale).__name__)"
+
+
+def fresh(dumped):
+    # Somewhere else, so that this process's modules are out of reach.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run([sys.executable, "-c", READ], input=dumped, capture_output=True, cwd=Path("/"), env=env)
+
+
+def test_cloudpickle_to_a_fresh_process(define, run, shell):
+    run("factor = 2\ndef times(x, k):\n    return x * k * factor\n")
+    define(SCALE.replace("x.nope * self.k", "times(x, self.k)"))
+    done = fresh(cloudpickle.dumps(shell.user_ns["Scale"](k=3)))
+    assert (done.stdout, done.stderr) == (b"120 Scale\n", b"")
+
+
+def test_cloudpickle_of_an_old_version_to_a_fresh_process(define, shell):
+    define(SCALE.replace(".nope", ""))
+    old = shell.user_ns["Scale"](k=3)
+    define(SCALE)
+    done = fresh(cloudpickle.dumps(old))
+    assert (done.stdout, done.stderr) == (b"60 Scale\n", b"")
+
+
+def test_a_fresh_process_that_cannot_find_the_module_says_so(define, shell):
+    # Shows that the two tests above could fail.
+    define(SCALE)
+    module = sys.modules[shell.user_ns["Scale"].__module__]
+    cloudpickle.unregister_pickle_by_value(module)
+    assert b"ModuleNotFoundError" in fresh(cloudpickle.dumps(shell.user_ns["Scale"]())).stderr
+
+
+def test_cloudpickle_need_not_be_there(define, shell, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    define(SCALE)
+    assert inspect.getsource(shell.user_ns["Scale"])
+    assert pyopnb.registry["Scale"].current.number == 1

@@ -1,0 +1,85 @@
+"""The texts and the tree of the errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from pyopnb.ops import errors
+from pyopnb.ops.errors import PyopError, shown
+
+ALL = [getattr(errors, name) for name in errors.__all__ if name not in ("nearest", "shown")]
+
+
+def drawn():
+    """Name, parent and builtin base of each error, as the module's docstring draws them."""
+    above = {}
+    for line in errors.__doc__.splitlines():
+        found = re.match(r"    ([│├└─ ]*)([A-Z]\w+) +.*?(?:\((\w+)\))?$", line)
+        if found:
+            depth = len(found[1]) // 4
+            above[depth] = found[2]
+            yield found[2], above.get(depth - 1, "Exception"), found[3]
+
+
+def test_the_tree_is_as_drawn():
+    real = {
+        (cls.__name__, cls.__bases__[0].__name__, cls.__bases__[1].__name__ if len(cls.__bases__) > 1 else None) for cls in ALL
+    }
+    assert set(drawn()) == real
+    assert len(real) == len(ALL)
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize(
+    "again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deep"]
+)
+def test_errors_cross_processes(cls, again):
+    error = cls("op a::B", expected="float32[N]", got="int8[2]", next="x.astype(np.float32)")
+    other = again(error)
+    assert type(other) is cls
+    assert str(other) == str(error) == "op a::B: expected float32[N], got int8[2]. Try: x.astype(np.float32)"
+    assert (other.where, other.expected, other.got, other.next) == ("op a::B", "float32[N]", "int8[2]", "x.astype(np.float32)")
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({}, "here."),
+        ({"expected": "a"}, "here: expected a."),
+        ({"got": "b"}, "here: got b."),
+        ({"next": "c"}, "here. Try: c"),
+        ({"expected": "a", "got": "b", "next": "c"}, "here: expected a, got b. Try: c"),
+    ],
+)
+def test_the_text(facts, text):
+    assert str(PyopError("here", **facts)) == text
+
+
+def test_a_sentence_keeps_its_end():
+    assert str(PyopError("What now?")) == "What now?"
+
+
+@pytest.mark.parametrize(
+    "bad", ["\x00", "\x1b", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\u2028", "\ud800", "\ufeff", "\t"]
+)
+def test_shown_lets_no_control_or_bidirectional_character_through(bad):
+    text = shown(f"a{bad}b")
+    assert bad not in text
+    assert text.isprintable()
+    assert text == f"a{bad.encode('unicode_escape').decode()}b" or bad == "\ud800"
+    text.encode()
+
+
+@pytest.mark.parametrize("good", ["plain", "Größe", "模型", "±1 µs", "a\nb", "'\"<>&"])
+def test_shown_leaves_text_alone(good):
+    assert shown(good) == good
+
+
+def test_shown_cuts_what_is_long():
+    assert shown("x" * 200) == "x" * 200
+    assert shown("x" * 201) == "x" * 200 + "… (201 characters)"
+    assert shown(10**50) == str(10**50)

@@ -1,0 +1,353 @@
+"""Ops under their names, and their versions."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+
+from pyopnb import DefinitionError, UnknownOp, pyop
+from pyopnb.ops.registry import KEPT_VERSIONS, Registry, split_name
+
+
+def made(body="pass"):
+    namespace = {}
+    exec(f"class Twice:\n    {body}\n    def compute(self, x): return x", namespace)
+    return namespace["Twice"]
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("SoftClip", ("pyopnb", "SoftClip")),
+        ("demo::SoftClip", ("demo", "SoftClip")),
+        ("com.example-1.x_y::A_1", ("com.example-1.x_y", "A_1")),
+        ("::Relu", ("", "Relu")),
+        ("ai.onnx::Relu", ("", "Relu")),
+    ],
+)
+def test_split_name(name, parts):
+    assert split_name(name) == parts
+
+
+@pytest.mark.parametrize("name", ["", "demo::", "9x", "a b", "a::b::C", "demo::So ft", "d/e::X", "Größe", "demo:X", "X\n"])
+def test_what_is_no_name(name):
+    with pytest.raises(DefinitionError, match=r"^op name: expected domain::OpType, got .*\. Try: \"demo::SoftClip\"$"):
+        split_name(name)
+
+
+def test_versions(registry):
+    before = time.time()
+    classes = [made() for _ in range(3)]
+    versions = [registry.define(cls, "demo::Twice", source=f"text {n}") for n, cls in enumerate(classes)]
+    assert [v.number for v in versions] == [1, 2, 3]
+    assert [v.epoch for v in versions] == [1, 2, 3]
+    assert registry.epoch == 3
+    assert registry.history("demo::Twice") == tuple(versions)
+    op = registry["demo::Twice"]
+    assert op.current is versions[-1]
+    assert [v.cls for v in op.versions] == classes
+    assert (op.name, op.domain, op.op_type) == ("demo::Twice", "demo", "Twice")
+    assert str(op.current) == "demo::Twice, version 3"
+    assert versions[1].source == "text 1"
+    assert before <= versions[0].defined <= versions[2].defined <= time.time()
+
+
+def test_at_gives_what_was_current(registry):
+    first = registry.define(made())
+    registry.define(made(), "Other")
+    second = registry.define(made())
+    op = registry["Twice"]
+    assert [op.at(epoch) for epoch in (1, 2, 3, 99)] == [first, first, second, second]
+
+
+def test_kept_versions(registry):
+    for _ in range(KEPT_VERSIONS + 5):
+        registry.define(made())
+    versions = registry.history("Twice")
+    assert len(versions) == KEPT_VERSIONS
+    assert (versions[0].number, versions[-1].number) == (6, KEPT_VERSIONS + 5)
+    assert registry["Twice"].at(1) is versions[0]
+
+
+def test_a_thousand_redefinitions_let_go_of_the_old_classes(registry):
+    alive = []
+    for _ in range(1000):
+        cls = made()
+        alive.append(weakref.ref(cls))
+        registry.define(cls, module="old")
+    del cls
+    gc.collect()
+    assert sum(ref() is not None for ref in alive) == KEPT_VERSIONS
+    assert len(registry) == 1
+
+
+def test_finding(registry):
+    registry.define(made(), "a::Twice")
+    assert registry["a::Twice"] is registry["Twice"]  # by its type, as long as one domain has it
+    registry.define(made(), "b::Twice")
+    assert registry.find("a", "Twice") is registry["a::Twice"]
+    assert registry.find("c", "Twice") is None
+    assert [op.name for op in registry] == ["a::Twice", "b::Twice"]
+    assert "a::Twice" in registry
+    assert "Twice" not in registry
+    assert "no name" not in registry
+    assert 3 not in registry
+
+
+def test_the_default_domain_comes_first(registry):
+    registry.define(made(), "a::Twice")
+    registry.define(made())
+    assert registry["Twice"].name == "pyopnb::Twice"
+
+
+def test_onnx_has_two_names(registry):
+    registry.define(made(), "ai.onnx::Relu")
+    assert registry.find("", "Relu") is registry.find("ai.onnx", "Relu") is registry["::Relu"]
+
+
+def test_unknown(registry):
+    with pytest.raises(UnknownOp, match=r"^op demo::X: expected an op of the registry, got demo::X\. Try: define it: %%pyop$"):
+        registry["demo::X"]
+    registry.define(made(), "demo::SoftClip")
+    registry.define(made(), "demo::Other")
+    with pytest.raises(UnknownOp, match=r"Try: demo::SoftClip$"):
+        registry["demo::SoftClap"]
+    with pytest.raises(LookupError, match=r"Try: demo::SoftClip, demo::Other$"):
+        registry.history("quite::Different")
+
+
+@pytest.mark.parametrize("opset", [0, -1, 1001, "1", 1.0, None, True])
+def test_opset(registry, opset):
+    with pytest.raises(DefinitionError, match=r"op pyopnb::Twice, opset: expected a number from 1 to 1000, got "):
+        registry.define(made(), opset=opset)
+    assert len(registry) == 0
+
+
+class Wrong:
+    def compute(self, x=3): ...
+
+
+@pytest.mark.parametrize("cls", [Wrong, type("Empty", (), {}), 3, None])
+def test_a_definition_that_fails_leaves_the_last_good_one(registry, cls):
+    told = []
+    good = registry.define(made(), "demo::X", module="old")
+    registry.subscribe(told.append)
+    with pytest.raises(DefinitionError):
+        registry.define(cls, "demo::X", module="other")
+    assert registry["demo::X"].versions == (good,)
+    assert registry.epoch == 1
+    assert registry.find_class("other", "Wrong") is None
+    assert told == []
+
+
+def test_modules_of_the_retired_op(registry):
+    registry.define(made(), "demo::X", module="old")
+    registry.define(made(), "demo::X")
+    assert registry.find_class("old", "Twice") is registry["demo::X"]
+    assert registry.find_class("old", "X") is None
+    registry.remove("demo::X")
+    assert registry.find_class("old", "Twice") is None
+
+
+def test_rollback(registry):
+    first, second = (registry.define(made(), opset=n, source=f"text {n}") for n in (1, 2))
+    third = registry.rollback("Twice")
+    assert (third.number, third.restored, third.cls, third.source, third.opset) == (3, 1, first.cls, "text 1", 1)
+    assert registry["Twice"].current is third
+    assert registry.rollback("Twice", 2).cls is second.cls
+    assert registry.epoch == 4
+
+
+@pytest.mark.parametrize("number", [0, 3, -1])
+def test_rollback_to_what_is_not_there(registry, number):
+    registry.define(made())
+    registry.define(made())
+    with pytest.raises(UnknownOp, match=rf"^op pyopnb::Twice, rollback: expected one of versions 1, 2, got {number}\.$"):
+        registry.rollback("Twice", number)
+    assert registry.epoch == 2
+
+
+def test_rollback_of_a_first_version(registry):
+    registry.define(made())
+    with pytest.raises(UnknownOp, match="expected one of versions 1, got 0"):
+        registry.rollback("Twice")
+
+
+def test_remove_and_clear(registry):
+    op = registry.define(made()).op
+    held = registry[op]
+    registry.define(made(), "Other", module="old")
+    registry.remove("Twice")
+    assert "Twice" not in registry
+    assert held.current.number == 1
+    registry.clear()
+    assert len(registry) == 0
+    assert list(registry) == []
+    assert registry.find_class("old", "Twice") is None
+    assert registry.define(made()).number == 1
+    with pytest.raises(UnknownOp):
+        registry.remove("Other")
+
+
+# Listeners
+
+
+def test_listeners_are_told_of_the_version_that_is_in_place(registry):
+    told = []
+    registry.subscribe(lambda version: told.append(registry["Twice"].current is version))
+    registry.define(made())
+    registry.rollback("Twice", 1)
+    assert told == [True, True]
+
+
+def test_a_listener_that_leaves_while_it_is_told(registry):
+    told = []
+
+    def first(version):
+        told.append(("first", version.number))
+        leave()
+
+    leave = registry.subscribe(first)
+    registry.subscribe(lambda version: told.append(("second", version.number)))
+    registry.define(made())
+    registry.define(made())
+    assert told == [("first", 1), ("second", 1), ("second", 2)]
+
+
+def test_a_listener_that_subscribes_while_it_is_told(registry):
+    told = []
+    registry.subscribe(lambda version: registry.subscribe(lambda later: told.append((version.number, later.number))))
+    registry.define(made())
+    assert told == []
+    registry.define(made())
+    assert told == [(1, 2)]
+
+
+def test_leaving_twice_takes_only_the_own_subscription(registry):
+    told = []
+    leave = registry.subscribe(told.append)
+    registry.subscribe(told.append)
+    leave()
+    leave()
+    registry.define(made())
+    assert len(told) == 1
+
+
+def test_a_listener_that_raises_keeps_no_other_from_being_told(registry):
+    told = []
+
+    def broken(version):
+        raise RuntimeError(f"broken {version.number}")
+
+    registry.subscribe(broken)
+    registry.subscribe(told.append)
+    with pytest.raises(RuntimeError, match="broken 1"):
+        registry.define(made())
+    assert told == [registry["Twice"].current]
+
+
+def test_a_listener_may_define(registry):
+    def once(version):
+        if version.op == "pyopnb::Twice":
+            registry.define(made(), "Other")
+
+    registry.subscribe(once)
+    registry.define(made())
+    assert registry.epoch == 2
+
+
+@pytest.mark.parametrize("act", ["define", "rollback"])
+def test_a_listener_may_wait_for_another_thread_that_defines(registry, act):
+    registry.define(made())
+
+    def waits(version):
+        if version.op == "pyopnb::Twice":
+            other = threading.Thread(target=registry.define, args=(made(), "Other"), daemon=True)
+            other.start()
+            other.join(10)
+            done.append(not other.is_alive())
+
+    done = []
+    registry.subscribe(waits)
+    registry.rollback("Twice", 1) if act == "rollback" else registry.define(made())
+    assert done == [True]
+
+
+# Threads
+
+
+def test_definitions_from_many_threads(registry):
+    cls = made()
+    epochs = []
+    registry.subscribe(lambda version: epochs.append(version.epoch))
+    gate = threading.Barrier(4)
+
+    def define():
+        gate.wait()
+        for _ in range(100):
+            registry.define(cls)
+
+    threads = [threading.Thread(target=define) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert registry.epoch == registry["Twice"].current.number == 400
+    assert sorted(epochs) == list(range(1, 401))
+    assert [v.number for v in registry.history("Twice")] == list(range(301, 401))
+
+
+def test_a_walk_through_the_versions_while_they_are_redefined(registry):
+    registry.define(made())
+    op = registry["Twice"]
+    walked = []
+    for version in op.versions:
+        registry.define(made())
+        walked.append(version.number)
+    assert walked == [1]
+    assert len(op.versions) == 2
+
+
+# @pyop
+
+
+def test_pyop_returns_the_class(registry):
+    @pyop("demo::X", opset=2, module="old", into=registry)
+    class Twice:
+        def compute(self, x): ...
+
+    version = registry["demo::X"].current
+    assert version.cls is Twice
+    assert version.opset == 2
+    assert version.source.lstrip().startswith('@pyop("demo::X"')
+    assert registry.find_class("old", "Twice") is registry["demo::X"]
+
+
+def test_pyop_without_a_name(registry):
+    pyop(into=registry)(made())
+    assert [op.name for op in registry] == ["pyopnb::Twice"]
+    assert registry["Twice"].current.source is None
+
+
+def test_pyop_without_parentheses():
+    from pyopnb import registry
+
+    try:
+        cls = pyop(made())
+        assert registry["Twice"].current.cls is cls
+    finally:
+        registry.remove("pyopnb::Twice")
+
+
+def test_pyop_on_a_function(registry):
+    with pytest.raises(DefinitionError, match="pyop: expected a class, got function"):
+        pyop("demo::X", into=registry)(lambda x: x)

@@ -1,0 +1,784 @@
+"""What is read from a class, and what a node may give it."""
+
+
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import math
+import pickle
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pyopnb import DefinitionError, ModelError, NotationError, ResultError, tensor_type
+from pyopnb.ops.schema import REQUIRED, Attr, Schema
+from pyopnb.ops.signature import schema_of
+
+Axis = NewType("Axis", int)
+MODEL = onnx.ModelProto(ir_version=7)
+
+
+def op(init=None, **namespace):
+    """A class with this ``__init__`` and a compute that takes x."""
+    namespace.setdefault("compute", lambda self, x: x)
+    return type("Op", (), {**({"__init__": init} if init else {}), **namespace})
+
+
+def annotated(hint, default=REQUIRED):
+    def init(self, a): ...
+
+    init.__annotations__ = {"a": hint}
+    init.__defaults__ = () if default is REQUIRED else (default,)
+    return schema_of(op(init)).attrs[0]
+
+
+def typed(hint):
+    """The schema of an op whose input and output have this hint."""
+
+    def compute(self, x): ...
+
+    compute.__annotations__ = {"x": hint, "return": hint}
+    return schema_of(op(compute=compute))
+
+
+# Attrs
+
+
+KINDS = [
+    (int, "int"),
+    (float, "float"),
+    (str, "str"),
+    (bytes, "bytes"),
+    (bool, "bool"),
+    (np.ndarray, "tensor"),
+    (npt.NDArray[np.float32], "tensor"),
+    (onnx.TensorProto, "tensor"),
+    (onnx.ModelProto, "graph"),
+    (onnx.GraphProto, "graph"),
+    (list[int], "list[int]"),
+    (list[np.ndarray], "list[tensor]"),
+    (typing.List[str], "list[str]"),  # noqa: UP006
+    (tuple[float, ...], "list[float]"),
+    (tuple[int, int], "list[int]"),
+    (Sequence[bytes], "list[bytes]"),
+    (list, "list"),
+    (tuple, "list"),
+    (list[Any], "list[any]"),
+    (list[int | float], "list[any]"),
+    (Any, "any"),
+    (object, "any"),
+    (int | float, "any"),
+    (Union[int, str], "any"),  # noqa: UP007
+    (int | None, "int"),
+    (Optional[list[int]], "list[int]"),  # noqa: UP045
+    (Literal["a", "b"], "str"),
+    (Literal[1, 2] | None, "int"),
+    (Annotated[float, "seconds"], "float"),
+    (typing.Final[int], "int"),
+    (Axis, "int"),
+    ("int", "int"),
+    ("list[float]", "list[float]"),
+    ("np.ndarray", "tensor"),
+    ("Optional[int]", "int"),
+    ("onnx.ModelProto | None", "graph"),
+]
+
+
+@pytest.mark.parametrize(("hint", "kind"), KINDS, ids=lambda value: str(value))
+def test_kind_by_annotation(hint, kind):
+    assert annotated(hint).kind == kind
+    assert annotated(hint).default is REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("default", "kind"),
+    [
+        (1, "int"),
+        (1.5, "float"),
+        ("a", "str"),
+        (b"a", "bytes"),
+        (True, "bool"),
+        (np.zeros(2), "tensor"),
+        (TensorProto(), "tensor"),
+        (MODEL, "graph"),
+        ([1, 2], "list[int]"),
+        ((1, 2.5), "list[float]"),
+        (["a"], "list[str]"),
+        ([1, "a"], "any"),
+        ([[1], [2]], "any"),
+        ([], "any"),
+        ((), "any"),
+        (None, "any"),
+        (np.float32(1), "any"),
+        ({}, "any"),
+    ],
+    ids=repr,
+)
+def test_kind_by_default(default, kind):
+    def init(self, a=default): ...
+
+    (attr,) = schema_of(op(init)).attrs
+    assert attr.kind == kind
+    assert attr.default is default
+
+
+def test_the_annotation_goes_before_the_default():
+    assert str(annotated(float, 1)) == "a: float = 1"
+
+
+def test_without_annotation_and_default():
+    def init(self, a, *, b): ...
+
+    assert [str(attr) for attr in schema_of(op(init)).attrs] == ["a: any", "b: any"]
+
+
+@pytest.mark.parametrize(
+    "hint", [dict, set, "dict[str, int]", "no such name", list[dict], tuple[int, str], Literal[1, "a"]], ids=str
+)
+def test_an_annotation_that_no_attr_can_have(hint):
+    with pytest.raises(
+        DefinitionError, match=r"^class Op, attr a: expected an annotation of int, float, str, bytes, bool, a list"
+    ):
+        annotated(hint)
+
+
+def test_a_default_is_shown_short_and_on_one_line():
+    text = str(annotated(np.ndarray, np.eye(3)))
+    assert text == "a: tensor = array([[1., 0., 0.], [0., 1., 0.], [0., 0., 1.]])"
+    assert len(str(annotated(str, "x" * 10_000))) < 300
+
+
+@pytest.mark.parametrize(
+    ("init", "text"),
+    [
+        (lambda self, *values: None, r"class Op, __init__: expected parameters that can be given by name, got \*values"),
+        (lambda self, a, /: None, r"class Op, __init__: expected parameters that can be given by name, got a"),
+        (lambda: None, r"class Op, __init__: expected self, got no parameter"),
+    ],
+)
+def test_an_init_that_no_op_can_have(init, text):
+    with pytest.raises(DefinitionError, match=text):
+        schema_of(op(init))
+
+
+def test_open_attrs():
+    schema = schema_of(op(lambda self, k=1, **attrs: None))
+    assert str(schema) == "(x)<k: int = 1, **attrs>"
+    assert schema.bind({"other": 3, "k": 2}, "node") == {"other": 3, "k": 2}
+
+
+# Ways to write a class
+
+
+class Base:
+    def __init__(self, k: int = 3): ...
+    def compute(self, x: "float32[N]") -> "float32[N]": ...
+
+
+class Inherited(Base):
+    pass
+
+
+class PassedOn(Base):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Slotted:
+    __slots__ = ("k",)
+
+    def __init__(self, k: float): ...
+    def compute(self, x): ...
+
+
+@dataclasses.dataclass
+class Data:
+    k: int
+    axes: list[int] = dataclasses.field(default_factory=list)
+    made: int = dataclasses.field(init=False, default=2)
+
+    def compute(self, x): ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    k: float = 1.5
+
+    def compute(self, x): ...
+
+
+class Named(NamedTuple):
+    k: int = 3
+
+    def compute(self, x): ...
+
+
+class New:
+    def __new__(cls, k: str = "a"):
+        return super().__new__(cls)
+
+    def compute(self, x): ...
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def bare(function):
+    return lambda *args, **kwargs: function(*args, **kwargs)
+
+
+class Decorated:
+    @wrapped
+    def __init__(self, k: int = 3): ...
+    @wrapped
+    def compute(self, x: "int8[]", y=None): ...
+
+
+class WrappedBare:
+    @bare
+    def compute(self, x): ...
+
+
+class PositionalOnly:
+    def compute(self, x, /, y=None): ...
+
+
+class Static:
+    @staticmethod
+    def compute(x, *xs): ...
+
+
+class ClassMethod:
+    @classmethod
+    def compute(cls, x): ...
+
+
+class Add:
+    compute = np.add
+
+
+class Divmod:
+    compute = np.divmod
+
+
+class Builtin:
+    compute = math.atan2  # no descriptor: it gets no self
+
+
+class Partial:
+    compute = functools.partial(lambda k, x: x, 3)
+
+
+class PartialMethod:
+    compute = functools.partialmethod(lambda self, k, x: x, 3)
+
+
+class Everything:
+    def compute(*args): ...
+
+
+class Nothing:
+    def compute(self): ...
+
+
+class Callable:
+    class _Call:
+        def __call__(self, x, y): ...
+
+    compute = _Call()
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (Base, "(x: float32[N])<k: int = 3> -> float32[N]"),
+        (Inherited, "(x: float32[N])<k: int = 3> -> float32[N]"),
+        (PassedOn, "(x: float32[N])<**attrs> -> float32[N]"),
+        (Slotted, "(x)<k: float>"),
+        (Data, "(x)<k: int, axes: list[int] = <factory>>"),
+        (Frozen, "(x)<k: float = 1.5>"),
+        (Named, "(x)<k: int = 3>"),
+        (New, "(x)<k: str = 'a'>"),
+        (Decorated, "(x: int8[], y = None)<k: int = 3>"),
+        (WrappedBare, "(*args)"),
+        (PositionalOnly, "(x, y = None)"),
+        (Static, "(x, *xs)"),
+        (ClassMethod, "(x)"),
+        (Add, "(x1, x2)"),
+        (Divmod, "(x1, x2)"),
+        (Builtin, "(y, x)"),
+        (Partial, "(x)"),
+        (PartialMethod, "(x)"),
+        (Everything, "(*args)"),
+        (Nothing, "()"),
+        (Callable, "(x, y)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_ways_to_write_a_class(cls, text):
+    assert str(schema_of(cls)) == text
+
+
+def test_a_builtin_without_a_signature_takes_what_it_takes():
+    with pytest.raises(ValueError, match="no signature"):
+        inspect.signature(max)
+    assert str(schema_of(op(compute=max))) == "(*xs)"
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (op(compute=3), r"class Op: expected a method compute, got compute = 3\. Try: def compute\(self, x\): return x"),
+        (op(compute=None), "class Op: expected a method compute, got compute = None"),
+        (op(compute=property(lambda self: 1)), "class Op: expected a method compute, got compute = <property"),
+        (type("Empty", (), {}), "class Empty: expected a method compute, got no compute"),
+        (3, "pyop: expected a class, got int 3"),
+        (op(compute=lambda self, x=3: x), "class Op, compute, input x: expected no default, or None .*, got 3. Try: x=None"),
+        (op(compute=lambda self, x=np.zeros(2): x), r"input x: expected no default, .*, got array\(\[0., 0.\]\)"),
+        (
+            op(compute=lambda self, x, *, axis: x),
+            "class Op, compute: expected inputs only, got axis. Try: give axis to __init__",
+        ),
+        (op(compute=lambda self, x, **kw: x), r"class Op, compute: expected inputs only, got \*\*kw"),
+        (op(compute=lambda: 1), "class Op, compute: expected self, got no parameter"),
+    ],
+)
+def test_classes_that_are_no_op(cls, text):
+    with pytest.raises(DefinitionError, match=text):
+        schema_of(cls)
+
+
+def test_a_compute_that_does_not_return_its_outputs():
+    async def waits(self, x): ...
+
+    def yields(self, x):
+        yield x
+
+    async def both(self, x):
+        yield x
+
+    for compute, got in ((waits, "async def"), (yields, "a generator"), (both, "async def with yield")):
+        with pytest.raises(DefinitionError, match=f"expected a function that returns its outputs, got {got}"):
+            schema_of(op(compute=compute))
+
+
+def test_flags_and_doc():
+    class Op:
+        """Says what it does."""
+
+        copy_inputs = True
+        serial = 1
+
+        def compute(self, x): ...
+        def infer(self, x): ...
+
+    schema = schema_of(Op)
+    assert (schema.copy_inputs, schema.serial, schema.infers, schema.doc) == (True, True, True, "Says what it does.")
+
+
+# Types of ports
+
+
+@pytest.mark.parametrize(
+    ("hint", "text"),
+    [
+        ("float32[N,3]", "float32[N,3]"),
+        ("'float32[N,3]'", "float32[N,3]"),  # quoted, under from __future__ import annotations
+        (tensor_type("int8[]"), "int8[]"),
+        (npt.NDArray[np.float32], "float32[...]"),
+        (npt.NDArray[np.str_], "string[...]"),
+        (npt.NDArray[np.bool_], "bool[...]"),
+        ("npt.NDArray[np.int8]", "int8[...]"),
+        (Optional["float32[N]"], "float32[N]"),
+        (npt.NDArray[np.int64] | None, "int64[...]"),
+        (Annotated[np.ndarray, "float32[N]"], "float32[N]"),
+        (Annotated[npt.NDArray[np.int8], 3], "int8[...]"),
+    ],
+    ids=str,
+)
+def test_a_hint_that_says_a_type(hint, text):
+    assert str(typed(hint)) == f"(x: {text}) -> {text}"
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [np.ndarray, "np.ndarray", npt.NDArray[Any], npt.NDArray[np.floating], npt.ArrayLike, Any, None, float, object, int | str],
+    ids=str,
+)
+def test_a_hint_that_says_nothing(hint):
+    assert str(typed(hint)) == "(x)"
+
+
+def test_python_types_say_nothing_under_the_future_import():
+    class Op:  # this file has the import: these hints are texts
+        def compute(self, x: float, y: bool, z: int, w: "float") -> float: ...
+
+    assert str(schema_of(Op)) == "(x, y, z, w: float32[...])"
+
+
+def test_an_unquoted_type_under_the_future_import():
+    namespace = {}
+    exec("from __future__ import annotations\nclass Op:\n def compute(self, x: float32[N]) -> float32[N]: ...", namespace)
+    assert str(schema_of(namespace["Op"])) == "(x: float32[N]) -> float32[N]"
+
+
+@pytest.mark.parametrize(
+    ("hint", "outputs"),
+    [
+        (("float32[N]", "int64[N]"), ["float32[N]", "int64[N]"]),
+        (["float32[N]"], ["float32[N]"]),
+        ("('float32[N]', 'int64')", ["float32[N]", "int64[...]"]),
+        (("float32[N]", None), ["float32[N]", "any[...]"]),
+        (tuple[npt.NDArray[np.float32], np.ndarray], ["float32[...]", "any[...]"]),
+        ("tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]]", ["float32[...]", "int8[...]"]),
+    ],
+    ids=str,
+)
+def test_several_outputs(hint, outputs):
+    def compute(self, x): ...
+
+    compute.__annotations__ = {"return": hint}
+    assert list(map(str, schema_of(op(compute=compute)).outputs)) == outputs
+
+
+@pytest.mark.parametrize("hint", [tuple[np.ndarray, ...], tuple[np.ndarray, np.ndarray], tuple, None], ids=str)
+def test_outputs_that_are_not_said(hint):
+    def compute(self, x): ...
+
+    compute.__annotations__ = {"return": hint}
+    assert schema_of(op(compute=compute)).outputs is None
+
+
+@pytest.mark.parametrize("hint", ["float33[N]", "float32[N", "float32[-1]", "N items", "1/0", "undefined.name"])
+def test_a_hint_that_is_no_type(hint):
+    with pytest.raises(NotationError, match=r"^class Op, input x: (dtype|type)"):
+        typed(hint)
+
+
+@pytest.mark.parametrize("hint", ["float33[N]", "float32[N"])
+def test_a_hint_of_an_output_that_is_no_type(hint):
+    def compute(self, x): ...
+
+    compute.__annotations__ = {"return": (None, hint)}
+    with pytest.raises(NotationError, match=r"^class Op, output 1: (dtype|type)"):
+        schema_of(op(compute=compute))
+
+
+# What a node gives
+
+
+def taken(kind, value):
+    return Attr("a", kind).take(value, "node n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("int", 3, 3),
+        ("float", 1.5, 1.5),
+        ("float", 2, 2.0),
+        ("bool", 1, True),
+        ("bool", True, True),
+        ("str", b"\xc3\xa9", "é"),
+        ("bytes", "é", b"\xc3\xa9"),
+        ("list[int]", [1], [1]),
+        ("list[int]", [], []),
+        ("list[float]", [1, 2.5], [1.0, 2.5]),
+        ("list[str]", [b"a", "b"], ["a", "b"]),
+        ("list[any]", [1, "a"], [1, "a"]),
+        ("list", [1, "a"], [1, "a"]),
+        ("graph", MODEL, MODEL),
+        ("any", {"x": 1}, {"x": 1}),
+    ],
+)
+def test_taken(kind, value, expected):
+    got = taken(kind, value)
+    assert got == expected
+    assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 1.0),
+        ("int", True),
+        ("int", "1"),
+        ("float", "1.5"),
+        ("float", 2**53 + 1),
+        ("float", 10**400),
+        ("bool", 2),
+        ("bool", "yes"),
+        ("str", b"\xff"),
+        ("str", 3),
+        ("bytes", 3),
+        ("list[int]", [1, 2.5]),
+        ("list[int]", 3),
+        ("list[int]", (1,)),
+        ("list", 3),
+        ("tensor", 3),
+        ("graph", 3),
+    ],
+)
+def test_not_taken(kind, value):
+    with pytest.raises(ModelError) as caught:
+        taken(kind, value)
+    text = str(caught.value)
+    assert text.startswith(f"node n, attr a: expected {kind}, got ")
+    assert text.endswith("Try: change the node's attribute, or the annotation of a in __init__")
+
+
+def test_literals_are_the_only_values():
+    attr = annotated(Literal["nearest", "linear"] | None, None)
+    assert attr.take(b"linear", "node") == "linear"
+    with pytest.raises(ModelError, match="node, attr a: expected one of 'nearest', 'linear', got str 'cubic'"):
+        attr.take("cubic", "node")
+
+
+def limits():
+    def init(self, limit: float, mode: str = "a"): ...
+
+    return schema_of(op(init))
+
+
+def test_bind():
+    assert limits().bind({"limit": 2}, "node") == {"limit": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (
+            {},
+            r"^node, attr limit: expected a value of kind float \(attrs: limit: float, mode: str = 'a'\), got nothing\. Try: g",
+        ),
+        (
+            {"limit": 1.0, "mdoe": 3},
+            r"^node, attr mdoe: expected one of limit, mode, got mdoe = 3\. Try: write mode, or let __init__",
+        ),
+        ({"limit": "x"}, r"^node, attr limit: expected float, got str 'x'"),
+        ({"limit": 1.0, "\x1b[31m": 1}, r"attr \\x1b\[31m: expected one of"),
+    ],
+)
+def test_bind_refuses(values, text):
+    with pytest.raises(ModelError, match=text):
+        limits().bind(values, "node")
+
+
+def test_bind_without_attrs():
+    with pytest.raises(ModelError, match=r"^node, attr k: expected no attrs, got k = 1"):
+        schema_of(op()).bind({"k": 1}, "node")
+
+
+# Inputs of a node
+
+
+def inputs(*types):
+    return [None if t is None else tensor_type(t) for t in types]
+
+
+class Many:
+    def compute(self, x: "float32[N,3]", y: "int64" = None, *rest: "int8[]"): ...
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["float32[2,3]"],
+        ["any"],
+        ["float32"],
+        ["float32[?,?]", None],
+        ["float32[N,3]", "int64[7]"],
+        ["float32[N,3]", None, "int8[]", "any", "int8"],
+    ],
+)
+def test_inputs_that_fit(given):
+    schema_of(Many).check_inputs(inputs(*given), "node")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], r"^node, input x: expected float32\[N,3\], got nothing\. Try: compute takes \(x: float32\[N,3\], y: int64"),
+        ([None], r"^node, input x: expected float32\[N,3\], got nothing"),
+        (
+            ["float64[N,3]"],
+            r"^node, input x: expected float32\[N,3\], got float64\[N,3\]\. Try: change the hint of x in compute",
+        ),
+        (["float32[3]"], r"^node, input x: expected float32\[N,3\], got float32\[3\]"),
+        (["float32", "int32"], r"^node, input y: expected int64\[\.\.\.\], got int32"),
+        (["float32", None, "int8[]", "int16[]"], r"^node, input rest: expected int8\[\], got int16\[\]"),
+    ],
+)
+def test_inputs_that_do_not_fit(given, text):
+    with pytest.raises(ModelError, match=text):
+        schema_of(Many).check_inputs(inputs(*given), "node")
+
+
+def test_the_number_of_inputs():
+    with pytest.raises(ModelError, match=r"^node: expected 1 input, got 2\. Try: compute takes \(x\)$"):
+        schema_of(op()).check_inputs(inputs("any", "any"), "node")
+    with pytest.raises(ModelError, match=r"^node: expected 0 inputs, got 1"):
+        schema_of(Nothing).check_inputs(inputs("any"), "node")
+    schema_of(Static).check_inputs(inputs(*["any"] * 20), "node")
+
+
+# Outputs
+
+
+def test_sizes_of_inputs_reach_the_outputs():
+    class Op:
+        def compute(self, x: "float32[N,M]", y: "int8[M]") -> ("float32[M,N,K]", "int8"): ...
+
+    assert list(map(str, schema_of(Op).hinted(inputs("float32[5,?]", "int8[B]")))) == ["float32[B,5,K]", "int8[...]"]
+
+
+class Lies:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def infer(self, *types):
+        return self.answer(*types) if callable(self.answer) else self.answer
+
+    def compute(self, x: "float32[N,3]") -> "float32[N,3]": ...
+
+
+def inferred(answer, count=1, given=("float32[N,3]",)):
+    said = schema_of(Lies).infer(Lies(answer), inputs(*given), count, "node")
+    return list(map(str, said))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("float32[7,3]", "float32[7,3]"),
+        (lambda x: x, "float32[N,3]"),
+        (lambda x: x.like(shape=(x.shape[0], 3)), "float32[N,3]"),
+        (["float32[7,3]"], "float32[7,3]"),
+        ("any[7,3]", "float32[7,3]"),
+        ("float32", "float32[N,3]"),
+    ],
+)
+def test_infer(answer, said):
+    assert inferred(answer) == [said]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            "float64[N,3]",
+            r"^node, infer, output 0: expected float32\[N,3\] \(the hint of compute\), got float64\[N,3\]\. Try: let infer",
+        ),
+        ("float32[N]", r"^node, infer, output 0: expected float32\[N,3\] \(the hint of compute\), got float32\[N\]"),
+        ("float32[N,4]", r"^node, infer, output 0: expected .*, got float32\[N,4\]"),
+        (None, r"^node, infer: expected types, as float32\[N,3\] or x.like\(shape=…\), got None"),
+        ((2, 3), r"^node, infer: expected types, .*, got \(2, 3\)"),
+        ((), r"^node, infer: expected 1 type, got 0\. Try: one type an output"),
+        ("nonsense", r"^node, infer: expected types, .*, got 'nonsense'"),
+    ],
+)
+def test_infer_that_lies(answer, text):
+    with pytest.raises(ResultError, match=text):
+        inferred(answer)
+
+
+def test_infer_says_one_type_an_output():
+    with pytest.raises(ResultError, match="expected 3 types, got 2"):
+        inferred(("float32[N,3]", "int8"), count=3)
+    assert inferred(("float32[N,3]", "int8"), count=2) == ["float32[N,3]", "int8[...]"]
+
+
+def test_what_infer_raises_is_the_users():
+    def broken(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        inferred(broken)
+
+
+def test_without_infer_and_hint_nothing_is_said():
+    assert schema_of(op()).infer(object(), inputs("int8"), 1, "node") is None
+
+
+# Schemas held against each other
+
+
+def again(default, hint=None):
+    def init(self, a=default): ...
+
+    if hint:
+        init.__annotations__ = {"a": hint}
+    return schema_of(op(init))
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        lambda: np.arange(4.0),
+        lambda: float("nan"),
+        lambda: [1, float("nan")],
+        lambda: [np.eye(2)],
+        lambda: onnx.ModelProto(ir_version=3),
+    ],
+)
+def test_the_same_class_has_the_same_schema(default):
+    assert again(default()) == again(default())
+    assert hash(again(default())) == hash(again(default()))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (np.arange(2000), np.arange(2000) * np.r_[np.ones(1000, int), 2, np.ones(999, int)]),  # the same repr
+        (np.zeros(2, np.int8), np.zeros(2, np.uint8)),
+        (np.zeros((2, 1)), np.zeros((1, 2))),
+        (np.array([0.0]), np.array([-0.0])),
+        ([1, 2], [1, 3]),
+        ([1], (1,)),
+        (1, 1.0),
+        (1, True),
+        (0.5, float("nan")),
+    ],
+    ids=str,
+)
+def test_another_default_is_another_schema(a, b):
+    assert again(a) != again(b)
+
+
+def test_another_literal_is_another_schema():
+    assert again("a", Literal["a", "b"]) != again("a", Literal["a", "c"])
+    assert again("a", Literal["a", "b"]) != again("a", str)
+
+
+def test_the_docstring_is_no_part_of_what_is_compared():
+    assert schema_of(op(__doc__="One.")) == schema_of(op(__doc__="Two."))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda schema: pickle.loads(pickle.dumps(schema))], ids=["copy", "pickle"])
+def test_a_copy_still_knows_what_is_required(copied):
+    schema = copied(limits())
+    assert schema == limits()
+    assert isinstance(schema, Schema)
+    with pytest.raises(ModelError, match="attr limit: expected a value"):
+        schema.bind({}, "node")
+
+
+def test_values_of_a_real_node():
+    node = helper.make_node("Op", ["x"], ["y"], limit=3, mode="b")
+    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    assert limits().bind(values, "node") == {"limit": 3.0, "mode": "b"}

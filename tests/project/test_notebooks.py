@@ -1,0 +1,28 @@
+"""Every notebook runs from top to bottom, and is saved without what a run leaves in it."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(path):
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_stripped(path):
+    notebook = nbformat.read(path, as_version=4)
+    ran = [cell.id for cell in notebook.cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
+    assert not ran, "saved with outputs; type: jupyter nbconvert --clear-output --inplace notebooks/*.ipynb"
+    assert "widgets" not in notebook.metadata, "saved with the state of its widgets; clear it in JupyterLab's Kernel menu"

@@ -1,0 +1,63 @@
+"""What is public is so on purpose, and says what it is."""
+
+import ast
+import importlib.util
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import pyopnb
+
+# IPython finds these two by their names; users never type them.
+HOOKS = {"load_ipython_extension", "unload_ipython_extension"}
+MODULES = sorted(found.name for found in pkgutil.walk_packages(pyopnb.__path__, "pyopnb.") if "._" not in found.name)
+
+
+def defined(source):
+    """Public names that a module's own statements define at its top level; imports are not among them."""
+    names = set()
+    for node in ast.parse(source).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                every = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+                names |= {name.id for name in every if isinstance(name.ctx, ast.Store)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return {name for name in names if not name.startswith("_")}
+
+
+def accidents(source, listed):
+    return sorted(defined(source) - set(listed))
+
+
+@pytest.mark.parametrize("name", pyopnb.__all__)
+def test_exported_name_is_there_and_described(name):
+    value = getattr(pyopnb, name)
+    assert inspect.getdoc(value), f"pyopnb.{name} has no docstring"
+
+
+def test_all_is_sorted_and_without_repeats():
+    assert list(pyopnb.__all__) == sorted(set(pyopnb.__all__))
+
+
+def test_package_exports_nothing_by_accident():
+    names = {name for name, value in vars(pyopnb).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    extra = sorted(names - set(pyopnb.__all__) - HOOKS)
+    assert not extra, f"{extra}: add them to pyopnb.__all__, or import them where they are used"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_defines_nothing_public_by_accident(module):
+    file = Path(importlib.util.find_spec(module).origin)
+    listed = getattr(importlib.import_module(module), "__all__", [])
+    extra = accidents(file.read_text(encoding="utf-8"), listed)
+    assert not extra, f"{module} defines {extra}: add them to its __all__, or begin their names with an underscore"
+
+
+def test_that_an_accident_is_seen():
+    source = "import os\n__all__ = ['kept']\nLIMIT: int = 3\n_quiet, loud = 1, 2\nkept = 4\nclass Slip: ...\n"
+    assert accidents(source, ["kept"]) == ["LIMIT", "Slip", "loud"]

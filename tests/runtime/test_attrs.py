@@ -1,0 +1,428 @@
+"""Attrs: from the node's attributes to the parameters of ``__init__``, each as its Python type and exactly."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+import pyopnb
+
+X = np.float32([1, 2])
+
+
+def keeping(into: list[dict[str, Any]]) -> type:
+    class Keeper:
+        def __init__(self, **attrs: Any) -> None:
+            into.append(attrs)
+
+        def compute(self, x):
+            return x
+
+    return Keeper
+
+
+def one_node(*attributes: AttributeProto, **attrs: Any) -> onnx.ModelProto:
+    node = pyopnb.node("demo::Keeper", "x", "y", **attrs)
+    node.attribute.extend(attributes)
+    return pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"})
+
+
+def arriving(*attributes: AttributeProto, **attrs: Any) -> dict[str, Any]:
+    seen: list[dict[str, Any]] = []
+    pyopnb.registry.define(keeping(seen), "demo::Keeper")
+    pyopnb.Session(one_node(*attributes, **attrs))
+    (only,) = seen
+    return only
+
+
+def bare_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # The optimizer of onnxruntime 1.25 fails on any tensor attribute of strings.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("value", [0, -(2**63), 2**63 - 1])
+def test_int(value: int) -> None:
+    got = arriving(a=value)["a"]
+    assert (type(got), got) == (int, value)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-45, -0.0, 3.4028235e38, float("inf"), 0.123456789])
+def test_float_is_the_stored_float32(value: float) -> None:
+    got = arriving(a=value)["a"]
+    assert type(got) is float
+    assert np.float32(got).tobytes() == np.float32(value).tobytes()
+    assert got == float(np.float32(value))
+
+
+def test_float_nan() -> None:
+    assert np.isnan(arriving(a=float("nan"))["a"])
+
+
+@pytest.mark.parametrize("value", ["", "é\n\0z", "x" * 100_000])
+def test_str(value: str) -> None:
+    assert arriving(helper.make_attribute("a", value))["a"] == value
+
+
+def test_a_string_that_is_no_utf8_is_bytes() -> None:
+    assert arriving(helper.make_attribute("a", b"\xff\0\xfe"))["a"] == b"\xff\0\xfe"
+
+
+@pytest.mark.parametrize(
+    "value", [[1, -2, 2**62], [0.1, -0.0], ["a", "é", ""], [b"\xff", b"\xfe\0"]], ids=["ints", "floats", "strings", "bytes"]
+)
+def test_lists(value: list[Any]) -> None:
+    got = arriving(a=value)["a"]
+    assert got == ([float(np.float32(v)) for v in value] if isinstance(value[0], float) else value)
+    assert type(got) is list
+
+
+@pytest.mark.parametrize("kind", [AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS])
+def test_empty_lists(kind: int) -> None:
+    assert arriving(helper.make_attribute("a", [], attr_type=kind))["a"] == []
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float32([[1, 2], [3, 4]]),
+        np.array(7),
+        np.zeros((0, 3), np.float64),
+        np.array([True, False]),
+        np.array(["a", "é"], dtype=object),
+        np.array([1, -2], ml_dtypes.bfloat16),
+        np.array([1, -2, 7], ml_dtypes.int4),
+        np.array([1 + 2j], np.complex64),
+    ],
+    ids=["matrix", "0-d", "empty", "bool", "string", "bfloat16", "int4", "complex64"],
+)
+def test_tensor(array: np.ndarray) -> None:
+    got = arriving(a=array)["a"]
+    assert (got.dtype, got.shape) == (array.dtype, array.shape)
+    assert got.tolist() == array.tolist()
+
+
+def inner_graph() -> onnx.GraphProto:
+    return pyopnb.model([pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"}, name="inner").graph
+
+
+def test_graph_is_a_model_that_runs_inside_the_op() -> None:
+    class Runs:
+        def __init__(self, body: onnx.ModelProto):
+            self.session = pyopnb.Session(body)
+
+        def compute(self, x):
+            return self.session(u=x)["v"]
+
+    pyopnb.registry.define(Runs, "demo::Keeper")
+    session = pyopnb.Session(one_node(helper.make_attribute("body", inner_graph())))
+    assert session(x=X)["y"].tolist() == [-1, -2]
+
+
+def test_list_of_graphs() -> None:
+    got = arriving(helper.make_attribute("bodies", [inner_graph(), inner_graph()]))["bodies"]
+    assert [type(one) for one in got] == [onnx.ModelProto] * 2
+    assert [one.graph.name for one in got] == ["inner", "inner"]
+
+
+def test_nodes_of_a_graph_attr_are_the_business_of_the_op() -> None:
+    made: list[str] = []
+
+    class Inner:
+        def __init__(self):
+            made.append("inner")
+
+        def compute(self, u):
+            return u * 10
+
+    class Runs:
+        def __init__(self, body: onnx.ModelProto):
+            made.append(body.graph.node[0].domain)
+            self.session = pyopnb.Session(body)
+
+        def compute(self, x):
+            return self.session(u=x)["v"]
+
+    pyopnb.registry.define(Inner, "demo::Inner")
+    pyopnb.registry.define(Runs, "demo::Keeper")
+    body = pyopnb.model([pyopnb.node("demo::Inner", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"})
+    session = pyopnb.Session(one_node(body=body))
+    assert session(x=X)["y"].tolist() == [10, 20]
+    assert made == ["demo", "inner"]
+
+
+def test_graph_attr_is_there_again_after_the_session_is_built_anew() -> None:
+    class First:
+        def __init__(self, body: onnx.ModelProto):
+            self.body = body
+
+        def compute(self, x) -> "float32[N]":
+            return x
+
+    class Second:
+        def __init__(self, body: onnx.ModelProto):
+            self.name = body.graph.name
+
+        def compute(self, x) -> "string[1]":
+            return np.array([self.name], dtype=object)
+
+    node = pyopnb.node("demo::Keeper", "x", "y")
+    node.attribute.append(helper.make_attribute("body", inner_graph()))
+    pyopnb.registry.define(First, "demo::Keeper")
+    session = pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, "y"))
+    session(x=X)
+    pyopnb.registry.define(Second, "demo::Keeper")
+    with pytest.warns(UserWarning, match="session built anew"):
+        assert session(x=X)["y"].tolist() == ["inner"]
+
+
+# ---- what __init__ declares --------------------------------------------------------------------------------------------------
+
+
+class Declared:
+    seen: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        i: int = 3,
+        f: float = 0.5,
+        s: str = "s",
+        b: bytes = b"b",
+        flag: bool = True,
+        many: list[int] = (1, 2),  # type: ignore[assignment]  # a tuple cannot be changed by accident
+        t: np.ndarray | None = None,
+        guess="text",
+    ):
+        Declared.seen = {k: v for k, v in locals().items() if k != "self"}
+
+    def compute(self, x):
+        return x
+
+
+def declared(**attrs: Any) -> dict[str, Any]:
+    pyopnb.registry.define(Declared, "demo::Keeper")
+    pyopnb.Session(one_node(**attrs))
+    return Declared.seen
+
+
+def test_defaults_are_those_of_init() -> None:
+    assert declared() == {"i": 3, "f": 0.5, "s": "s", "b": b"b", "flag": True, "many": (1, 2), "t": None, "guess": "text"}
+
+
+def test_declared_kinds_arrive_as_declared() -> None:
+    seen = declared(i=5, f=2, s="é", b="raw", flag=0, many=[7], t=X, guess="other")
+    assert seen["f"] == 2.0
+    assert type(seen["f"]) is float
+    assert seen["b"] == b"raw"
+    assert seen["flag"] is False
+    assert seen["many"] == [7]
+    assert seen["t"].tolist() == [1, 2]
+    assert seen["guess"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("attrs", "expected", "got"),
+    [
+        ({"i": 1.5}, "int", "float 1.5"),
+        ({"i": "1"}, "int", "str '1'"),
+        ({"f": "1"}, "float", "str '1'"),
+        ({"s": 1}, "str", "int 1"),
+        ({"flag": 2}, "bool", "int 2"),
+        ({"many": 1}, "list[int]", "int 1"),
+        ({"many": [1.5]}, "list[int]", "list[float] [1.5]"),
+        ({"t": [1.0]}, "tensor", "list[float] [1.0]"),
+    ],
+)
+def test_wrong_kinds_are_refused(attrs: dict[str, Any], expected: str, got: str) -> None:
+    (name,) = attrs
+    with pytest.raises(pyopnb.ModelError) as caught:
+        declared(**attrs)
+    assert f"attr {name}: expected {expected}, got {got}" in str(caught.value)
+    assert "demo::Keeper" in str(caught.value)
+
+
+def test_an_int_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(pyopnb.ModelError, match="attr f"):
+        declared(f=2**53 + 1)
+
+
+def test_a_missing_attr_is_named_with_the_known_ones() -> None:
+    class Needs:
+        def __init__(self, limit: float, n: int = 1): ...
+
+        def compute(self, x):
+            return x
+
+    pyopnb.registry.define(Needs, "demo::Keeper")
+    with pytest.raises(pyopnb.ModelError) as caught:
+        pyopnb.Session(one_node())
+    assert "node" in str(caught.value)
+    assert "attr limit" in str(caught.value)
+    assert "limit: float, n: int = 1" in str(caught.value)
+
+
+def test_an_unknown_attr_gets_the_nearest_name() -> None:
+    class Has:
+        def __init__(self, limit: float = 1.0, count: int = 1): ...
+
+        def compute(self, x):
+            return x
+
+    pyopnb.registry.define(Has, "demo::Keeper")
+    with pytest.raises(pyopnb.ModelError) as caught:
+        pyopnb.Session(one_node(limt=2.0))
+    assert "attr limt" in str(caught.value)
+    assert "one of limit, count" in str(caught.value)
+    assert "write limit," in str(caught.value)
+
+
+def test_two_attributes_of_one_name_are_refused() -> None:
+    pyopnb.registry.define(keeping([]), "demo::Keeper")
+    model = one_node(helper.make_attribute("a", 1), helper.make_attribute("a", 2))
+    with pytest.raises(pyopnb.ModelError, match="two attributes of that name"):
+        pyopnb.Session(model)
+
+
+def test_a_tensor_attr_in_another_file_is_refused() -> None:
+    tensor = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="elsewhere.bin")
+    pyopnb.registry.define(keeping([]), "demo::Keeper")
+    with pytest.raises(pyopnb.ModelError, match="external data"):
+        pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
+
+
+def test_a_tensor_attr_with_too_few_bytes_is_refused() -> None:
+    tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[4], raw_data=b"\0" * 4)
+    pyopnb.registry.define(keeping([]), "demo::Keeper")
+    with pytest.raises(pyopnb.ModelError, match="attr a"):
+        pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
+
+
+# ---- through a function's caller ---------------------------------------------------------------------------------------------
+
+LINKED = {
+    "i": (3, AttributeProto.INT),
+    "f": (0.1, AttributeProto.FLOAT),
+    "s": ("é", AttributeProto.STRING),
+    "ints": ([1, 2], AttributeProto.INTS),
+    "floats": ([0.5, 0.1], AttributeProto.FLOATS),
+    "strings": (["a", "é"], AttributeProto.STRINGS),
+    "t": (X, AttributeProto.TENSOR),
+}
+
+
+def in_function(call: dict[str, Any], defaults: list[AttributeProto] | None = None) -> onnx.ModelProto:
+    inner = pyopnb.node("demo::Keeper", "u", "v")
+    for name, (_, kind) in LINKED.items():
+        inner.attribute.append(AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind))
+    defaults = defaults or []
+    named = {a.name for a in defaults}
+    function = helper.make_function(
+        "local",
+        "F",
+        ["u"],
+        ["v"],
+        [inner],
+        [helper.make_opsetid("demo", 1)],
+        attributes=[f"outer_{n}" for n in LINKED if f"outer_{n}" not in named],
+        attribute_protos=defaults,
+    )
+    outer = pyopnb.node("local::F", "x", "y", **{f"outer_{k}": v for k, v in call.items()})
+    return pyopnb.model([outer], {"x": "float32[N]"}, {"y": "float32[N]"}, functions=[function])
+
+
+def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return (str(value.dtype), value.tolist())
+        if isinstance(value, float):
+            return float(np.float32(value))
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    return {k: plain(v) for k, v in got.items()} == {k: plain(v) for k, v in want.items()}
+
+
+class Full:
+    seen: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, i: Any = 0, f=0.0, s: Any = "", ints=None, floats=None, strings=None, t=None):
+        Full.seen.append({k: v for k, v in locals().items() if k != "self"})
+
+    def compute(self, x):
+        return x
+
+
+@pytest.fixture
+def full() -> list[dict[str, Any]]:
+    Full.seen = []
+    pyopnb.registry.define(Full, "demo::Keeper")
+    return Full.seen
+
+
+@pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
+def test_attrs_of_a_function_that_its_caller_gives(full, make) -> None:
+    values = {name: value for name, (value, _) in LINKED.items()}
+    session = make(in_function(values))
+    assert session.run(None, {"x": X})[0].tolist() == [1, 2]
+    assert same(full[-1], values)
+
+
+def test_attrs_of_a_function_that_reach_open_attrs() -> None:
+    seen: list[dict[str, Any]] = []
+    pyopnb.registry.define(keeping(seen), "demo::Keeper")
+    values = {name: value for name, (value, _) in LINKED.items()}
+    pyopnb.Session(in_function(values))
+    assert same(seen[-1], values)
+
+
+@pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
+def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make) -> None:
+    make(in_function({}))
+    assert same(full[-1], {"i": 0, "f": 0.0, "s": "", "ints": None, "floats": None, "strings": None, "t": None})
+
+
+@pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
+def test_defaults_of_the_function_itself(full, make) -> None:
+    defaults = [helper.make_attribute("outer_i", 42), helper.make_attribute("outer_s", "default")]
+    make(in_function({"s": "given"}, defaults))
+    assert (full[-1]["i"], full[-1]["s"]) == (42, "given")
+
+
+# ---- through a bare session --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_bare_session_reads_each_kind(full, name: str) -> None:
+    value = LINKED[name][0]
+    bare_session(one_node(**{name: value}))
+    assert same({name: full[-1][name]}, {name: value})
+
+
+@pytest.mark.parametrize(
+    "tensor", [np.array(7), np.zeros((0, 2), np.float64), np.array(["a"], dtype=object)], ids=["0-d", "empty", "str"]
+)
+def test_a_bare_session_reads_tensors(full, tensor: np.ndarray) -> None:
+    bare_session(one_node(t=tensor))
+    got = full[-1]["t"]
+    assert (got.dtype, got.shape, got.tolist()) == (tensor.dtype, tensor.shape, tensor.tolist())
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", b"\xff\xfe"], ids=["empty", "nul", "no utf-8"])
+def test_a_bare_session_reads_strings_to_their_end(full, value) -> None:
+    bare_session(one_node(helper.make_attribute("s", value)))
+    assert full[-1]["s"] == value
+
+
+@pytest.mark.parametrize("array", [X], ids=["float32"])
+def test_a_tensor_attr_with_a_name_keeps_its_values(full, array: np.ndarray) -> None:
+    pyopnb.Session(one_node(helper.make_attribute("t", numpy_helper.from_array(array, "named"))))
+    assert full[-1]["t"].tolist() == array.tolist()

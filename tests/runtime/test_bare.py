@@ -1,0 +1,303 @@
+"""Plain onnxruntime sessions with pyopnb's library in their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import pyopnb
+
+X = np.float32([[1, 2], [3, 4]])
+
+
+def registered() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    return options
+
+
+def bare(model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options or registered(), providers=["CPUExecutionProvider"], enable_fallback=0
+    )
+
+
+def run(session: onnxruntime.InferenceSession, **feeds: Any) -> list[Any]:
+    quiet = onnxruntime.RunOptions()
+    quiet.log_severity_level = 4
+    return session.run(None, feeds, quiet)
+
+
+def model(
+    op: str = "b::Op", inputs: Any = None, outputs: Any = None, ins: Any = "x", outs: Any = "y", **attrs: Any
+) -> onnx.ModelProto:
+    kinds = inputs or {"x": "float32[N,2]"}
+    return pyopnb.model([pyopnb.node(op, ins, outs, name="mine", **attrs)], kinds, outputs or {"y": "float32[N,2]"})
+
+
+def define(**members: Any) -> None:
+    pyopnb.registry.define(type("Op", (), members), "b::Op")
+
+
+# ---- each shape of op --------------------------------------------------------------------------------------------------------
+
+
+def test_no_hints() -> None:
+    define(compute=lambda self, x: x * 2)
+    assert run(bare(model()), x=X)[0].tolist() == (X * 2).tolist()
+
+
+def test_hints_reach_the_runtime() -> None:
+    class Op:
+        def compute(self, x: "float32[N,K]") -> "int64[N]":
+            return x.sum(axis=1).astype(np.int64)
+
+    pyopnb.registry.define(Op, "b::Op")
+    session = bare(model(outputs="y"))
+    assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == ("tensor(int64)", ["N"])
+    assert run(session, x=X)[0].tolist() == [3, 7]
+
+
+def test_infer_with_attrs_reaches_the_runtime() -> None:
+    class Op:
+        def __init__(self, by: int, sizes: list[int], mode: str):
+            self.by, self.sizes, self.mode = by, sizes, mode
+
+        def infer(self, x):
+            return x.like(shape=[*self.sizes, self.by, len(self.mode)])
+
+        def compute(self, x):
+            return np.zeros([*self.sizes, self.by, len(self.mode)], x.dtype)
+
+    pyopnb.registry.define(Op, "b::Op")
+    session = bare(model(outputs="y", by=3, sizes=[4, 5], mode="ab"))
+    assert session.get_outputs()[0].shape == [4, 5, 3, 2]
+    assert run(session, x=X)[0].shape == (4, 5, 3, 2)
+
+
+def test_infer_with_an_attr_that_the_runtime_shows_late() -> None:
+    class Op:
+        def __init__(self, t: np.ndarray):
+            self.t = t
+
+        def infer(self, x):
+            return x
+
+        def compute(self, x):
+            return x + self.t
+
+    pyopnb.registry.define(Op, "b::Op")
+    assert run(bare(model(t=np.float32([10, 20]))), x=X)[0].tolist() == [[11, 22], [13, 24]]
+
+
+def test_variadic_inputs() -> None:
+    class Op:
+        def compute(self, *xs) -> "int64[]":  # the notation, not Python
+            return np.array(len(xs))
+
+    pyopnb.registry.define(Op, "b::Op")
+    kinds = {f"x{i}": "float32[1]" for i in range(64)}
+    session = bare(model(inputs=kinds, outputs={"y": "int64[]"}, ins=list(kinds)))
+    assert run(session, **dict.fromkeys(kinds, np.float32([1])))[0] == 64
+
+
+def test_unknown_rank_and_another_dtype() -> None:
+    class Op:
+        def compute(self, x) -> "int64[...]":
+            return np.flatnonzero(x > 1)
+
+    pyopnb.registry.define(Op, "b::Op")
+    assert run(bare(model(outputs={"y": "int64[...]"})), x=X)[0].tolist() == [1, 2, 3]
+
+
+def test_optional_inputs_and_outputs() -> None:
+    class Op:
+        def compute(self, a, b=None, c=None) -> ("float32[...]", "bool[2]"):
+            return a, np.array([b is None, c is None])
+
+    pyopnb.registry.define(Op, "b::Op")
+    session = bare(model(ins=["x", "", "x"], outs=["", "y"], outputs={"y": "bool[2]"}))
+    assert run(session, x=X)[0].tolist() == [True, False]
+
+
+def test_several_outputs_without_hints() -> None:
+    define(compute=lambda self, x: (x, x + 1, x + 2))
+    session = bare(model(outs="a b c", outputs={n: "float32[N,2]" for n in "abc"}))
+    assert [r[0, 0] for r in run(session, x=X)] == [1, 2, 3]
+
+
+def test_strings() -> None:
+    define(compute=lambda self, x: np.array([s.upper() for s in x], object))
+    got = run(bare(model(inputs={"x": "string[N]"}, outputs={"y": "string[N]"})), x=np.array(["a", "é"], object))
+    assert got[0].tolist() == ["A", "É"]
+
+
+# ---- errors ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_error_carries_everything() -> None:
+    class Op:
+        def compute(self, x):
+            raise LookupError("boom é")  # the line
+
+    pyopnb.registry.define(Op, "b::Op")
+    session = bare(model())
+    with pytest.raises(Exception, match="boom") as caught:
+        run(session, x=X)
+    text = str(caught.value)
+    line = Op.compute.__code__.co_firstlineno + 1
+    for fact in ("LookupError: boom é", "node 'mine'", "b::Op", "version 1", f"line {line}", "in compute", "raise LookupError"):
+        assert fact in text
+
+
+@pytest.mark.parametrize("bad", [None, X.astype(np.float64), (X, X), X.tolist(), X.astype(">f8")], ids=range(5))
+def test_wrong_results_are_told(bad: Any) -> None:
+    define(compute=lambda self, x: bad)
+    with pytest.raises(Exception, match=r"ResultError: node 'mine' \(b::Op\), output"):
+        run(bare(model()), x=X)
+
+
+@pytest.mark.parametrize(
+    "error", ["KeyboardInterrupt()", "SystemExit(3)", "GeneratorExit()", "StopIteration()", "MemoryError()"]
+)
+def test_no_exception_ends_the_process(error: str) -> None:
+    def compute(self, x):
+        raise eval(error)
+
+    define(compute=compute)
+    with pytest.raises(Exception, match=error.partition("(")[0]):
+        run(bare(model()), x=X)
+
+
+def test_an_init_that_fails_fails_the_session() -> None:
+    class Op:
+        def __init__(self):
+            raise LookupError("boom")
+
+        def compute(self, x):
+            return x
+
+    pyopnb.registry.define(Op, "b::Op")
+    with pytest.raises(Exception, match="LookupError: boom"):
+        bare(model())
+
+
+def test_an_attr_of_another_kind_fails_the_session() -> None:
+    class Op:
+        def __init__(self, n: int):
+            self.n = n
+
+        def compute(self, x):
+            return x
+
+    pyopnb.registry.define(Op, "b::Op")
+    with pytest.raises(Exception, match=r"attr n: expected int, got str 'a'"):
+        bare(model(n="a"))
+    with pytest.raises(Exception, match=r"attr n: expected a value of kind int"):
+        bare(model())
+
+
+# ---- redefinition ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_redefinition_serves_from_the_next_run() -> None:
+    define(compute=lambda self, x: x * 2)
+    session = bare(model())
+    assert run(session, x=X)[0][0, 0] == 2
+    define(compute=lambda self, x: x * 3)
+    assert run(session, x=X)[0][0, 0] == 3
+
+
+def test_a_changed_schema_is_an_error_that_says_what_to_do() -> None:
+    class Op:
+        def compute(self, x: "float32[N,2]") -> "float32[N,2]":
+            return x
+
+    pyopnb.registry.define(Op, "b::Op")
+    session = bare(model())
+    run(session, x=X)
+
+    class Op:
+        def compute(self, x: "float32[N,2]") -> "float32[N]":
+            return x[:, 0]
+
+    pyopnb.registry.define(Op, "b::Op")
+    with pytest.raises(
+        Exception, match=r"SchemaChanged: .*b::Op.*expected float32\[N,2\], got float32\[N\].*make the session anew"
+    ):
+        run(session, x=X)
+    assert run(bare(model(outputs="y")), x=X)[0].tolist() == [1, 3]
+
+
+def test_ops_defined_after_the_registration_need_a_new_one() -> None:
+    options = registered()
+    define(compute=lambda self, x: x * 2)
+    with pytest.raises(Exception, match="b:Op"):
+        bare(model(), options)
+    assert run(bare(model(), registered()), x=X)[0][0, 0] == 2
+
+
+def test_registering_twice_on_the_same_options() -> None:
+    define(compute=lambda self, x: x * 2)
+    options = registered()
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    assert run(bare(model(), options), x=X)[0][0, 0] == 2
+
+
+def test_more_ops_of_another_domain_by_a_second_registration() -> None:
+    define(compute=lambda self, x: x * 2)
+    options = registered()
+    pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: x * 3}), "c::Op")
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    assert run(bare(model("c::Op"), options), x=X)[0][0, 0] == 3
+    assert run(bare(model(), options), x=X)[0][0, 0] == 2
+
+
+def test_a_removed_op_serves_the_sessions_that_have_it() -> None:
+    define(compute=lambda self, x: x * 2)
+    session, options = bare(model()), registered()
+    pyopnb.registry.remove("b::Op")
+    assert run(session, x=X)[0][0, 0] == 2
+    with pytest.raises(Exception, match="b::Op"):
+        bare(model(), options)
+    with pytest.raises(Exception, match="b:Op"):
+        bare(model())
+
+
+def test_a_session_outlives_its_options_and_the_op() -> None:
+    import gc
+
+    define(compute=lambda self, x: x * 2)
+    session = bare(model())
+    pyopnb.registry.clear()
+    gc.collect()
+    assert run(session, x=X)[0][0, 0] == 2
+
+
+# ---- in the place of standard ops --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["::Relu", "com.microsoft::Gelu"])
+def test_in_the_place_of(name: str) -> None:
+    pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x + np.float32(100)}), name)
+    assert run(bare(model(name)), x=X)[0].tolist() == (X + 100).tolist()
+    pyopnb.registry.clear()
+    plain = run(bare(model(name)), x=X)[0]  # a session made afterwards has the runtime's own again
+    assert plain[0, 0] < 2
+
+
+def test_the_librarys_ops_do_not_disturb_other_models() -> None:
+    pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x}), "::Relu")
+    made = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N,2]"}, {"y": "float32[N,2]"})
+    assert run(bare(made), x=X)[0].tolist() == (-X).tolist()
+
+
+def test_a_retired_node_is_refused_with_words() -> None:
+    node = {"module": "subprocess", "class_name": "Popen", "input_types": [1], "output_types": [1]}
+    with pytest.raises(Exception, match="PyOp"):
+        bare(model("d::PyOp", **node))

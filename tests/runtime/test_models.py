@@ -1,0 +1,348 @@
+"""Models as sessions take them: paths, bytes, protos, external data, over 2 GB, options of every kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pyopnb
+
+X = np.float32([-1, 2])
+CPU = ["CPUExecutionProvider"]
+
+
+@pytest.fixture(autouse=True)
+def plus_one() -> None:
+    @pyopnb.pyop("t::PlusOne")
+    class PlusOne:
+        def compute(self, x):
+            return x + np.float32(1)
+
+
+def plain() -> onnx.ModelProto:
+    return pyopnb.model([pyopnb.node("t::PlusOne", "x", "y", name="n")], {"x": "float32[N]"}, {"y": "float32[N]"})
+
+
+# ---- where a model comes from ------------------------------------------------------------------------------------------------
+
+
+def test_proto_bytes_and_path_give_the_same(tmp_path: Path) -> None:
+    made = plain()
+    before = made.SerializeToString(deterministic=True)
+    path = tmp_path / "é model.onnx"
+    path.write_bytes(before)
+    for given in (made, before, bytearray(before), memoryview(before), path, str(path)):
+        assert pyopnb.Session(given)(X)["y"].tolist() == [0, 3]
+    assert made.SerializeToString(deterministic=True) == before
+    assert path.read_bytes() == before
+
+
+def weighted(location: str, tensor: np.ndarray) -> onnx.ModelProto:
+    """x * w, where w lies in another file."""
+    made = pyopnb.model(
+        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("Mul", "m w", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
+    outside = numpy_helper.from_array(tensor, "w")
+    outside.ClearField("raw_data")
+    outside.data_location = TensorProto.EXTERNAL
+    for key, entry in (("location", location), ("offset", "0"), ("length", str(tensor.nbytes))):
+        outside.external_data.add(key=key, value=entry)
+    made.graph.initializer.append(outside)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    for place in (inside / "w.bin", tmp_path / "outside.bin"):
+        place.write_bytes(np.float32([10, 20]).tobytes())
+    return inside
+
+
+W = np.float32([10, 20])
+WANT = [0, 60]
+
+
+def test_external_data_beside_a_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "m.onnx").write_bytes(weighted("w.bin", W).SerializeToString())
+    assert pyopnb.Session(folder / "m.onnx")(X)["y"].tolist() == WANT
+    monkeypatch.chdir(folder)
+    assert pyopnb.Session("m.onnx")(X)["y"].tolist() == WANT
+    monkeypatch.chdir(folder.parent)
+    assert pyopnb.Session("inside/m.onnx")(X)["y"].tolist() == WANT
+
+
+@pytest.mark.parametrize("form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"])
+def test_external_data_in_memory_needs_its_folder(folder: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)  # the current directory is nobody's permission
+    with pytest.raises(pyopnb.ModelError, match=r"initializer w.*base_dir"):
+        pyopnb.Session(form(weighted("w.bin", W)))
+    assert pyopnb.Session(form(weighted("w.bin", W)), base_dir=folder)(X)["y"].tolist() == WANT
+
+
+def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path) -> None:
+    class Other:
+        def compute(self, x) -> "float32[2]":
+            return x + np.float32(2)
+
+    session = pyopnb.Session(weighted("w.bin", W), base_dir=folder)
+    session(X)
+    pyopnb.registry.define(Other, "t::PlusOne")
+    with pytest.warns(UserWarning, match="session built anew"):
+        assert session(X)["y"].tolist() == [10, 80]
+
+
+@pytest.mark.parametrize(
+    "location", ["../outside.bin", "../inside/../outside.bin", "{absolute}", "link.bin", "hard.bin", "nothing.bin"]
+)
+def test_external_data_outside_its_folder_is_refused(folder: Path, location: str) -> None:
+    outside = folder.parent / "outside.bin"
+    if location == "link.bin":
+        (folder / "link.bin").symlink_to(outside)
+    if location == "hard.bin":
+        os.link(outside, folder / "hard.bin")
+    made = weighted(location.replace("{absolute}", str(outside)), W)
+    (folder / "m.onnx").write_bytes(made.SerializeToString())
+    for make in (lambda: pyopnb.Session(folder / "m.onnx"), lambda: pyopnb.Session(made, base_dir=folder)):
+        with pytest.raises(pyopnb.ModelError, match="initializer w"):
+            make()
+
+
+def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "w.bin").write_bytes(np.float32([1, 1]).tobytes())
+    options = onnxruntime.SessionOptions()
+    assert pyopnb.Session(weighted("w.bin", W), options, base_dir=folder)(X)["y"].tolist() == WANT
+    assert pyopnb.Session(weighted("w.bin", W), options, base_dir=other)(X)["y"].tolist() == [0, 3]
+
+
+def test_sparse_external_data_is_looked_at_as_well(folder: Path) -> None:
+    made = plain()
+    dense = weighted("w.bin", W).graph.initializer[0]
+    made.graph.sparse_initializer.add(values=dense, dims=[4])
+    with pytest.raises(pyopnb.ModelError, match="base_dir"):
+        pyopnb.Session(made)
+
+
+BIG = 2**31 + 2**26  # bytes: more than one protobuf message holds
+
+
+def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
+    rows = BIG // 4096 // 4
+    with (tmp_path / "big.bin").open("wb") as data:
+        data.truncate(rows * 4096 * 4)  # a hole: it costs no disk
+        data.seek(4096 * 4)
+        data.write(np.float32([5]).tobytes())
+    made = pyopnb.model(
+        [pyopnb.node("Gather", "w i", "row"), pyopnb.node("t::PlusOne", "row", "y")], {"i": "int64[]"}, {"y": "float32[...]"}
+    )
+    outside = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[rows, 4096], data_location=TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="big.bin")
+    made.graph.initializer.append(outside)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    got = pyopnb.Session(tmp_path / "m.onnx")(np.array(1))["y"]
+    assert (got.shape, got[:2].tolist()) == ((4096,), [6, 1])
+
+
+def test_a_model_over_2_gb_in_memory() -> None:
+    half = BIG // 2
+    made = pyopnb.model(
+        [
+            pyopnb.node("Gather", "a i", "ga"),
+            pyopnb.node("Gather", "b i", "gb"),
+            pyopnb.node("Add", "ga gb", "s"),
+            pyopnb.node("Cast", "s", "f", to=TensorProto.FLOAT),
+            pyopnb.node("t::PlusOne", "f", "y"),
+        ],
+        {"i": "int64[1]"},
+        {"y": "float32[1]"},
+    )
+    for name in "ab":
+        tensor = made.graph.initializer.add(name=name, data_type=TensorProto.INT32, dims=[half // 4])
+        tensor.raw_data = np.int32([0, 3]).tobytes() + bytes(half - 8)
+    session = pyopnb.Session(made)
+    assert session(np.array([1]))["y"].tolist() == [7]
+    assert session(np.array([2]))["y"].tolist() == [1]
+    assert len(made.graph.initializer[0].raw_data) == half
+
+
+# ---- options -----------------------------------------------------------------------------------------------------------------
+
+
+def test_io_binding() -> None:
+    session = pyopnb.Session(plain())
+    binding = session.io_binding()
+    x, y = onnxruntime.OrtValue.ortvalue_from_numpy(X), np.zeros(2, np.float32)
+    binding.bind_ortvalue_input("x", x)
+    binding.bind_output("y", "cpu", 0, np.float32, [2], y.ctypes.data)
+    for _ in range(2):
+        session.run_with_iobinding(binding)
+        assert y.tolist() == [0, 3]
+        y[:] = 0
+
+
+def test_run_with_ort_values() -> None:
+    (y,) = pyopnb.Session(plain()).run_with_ort_values(["y"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)})
+    assert y.numpy().tolist() == [0, 3]
+
+
+def test_run_options_are_passed_on() -> None:
+    options = onnxruntime.RunOptions()
+    session = pyopnb.Session(plain())
+    assert session.run(None, {"x": X}, options)[0].tolist() == [0, 3]
+    options.terminate = True
+    with pytest.raises(Exception, match="terminate"):
+        session.run(None, {"x": X}, options)
+
+
+def test_options_used_for_two_sessions_after_a_bare_registration() -> None:
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    first = pyopnb.Session(plain(), options)
+    pyopnb.registry.define(type("Later", (), {"compute": lambda self, x: x * 2}), "u::Later")
+    two = pyopnb.model(
+        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("u::Later", "m", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
+    second = pyopnb.Session(two, options)
+    bare = onnxruntime.InferenceSession(plain().SerializeToString(), options, providers=CPU)
+    assert first(X)["y"].tolist() == [0, 3]
+    assert second(X)["y"].tolist() == [0, 6]
+    assert bare.run(None, {"x": X})[0].tolist() == [0, 3]
+
+
+def test_several_ops_in_one_domain() -> None:
+    for n in range(5):
+        pyopnb.registry.define(type("C", (), {"compute": lambda self, x, n=None: x + np.float32(1)}), f"t::Op{n}")
+    nodes = [pyopnb.node(f"t::Op{n}", f"v{n}", f"v{n + 1}") for n in range(5)]
+    assert pyopnb.Session(pyopnb.model(nodes, {"v0": "float32[N]"}, {"v5": "float32[N]"}))(X)["v5"].tolist() == [4, 7]
+
+
+def test_other_runs_of_a_session_after_a_failed_one() -> None:
+    class Picky:
+        def compute(self, x):
+            if x[0] < 0:
+                raise ValueError("negative")
+            return x
+
+    pyopnb.registry.define(Picky, "t::PlusOne")
+    session = pyopnb.Session(plain())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="negative"):
+            session(X)
+        assert session(-X[:1])["y"].tolist() == [1]
+
+
+# ---- in the place of standard ops --------------------------------------------------------------------------------------------
+
+
+def standing_in(name: str, compute: Callable[..., Any]) -> None:
+    pyopnb.registry.define(type("StandIn", (), {"compute": compute}), name)
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_relu_after_conv_is_not_fused_away(level: str) -> None:
+    calls: list[int] = []
+
+    def compute(self, x):
+        calls.append(1)
+        return np.maximum(x, 0) + np.float32(100)
+
+    standing_in("::Relu", compute)
+    made = pyopnb.model(
+        [pyopnb.node("Conv", "x w", "c"), pyopnb.node("Relu", "c", "y")],
+        {"x": "float32[1,1,1,3]"},
+        {"y": "float32[1,1,1,3]"},
+        initializers={"w": np.float32([[[[2]]]])},
+    )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    got = pyopnb.Session(made, options)(np.float32([[[[-1, 0, 1]]]]))["y"]
+    assert got.ravel().tolist() == [100, 100, 102]
+    assert calls == [1]
+
+
+def test_add_for_two_dtypes_in_one_model() -> None:
+    standing_in("::Add", lambda self, a, b: a + b + a.dtype.type(100))
+    made = pyopnb.model(
+        [pyopnb.node("Add", "x x", "y"), pyopnb.node("Add", "i i", "j")],
+        {"x": "float32[N]", "i": "int64[N]"},
+        {"y": "float32[N]", "j": "int64[N]"},
+    )
+    y, j = pyopnb.Session(made)(x=X, i=np.array([1, 2]))
+    assert (y.tolist(), j.tolist()) == ([98, 104], [102, 104])
+
+
+def test_functions_of_the_runtime_keep_their_own_add() -> None:
+    standing_in("::Relu", lambda self, x: x + np.float32(100))
+    made = pyopnb.model(
+        [pyopnb.node("Gelu", "x", "g"), pyopnb.node("Relu", "g", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
+    got = pyopnb.Session(made)(X)["y"]
+    np.testing.assert_allclose(got, [99.84134, 101.9545], rtol=1e-6)
+
+
+def test_gelu_of_com_microsoft() -> None:
+    standing_in("com.microsoft::Gelu", lambda self, x: x + np.float32(100))
+    made = pyopnb.model([pyopnb.node("com.microsoft::Gelu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
+    assert pyopnb.Session(made)(X)["y"].tolist() == [99, 102]
+
+
+def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:
+    """Another library owns domain t in these options: a bare registration stands for it."""
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    standing_in("t::Second", lambda self, x: -x)
+    made = pyopnb.model(
+        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("t::Second", "m", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
+    assert pyopnb.Session(made, options)(X)["y"].tolist() == [0, -3]
+
+
+# ---- what the runtime saves --------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_the_runtime_saved_loads_again(tmp_path: Path) -> None:
+    inner = pyopnb.model([pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"})
+
+    class Full:
+        def __init__(self, body: onnx.ModelProto, limit: float = 1.0):
+            self.session, self.limit = pyopnb.Session(body), np.float32(limit)
+
+        def compute(self, x) -> "float32[...]":
+            return self.session(x)["v"] + self.limit
+
+    pyopnb.registry.define(Full, "t::Full")
+    node = pyopnb.node("t::Full", "x", "y", name="kept", limit=0.5)
+    node.attribute.append(helper.make_attribute("body", inner.graph))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "saved.onnx")
+    first = pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"}), options)
+    again = pyopnb.Session(tmp_path / "saved.onnx")
+    assert first(X)["y"].tolist() == again(X)["y"].tolist() == [1.5, -1.5]
+
+
+def test_nodes_of_a_saved_model_can_be_bare_and_retired(tmp_path: Path) -> None:
+    pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x * 3}), "reg::C", module="mymodule")
+    node = pyopnb.node(
+        "d::PyOp",
+        "x",
+        "y",
+        module="mymodule",
+        class_name="C",
+        input_types=[TensorProto.FLOAT],
+        output_types=[TensorProto.FLOAT],
+    )
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "saved.onnx")
+    pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"}), options)
+    assert pyopnb.Session(tmp_path / "saved.onnx")(X)["y"].tolist() == [-3, 6]

@@ -1,0 +1,456 @@
+"""Ports: what an op gets for each input and may return for each output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import pyopnb
+from pyopnb.ops.dtypes import DTYPES
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def define(compute: Any, **more: Any) -> None:
+    pyopnb.registry.define(type("Op", (), {"compute": compute, **more}), "t::Op")
+
+
+def one(
+    inputs: dict[str, Any], outputs: Any = "y", ins: list[str] | None = None, outs: list[str] | None = None
+) -> onnx.ModelProto:
+    """A model of one node; ``ins`` and ``outs`` are the node's own lists, with '' for what is left out."""
+    names = list(outputs) if not isinstance(outputs, str) else outputs.split()
+    return pyopnb.model([pyopnb.node("t::Op", ins or list(inputs), outs or names)], inputs, outputs)
+
+
+def returning(value: Any, kind: str = "float32[...]") -> Any:
+    """What a session gives for an op that returns this value for an output declared so."""
+    define(lambda self, x: value)
+    return pyopnb.Session(one({"x": "float32[...]"}, {"y": kind}))(x=X)["y"]
+
+
+# ---- inputs left out ---------------------------------------------------------------------------------------------------------
+
+
+def test_optional_input_left_out_at_the_end() -> None:
+    define(lambda self, x, b=None: x if b is None else x + b)
+    assert pyopnb.Session(one({"x": "float32[N]"}))(x=np.float32([3]))["y"].tolist() == [3]
+    assert pyopnb.Session(one({"x": "float32[N]", "b": "float32[N]"}))(np.float32([3]), np.float32([1]))["y"].tolist() == [4]
+    assert pyopnb.Session(one({"x": "float32[N]"}, ins=["x", ""]))(np.float32([3]))["y"].tolist() == [3]
+
+
+def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
+    def compute(self, a=None, b=None, c=None):
+        return np.array([a is None, b is None, c is None])
+
+    define(compute)
+    for ins in (["", "x", "x"], ["x", "", "x"], ["x", "x", ""], ["", "", "x"], ["", "x"], ["x"]):
+        got = pyopnb.Session(one({"x": "float32[...]"}, {"y": "bool[3]"}, ins=ins))(x=X)["y"]
+        assert got.tolist() == [i >= len(ins) or not ins[i] for i in range(3)], ins
+
+
+def test_a_missing_input_is_named() -> None:
+    define(lambda self, x, bias: x)
+    with pytest.raises(pyopnb.ModelError, match=r"input bias: expected any\[\.\.\.\], got nothing.*compute takes \(x, bias\)"):
+        pyopnb.Session(one({"x": "float32[N]"}))
+
+
+def test_too_many_inputs_are_counted() -> None:
+    define(lambda self, x: x)
+    with pytest.raises(pyopnb.ModelError, match="expected 1 input, got 2"):
+        pyopnb.Session(one({"x": "float32[N]", "z": "float32[N]"}))
+
+
+def test_variadic_inputs_of_mixed_dtypes() -> None:
+    define(lambda self, *xs: np.array([str(x.dtype) for x in xs], dtype=object))
+    kinds = {"a": "float32[2]", "b": "int64[]", "c": "string[1]", "d": "bfloat16[0]"}
+    feeds = {"a": np.zeros(2, np.float32), "b": np.array(1), "c": np.array(["s"]), "d": np.zeros(0, ml_dtypes.bfloat16)}
+    assert pyopnb.Session(one(kinds, {"y": "string[4]"}))(**feeds)["y"].tolist() == ["float32", "int64", "object", "bfloat16"]
+
+
+def test_strings_beside_dtypes_that_onnxruntime_has_no_arrays_for() -> None:
+    define(lambda self, s, b: (b, s))
+    model = one({"s": "string[N]", "b": "bfloat16[]"}, {"c": "bfloat16[]", "t": "string[N]"})
+    c, t = pyopnb.Session(model)(s=np.array(["a\0", "é"], object), b=ml_dtypes.bfloat16(2))
+    assert (c.dtype, float(c), t.tolist()) == (ml_dtypes.bfloat16, 2.0, ["a\0", "é"])
+
+
+def test_a_left_out_variadic_input_is_none() -> None:
+    define(lambda self, *xs: np.array([x is None for x in xs]))
+    got = pyopnb.Session(one({"x": "float32[...]"}, {"y": "bool[3]"}, ins=["x", "", "x"]))(x=X)["y"]
+    assert got.tolist() == [False, True, False]
+
+
+def test_300_inputs() -> None:
+    define(lambda self, *xs: np.float32([len(xs), sum(float(x[0]) for x in xs)]))
+    kinds = {f"x{i}": "float32[1]" for i in range(300)}
+    feeds = {name: np.float32([i]) for i, name in enumerate(kinds)}
+    assert pyopnb.Session(one(kinds, {"y": "float32[2]"}))(**feeds)["y"].tolist() == [300, 44850]
+
+
+def test_no_inputs() -> None:
+    calls: list[int] = []
+
+    def compute(self):
+        calls.append(1)
+        return np.float32([len(calls)])
+
+    define(compute)
+    session = pyopnb.Session(one({}, {"y": "float32[1]"}))
+    assert [session()["y"].tolist() for _ in range(2)] == [[1], [2]]
+
+
+def test_the_same_value_at_two_inputs() -> None:
+    define(lambda self, a, b: a + b)
+    assert pyopnb.Session(one({"x": "float32[...]"}, ins=["x", "x"]))(x=X)["y"].tolist() == (X * 2).tolist()
+
+
+def test_inputs_are_read_only_and_the_feed_is_untouched() -> None:
+    def compute(self, x):
+        x += 1
+        return x
+
+    define(compute)
+    session = pyopnb.Session(one({"x": "float32[...]"}))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="read-only"):
+            session(x=X)
+    assert X[0, 0] == 0
+
+
+def test_copy_inputs_gives_writable_arrays_that_are_nobody_elses() -> None:
+    def compute(self, x):
+        x += 1
+        return x
+
+    define(compute, copy_inputs=True)
+    session = pyopnb.Session(one({"x": "float32[...]"}))
+    for _ in range(3):
+        assert session(x=X)["y"].tolist() == (np.arange(6).reshape(2, 3) + 1).tolist()
+    assert X[0, 0] == 0
+
+
+# ---- outputs -----------------------------------------------------------------------------------------------------------------
+
+
+def test_several_outputs_of_several_dtypes() -> None:
+    define(lambda self, x: (x, x.astype(np.int64), np.array("s", dtype=object)))
+    model = one({"x": "float32[...]"}, {"a": "float32[...]", "b": "int64[...]", "c": "string[]"})
+    a, b, c = pyopnb.Session(model)(x=X)
+    assert (a.dtype, b.dtype, c.shape, c.tolist()) == (np.float32, np.int64, (), "s")
+
+
+@pytest.mark.parametrize("outs", [["a", "", "c"], ["a", "b", ""], ["", "b", "c"], ["", "", "c"], ["", "b", ""]])
+def test_outputs_left_out(outs: list[str]) -> None:
+    define(lambda self, x: (x, x + 1, x + 2))
+    named = [name for name in outs if name]
+    result = pyopnb.Session(one({"x": "float32[...]"}, " ".join(named), outs=outs))(x=X)
+    for name in named:
+        assert result[name].tolist() == (X + "abc".index(name)).tolist()
+
+
+def test_none_is_fine_for_an_output_that_nobody_wants() -> None:
+    define(lambda self, x: (x, None))
+    assert pyopnb.Session(one({"x": "float32[...]"}, "a", outs=["a", ""]))(x=X)["a"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("value", [X, (X,), (X, X, X), [X, X], None])
+def test_a_wrong_number_of_results_is_an_error(value: Any) -> None:
+    define(lambda self, x: value)
+    session = pyopnb.Session(one({"x": "float32[...]"}, "a b"))
+    with pytest.raises(pyopnb.ResultError, match="outputs: expected a tuple of 2"):
+        session(x=X)
+
+
+def test_the_same_array_for_two_outputs() -> None:
+    define(lambda self, x: (x, x))
+    a, b = pyopnb.Session(one({"x": "float32[...]"}, "a b"))(x=X)
+    assert a.tolist() == b.tolist() == X.tolist()
+    a[...] = 7
+    assert b.tolist() == X.tolist()
+
+
+ALIASES = {
+    "x": lambda x: x,
+    "x[::-1]": lambda x: x[::-1],
+    "x.T": lambda x: x.T,
+    "x[:0]": lambda x: x[:0],
+    "x[:, ::2]": lambda x: x[:, ::2],
+    "x[::-1, ::-1]": lambda x: x[::-1, ::-1],
+    "broadcast": lambda x: np.broadcast_to(x[:, :1], (2, 50)),
+    "x[0, 0] as 0-d": lambda x: x[0, 0, ...],
+    "x[None]": lambda x: x[None],
+}
+
+
+@pytest.mark.parametrize("layout", ALIASES)
+@pytest.mark.parametrize("dtype", ["float32", "string", "int4", "bfloat16"])
+def test_results_that_alias_an_input(layout: str, dtype: str) -> None:
+    f = ALIASES[layout]
+    define(lambda self, x: f(x))
+    row = next(r for r in DTYPES if r.name == dtype)
+    x = np.array([["a", "b", "c"], ["d", "é", ""]], object) if dtype == "string" else X.astype(row.numpy)
+    session = pyopnb.Session(one({"x": f"{dtype}[...]"}, {"y": f"{dtype}[...]"}))
+    for _ in range(3):  # the first call gets copies, the later ones views
+        got = session(x=x)["y"]
+        assert (got.shape, got.dtype, got.tolist()) == (f(x).shape, x.dtype, f(x).tolist())
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0), (2, 0, 4)])
+@pytest.mark.parametrize("dtype", ["float32", "string", "int4", "bool", "float8_e5m2"])
+def test_empty_tensors(shape: tuple[int, ...], dtype: str) -> None:
+    define(lambda self, x: x)
+    row = next(r for r in DTYPES if r.name == dtype)
+    session = pyopnb.Session(one({"x": f"{dtype}[...]"}, {"y": f"{dtype}[...]"}))
+    for _ in range(2):
+        got = session(x=np.zeros(shape, row.numpy))["y"]
+        assert (got.shape, got.dtype) == (shape, row.numpy)
+
+
+def test_a_scalar_tensor() -> None:
+    seen: list[Any] = []
+
+    def compute(self, x):
+        seen.append((type(x), x.shape))
+        return x + np.float32(1)  # a NumPy scalar: arithmetic on 0-d arrays gives these
+
+    define(compute)
+    got = pyopnb.Session(one({"x": "float32[]"}, {"y": "float32[]"}))(x=np.float32(2))["y"]
+    assert (np.asarray(got).shape, float(got), seen) == ((), 3.0, [(np.ndarray, ())])
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f4"])
+def test_either_byte_order(dtype: str) -> None:
+    assert returning(X.astype(dtype)).tolist() == X.tolist()
+
+
+def test_byte_order_of_complicated_layouts() -> None:
+    got = returning(np.arange(12, dtype=">f4").reshape(3, 4)[::-1, ::2].T)
+    assert got.tolist() == np.arange(12).reshape(3, 4)[::-1, ::2].T.tolist()
+
+
+def test_unaligned_results() -> None:
+    raw = np.frombuffer(b"\0" + np.float32([1, 2, 3]).tobytes() + b"\0\0\0", np.uint8)
+    odd = np.ndarray((3,), np.float32, raw.data, offset=1)
+    assert not odd.flags.aligned
+    assert returning(odd).tolist() == [1, 2, 3]
+
+
+# ---- scalars, lists, other arrays --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "want"),
+    [
+        (1.5, "float64[]", 1.5),
+        (2, "int64[]", 2),
+        (True, "bool[]", True),
+        ([1, 2], "int64[...]", [1, 2]),
+        ([[1.5], [2.0]], "float64[...]", [[1.5], [2.0]]),
+        (np.float32(2), "float32[]", 2.0),
+        (np.int8(3), "int8[]", 3),
+        ("é\0", "string[]", "é\0"),
+        (["a", ""], "string[2]", ["a", ""]),
+        ([], "float64[...]", []),
+        (range(3), "int64[...]", [0, 1, 2]),
+    ],
+)
+def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value: Any, kind: str, want: Any) -> None:
+    assert returning(value, kind).tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1.5, "float32[]"),
+        (2, "float32[]"),
+        (2, "int32[]"),
+        (True, "int64[]"),
+        ([1, 2], "float32[...]"),
+        (np.float64(2), "float32[]"),
+        (np.zeros(2), "float32[...]"),
+        (np.zeros(2, np.int32), "float32[...]"),
+        (np.zeros(2, np.uint8), "int8[...]"),
+        (np.zeros(2, bool), "uint8[...]"),
+        (np.zeros(2, np.float16), "bfloat16[...]"),
+        (np.zeros(2, np.complex64), "float32[...]"),
+        (np.zeros(2, "M8[s]"), "int64[...]"),
+        (np.zeros(2, [("a", "f4")]), "float32[...]"),
+        ([[1.0], [1.0, 2.0]], "float64[...]"),
+        (None, "float32[...]"),
+        ({"y": 1}, "float32[...]"),
+        (np.array([1, 2], object), "int64[...]"),
+        (np.array(["a", 1], object), "string[...]"),
+        (np.array([b"a"], object), "string[...]"),
+        (np.array([b"a"]), "string[...]"),
+        (1, "string[]"),
+        (object(), "float32[...]"),
+        (iter([1.0]), "float64[...]"),
+    ],
+)
+def test_all_else_is_an_error_that_names_both_dtypes(value: Any, kind: str) -> None:
+    with pytest.raises(pyopnb.ResultError) as caught:
+        returning(value, kind)
+    assert "node" in str(caught.value)
+    assert "output 0" in str(caught.value)
+
+
+def test_the_error_says_what_to_write() -> None:
+    with pytest.raises(
+        pyopnb.ResultError, match=r"expected float32\[.*, got float64\[2\]\. Try: np\.asarray\(y, dtype=np\.float32\)"
+    ):
+        returning(np.zeros(2))
+
+
+def test_subclasses_and_masked_arrays() -> None:
+    class Mine(np.ndarray):
+        pass
+
+    got = returning(X.view(Mine))
+    assert type(got) is np.ndarray
+    assert got.tolist() == X.tolist()
+    assert returning(np.ma.array(X)).tolist() == X.tolist()
+    with pytest.raises(pyopnb.ResultError, match="masked array"):
+        returning(np.ma.array(X, mask=X > 2))
+
+
+def test_an_array_like_is_taken_by_its_array() -> None:
+    class Like:
+        def __array__(self, dtype=None, copy=None):
+            return X
+
+    assert returning(Like()).tolist() == X.tolist()
+
+
+def test_an_array_like_that_raises() -> None:
+    class Like:
+        def __array__(self, dtype=None, copy=None):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        returning(Like())
+
+
+# ---- strings -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\0b", "\0", "é", "日本", "\U0001f600", "x" * 100_000])
+def test_strings_pass(text: str) -> None:
+    define(lambda self, x: x)
+    session = pyopnb.Session(one({"x": "string[N]"}))
+    assert session(x=np.array([text, "other"], object))["y"].tolist() == [text, "other"]
+
+
+def test_what_compute_sees_of_strings() -> None:
+    seen: list[Any] = []
+
+    def compute(self, x):
+        seen.extend(x.ravel())
+        return x
+
+    define(compute)
+    pyopnb.Session(one({"x": "string[...]"}))(x=np.array([["a\0", "é"]], object))
+    assert seen == ["a\0", "é"]
+
+
+def test_bytes_that_are_no_utf8_survive() -> None:
+    seen: list[str] = []
+
+    def compute(self, x):
+        seen.extend(x)
+        return x[::-1]
+
+    define(compute)
+    s, r = (
+        onnx.TensorProto(name=name, data_type=onnx.TensorProto.STRING, dims=[2], string_data=texts)
+        for name, texts in (("s", [b"\xff\xfe\0", b"a"]), ("r", [b"a", b"\xff\xfe\0"]))
+    )
+    model = pyopnb.model(
+        [pyopnb.node("t::Op", "s", "y"), pyopnb.node("Equal", "y r", "same")], {}, {"same": "bool[2]"}, opset=19
+    )
+    model.graph.initializer.extend([s, r])
+    assert pyopnb.Session(model)()["same"].tolist() == [True, True]
+    assert seen == ["\udcff\udcfe\0", "a"]
+
+
+def test_a_lone_surrogate_is_an_error_and_no_crash() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        returning(np.array(["\ud800"], object), "string[...]")
+
+
+def test_text_arrays_of_numpy_are_strings() -> None:
+    assert returning(np.array([["a", "bc"]]), "string[...]").tolist() == [["a", "bc"]]
+    assert returning(np.array(["a", "bc"], np.dtypes.StringDType()), "string[...]").tolist() == ["a", "bc"]
+
+
+# ---- everything at once ------------------------------------------------------------------------------------------------------
+
+
+LAYOUTS = ("straight", "reversed", "transposed", "strided", "fortran")
+
+
+def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
+    """The same values in another memory layout."""
+    if layout == "reversed":
+        return array[(slice(None, None, -1),) * array.ndim].copy()[(slice(None, None, -1),) * array.ndim]
+    if layout == "transposed":
+        return array.T.copy().T
+    if layout == "strided" and array.ndim:
+        wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    return np.asfortranarray(array).reshape(array.shape, order="F") if layout == "fortran" else array
+
+
+CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    row=st.sampled_from(CARRIED),
+    shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5),
+    fed=st.sampled_from(LAYOUTS),
+    returned=st.sampled_from(LAYOUTS),
+    data=st.data(),
+)
+def test_identity_is_bit_equal(row: Any, shape: tuple[int, ...], fed: str, returned: str, data: Any) -> None:
+    count = int(np.prod(shape, dtype=int))
+    raw = data.draw(st.binary(min_size=count * row.numpy.itemsize, max_size=count * row.numpy.itemsize))
+    values = np.frombuffer(raw, np.uint8)
+    if row.bits < 8:
+        values = values & (2**row.bits - 1)
+    if row.name == "bool":
+        values = values & 1
+    array = values.copy().view(row.numpy).reshape(shape)
+    seen: list[bytes] = []
+
+    def compute(self, x):
+        seen.append(masked(x))
+        return laid_out(x, returned)
+
+    def masked(x: np.ndarray) -> bytes:
+        whole = np.ascontiguousarray(x).view(np.uint8)
+        return (whole & (2**row.bits - 1) if row.bits < 8 else whole).tobytes()
+
+    define(compute)
+    session = pyopnb.Session(one({"x": f"{row.name}[...]"}))
+    for _ in range(2):
+        got = session(x=laid_out(array, fed))["y"]
+        assert (np.asarray(got).dtype, np.asarray(got).shape) == (array.dtype, array.shape)
+        assert masked(np.asarray(got)) == masked(array)
+    assert seen == [masked(array)] * 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(hnp.arrays(object, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4), elements=st.text(max_size=5)))
+def test_identity_of_strings(array: np.ndarray) -> None:
+    define(lambda self, x: x)
+    got = pyopnb.Session(one({"x": "string[...]"}))(x=array)["y"]
+    assert (got.shape, got.tolist()) == (array.shape, array.tolist())

@@ -1,0 +1,172 @@
+"""What a person does with a session besides what the ops in it do: feeds, results, options, formats."""
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+import pytest
+
+import pyopnb
+from pyopnb.runtime.session import SessionRebuilt
+
+X = np.float32([[1, 2, 3]])
+
+
+@pytest.fixture
+def twice():
+    @pyopnb.pyop("session::Twice")
+    class Twice:
+        def compute(self, x):
+            return x * 2
+
+    return pyopnb.model([pyopnb.node("session::Twice", "x", "y", name="twice")], {"x": "float32[N,3]"}, "y")
+
+
+def test_a_session_is_an_inference_session(twice):
+    session = pyopnb.Session(twice)
+    assert isinstance(session, onnxruntime.InferenceSession)
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], X * 2)
+
+
+def test_results_can_be_indexed_unpacked_and_turned_into_a_dict(twice):
+    result = pyopnb.Session(twice)(x=X)
+    (y,) = result
+    assert y is result["y"] is result[0]
+    assert dict(result).keys() == {"y"}
+    assert repr(result) == "y: float32[1,3]\n[[2. 4. 6.]]"
+    with pytest.raises(KeyError, match="no output 'z'; there are y"):
+        result["z"]
+
+
+def test_feeds_by_place(twice):
+    assert pyopnb.Session(twice)(X)["y"].tolist() == [[2, 4, 6]]
+    with pytest.raises(TypeError, match=r"the model has 1 inputs \(x\), and 2 were given"):
+        pyopnb.Session(twice)(X, X)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "text"),
+    [
+        ({}, r"feeds: expected x: float32\[N,3\], got nothing\. Try: x=…"),
+        ({"X": X}, r"feeds: expected x: float32\[N,3\], got X\. Try: write x for X"),
+        ({"x": X, "w": X}, r"got x, w\. Try: write x for w"),
+        ({"x": X.astype(np.float64)}, r"feed x: expected float32\[N,3\], got float64\[1,3\]\. Try: x=np\.asarray\(x, dtype="),
+        ({"x": X[0]}, r"feed x: expected float32\[N,3\], got float32\[3\]\. Try: x=x\.reshape"),
+        ({"x": X[:, :2]}, r"got float32\[1,2\]"),
+        ({"x": [[1.0, 2.0], [3.0]]}, r"feed x: expected float32\[N,3\], got .*inhomogeneous"),
+        ({"x": np.array(["2020-01-01"], "M8")}, r"got an array of dtype datetime64"),
+    ],
+)
+def test_feeds_that_do_not_fit_are_named(twice, feeds, text):
+    with pytest.raises(pyopnb.FeedError, match=text):
+        pyopnb.Session(twice)(**feeds)
+
+
+def test_a_refusal_leads_from_the_users_line_to_no_inside(twice):
+    session = pyopnb.Session(twice)
+
+    @pyopnb.pyop("session::Needs")
+    class Needs:
+        def __init__(self, limit: float): ...
+
+        def compute(self, x):
+            return x
+
+    lacking = pyopnb.model([pyopnb.node("session::Needs", "x", "y")], {"x": "float32[N]"}, "y")
+    for refused in (lambda: session(X.astype(int)), lambda: pyopnb.Session("nowhere.onnx"), lambda: pyopnb.Session(lacking)):
+        with pytest.raises(pyopnb.PyopError) as caught:
+            refused()
+        inside = [frame for frame in caught.traceback if "pyopnb" in str(frame.path) and "tests" not in str(frame.path)]
+        assert {frame.name for frame in inside} <= {"__init__", "__call__", "run"}
+        assert all(frame.frame.f_locals["__tracebackhide__"] for frame in inside)
+
+
+def test_lists_are_taken_where_they_are_exactly_the_dtype():
+    model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "int64[N]"}, "y")
+    assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
+    with pytest.raises(pyopnb.FeedError, match=r"expected int64\[N\], got float64\[1\]"):
+        pyopnb.run(model, x=[1.0])
+
+
+def test_a_declared_scalar_is_told_from_an_unknown_rank():
+    model = pyopnb.model([pyopnb.node("Identity", "x", "y")], {"x": "float32[]"}, {"y": "float32[]"})
+    session = pyopnb.Session(model)
+    assert repr(session) == "Session (x: float32[]) -> (y: float32[]), ops: none"
+    with pytest.raises(pyopnb.FeedError, match=r"expected float32\[\], got float32\[1\]"):
+        session(x=np.zeros(1, np.float32))
+
+
+def test_bfloat16_and_packed_int4_go_in_and_come_out_as_arrays():
+    @pyopnb.pyop("session::Same")
+    class Same:
+        def compute(self, x):
+            return x
+
+    for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4):
+        name = np.dtype(dtype).name
+        model = pyopnb.model([pyopnb.node("session::Same", "x", "y")], {"x": f"{name}[N]"}, {"y": f"{name}[N]"})
+        fed = np.array([1, -2, 3], dtype)
+        got = pyopnb.run(model, x=fed)["y"]
+        assert got.dtype == fed.dtype
+        np.testing.assert_array_equal(got, fed)
+
+
+def test_an_ort_value_goes_in_as_it_is(twice):
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+    np.testing.assert_array_equal(pyopnb.Session(twice)(x=value)["y"], X * 2)
+
+
+def test_a_mistyped_op_is_named_with_the_nearest_one(twice):
+    model = pyopnb.model([pyopnb.node("session::Twise", "x", "y")], {"x": "float32[N,3]"}, "y")
+    with pytest.raises(pyopnb.UnknownOp, match=r"got session::Twise, which is in neither\. Try: .*write session::Twice"):
+        pyopnb.Session(model)
+
+
+def test_a_runtime_error_of_a_native_node_arrives_as_onnx_runtimes(twice):
+    model = pyopnb.model(
+        [pyopnb.node("session::Twice", "x", "t"), pyopnb.node("MatMul", "t w", "y")],
+        {"x": "float32[N,M]", "w": "float32[K,L]"},
+        "y",
+    )
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail):
+        pyopnb.run(model, x=X, w=X)
+
+
+def test_setting_providers_keeps_the_ops(twice):
+    session = pyopnb.Session(twice)
+    session.set_providers(["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session(x=X)["y"], X * 2)
+
+
+def test_onnx_runtimes_own_format_passes_through(tmp_path):
+    model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(tmp_path / "neg.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(model.SerializeToString(), options)
+    assert pyopnb.run(tmp_path / "neg.ort", x=np.float32([1]))["y"].tolist() == [-1]
+    assert pyopnb.run((tmp_path / "neg.ort").read_bytes(), x=np.float32([1]))["y"].tolist() == [-1]
+
+
+def test_other_outputs_rebuild_the_session_and_say_so(twice):
+    session = pyopnb.Session(twice)
+    session(x=X)
+
+    @pyopnb.pyop("session::Twice")
+    class Twice:
+        def compute(self, x) -> "int64[...]":
+            return (x * 2).astype(np.int64)
+
+    with pytest.warns(SessionRebuilt, match=r"Twice, version 2 gives int64\[\.\.\.\] instead of any") as told:
+        result = session(x=X)
+    assert result["y"].dtype == np.int64
+    assert told[0].filename == __file__  # the warning points at the user's line
+    assert [o.type for o in session.get_outputs()] == ["tensor(int64)"]
+
+
+def test_the_callers_model_is_not_touched(twice):
+    before = twice.SerializeToString(deterministic=True)
+    pyopnb.Session(twice)(x=X)
+    assert twice.SerializeToString(deterministic=True) == before
