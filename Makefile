@@ -1,0 +1,103 @@
+# make lab      JupyterLab on the first notebook
+# make demo     the retired PyOp's notebook, executed, as a page in build/
+# make test     everything that must pass; make lint, test-3.11, test-oldest, asan, tsan are its parts
+# make bench    ratios against the bars, beside the peers
+# make clean    everything that the others made
+#
+# .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
+
+.PHONY: lab demo test lint bench clean asan tsan test-oldest machine FORCE
+.DELETE_ON_ERROR:
+.PRECIOUS: .venv-%/.made
+# Whatever environment is active where make is called is none of the lanes.
+unexport PYTHONPATH VIRTUAL_ENV
+
+pythons := $(shell tests/lanes/pythons.sh)
+versions := $(foreach found,$(pythons),$(firstword $(subst =, ,$(found))))
+first := $(firstword $(versions))
+python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
+
+native := $(shell find pyopnb/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
+
+lab: .venv/.project
+	.venv/bin/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_first_op.ipynb
+
+demo: .venv/.project
+	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/02_retired_pyop.ipynb
+	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
+
+# Two lanes at a time; what a lane prints comes when it is done.
+test:
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest asan tsan
+
+lint: .venv/.lint
+	.venv/bin/ruff check
+	.venv/bin/lint-imports
+	.venv/bin/mypy
+	find pyopnb/runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
+
+# -P: Python started in this folder must test the installed package, not the sources beside it.
+$(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
+	.venv-$*/bin/python -P -m pytest -q -o cache_dir=build/pytest-$*
+
+asan tsan: %: build/%/.built
+	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
+
+bench: .venv/.bench
+	.venv/bin/python -P tests/benchmarks
+
+clean:
+	rm -rf build dist .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# What the machine must have; said in one line, before pip says it in fifty.
+machine:
+	@[ -n "$(first)" ] || { echo "No Python 3.11, 3.12 or 3.13 with venv and headers. Type: apt install python3-venv python3-dev" >&2; exit 1; }
+	@command -v "$${CXX:-g++}" >/dev/null || { echo "No C++ compiler. Type: apt install g++" >&2; exit 1; }
+
+# pip that knows --group.
+made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --upgrade 'pip>=25.1' && touch $(1)/.made
+
+.venv/.made: | machine
+	$(call made,.venv,$(call python,$(first)))
+
+.venv-oldest/.made: | machine
+	$(call made,.venv-oldest,$(call python,$(first)))
+
+.venv-%/.made: | machine
+	$(call made,.venv-$*,$(call python,$*))
+
+# Python edits need nothing here, native ones a new build.
+.venv/.project: .venv/.made pyproject.toml $(native)
+	.venv/bin/python -m pip install -q -e .
+	@touch $@
+
+.venv/.lint: .venv/.project
+	.venv/bin/python -m pip install -q --group lint --group test
+	@touch $@
+
+.venv/.bench: .venv/.project
+	.venv/bin/python -m pip install -q --group bench
+	@touch $@
+
+.venv-oldest/.installed: .venv-oldest/.made pyproject.toml tests/oldest.txt build/sources.txt $(sources)
+	.venv-oldest/bin/python -m pip install -q -c tests/oldest.txt -C build-dir=build/oldest --group test .
+	@touch $@
+
+.venv-%/.installed: .venv-%/.made pyproject.toml build/sources.txt $(sources)
+	.venv-$*/bin/python -m pip install -q -C build-dir=build/$* --group test .
+	@touch $@
+
+sanitizers_asan := address,undefined
+sanitizers_tsan := thread
+
+build/asan/.built build/tsan/.built: build/%/.built: .venv-$(first)/.installed
+	rm -rf build/$*/site
+	.venv-$(first)/bin/python -m pip install -q --no-deps --target build/$*/site \
+		-C build-dir=build/$*/cmake -C install.strip=false -C cmake.define.PYOPNB_SANITIZE=$(sanitizers_$*) .
+	@touch $@
+
+# Changes when a file comes or goes, which no file's own time tells.
+build/sources.txt: FORCE
+	@mkdir -p build
+	@printf '%s\n' $(sort $(sources)) | cmp -s - $@ || printf '%s\n' $(sort $(sources)) > $@
