@@ -1,0 +1,45 @@
+"""Runs inside runs without end: ONNX Runtime recurses on the C stack, which no RecursionError of Python's guards.
+
+Apart from test_misbehaviour.py, because each level unwinds through all outer ones, which takes minutes where every allocation
+is traced.
+"""
+
+SCRIPT = """
+made = []
+
+@pyopnb.pyop("case::OwnSession")
+class OwnSession:
+    def compute(self, x): return make(chain("case::OwnSession")).run(None, {"x": x})[0]
+
+@pyopnb.pyop("case::OneSession")
+class OneSession:
+    def compute(self, x): return made[0].run(None, {"x": x})[0]
+
+@pyopnb.pyop("case::Good")
+class Good:
+    def compute(self, x): return x + 1
+
+for op in ("case::OwnSession", "case::OneSession"):
+    made[:] = [make(chain(op))]
+    try:
+        made[0].run(None, {"x": X})
+    except Exception as error:
+        notes = [note for note in getattr(error, "__notes__", ()) if "node 'n0'" in note]
+        print(type(error).__name__, len(notes), str(error)[:50])
+    made.clear()
+    print(make(chain("case::Good")).run(None, {"x": X})[0])
+"""
+
+
+def test_in_sessions_of_pyopnb(fresh):
+    ended = "RecursionError 1 runs are nested 60 deep: compute runs a session wh\n[ 2. -1.  4.]\n"
+    fresh("make = pyopnb.Session\n" + SCRIPT).clean(ended * 2)
+
+
+def test_in_bare_sessions(fresh):
+    # The text of the 60th run stands in the text of the 59th …: the end is cut.
+    done = fresh("make = bare\n" + SCRIPT)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["Fail", "[", "Fail", "["]
+    assert lines[1] == lines[3] == "[ 2. -1.  4.]"
