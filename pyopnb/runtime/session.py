@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.models.inlined import inlined
+from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import declared_scalars
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read

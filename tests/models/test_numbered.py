@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.inlined import inlined
+from pyopnb.edits.inlined import inlined
 from pyopnb.models.installed import newest_opset
 from pyopnb.models.nodes import declared_scalars, declared_types, input_types, walk
 from pyopnb.models.numbered import MARKER, PREFIX, NumberedNode, number, restore

@@ -1,0 +1,1 @@
+"""Ops, arrays, traces and graphs held against each other."""

@@ -1,0 +1,1 @@
+"""Copies of models in which other nodes stand."""
