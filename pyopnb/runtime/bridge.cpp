@@ -562,12 +562,15 @@ bool infer_outputs(const Op& op, ort::ShapeContext* context) {
 }
 
 ort::Status* infer(const ort::CustomOp* base, ort::ShapeContext* context) {
-  return at_the_border([&]() -> ort::Status* {
+  ort::Status* status = at_the_border([&]() -> ort::Status* {
     Gil gil;
     Away away;
-    // The runtime ignores the status, so the exception itself is what counts.
     return infer_outputs(*static_cast<const Op*>(base), context) ? nullptr : failure(nullptr, nullptr, away.run());
   });
+  // The runtime neither heeds nor frees it. The exception has gone to the session that waits; a bare session meets it again
+  // when the kernel is made.
+  if (status) api.ReleaseStatus(status);
+  return nullptr;
 }
 
 // ---- Registration -----------------------------------------------------------------------------------------------------------
