@@ -70,7 +70,8 @@ def test_domains_are_imported_wherever_they_stand() -> None:
 
 
 def test_types_and_examples() -> None:
-    made = pyopnb.model([], {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}, {"o": "int4[...]"})
+    takes = {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}
+    made = pyopnb.model(pyopnb.node("demo::Op", "a b c", "o"), takes, {"o": "int4[...]"})
     a, b, c = (i.type.tensor_type for i in made.graph.input)
     assert [d.dim_param for d in a.shape.dim] == ["N", ""]
     assert (b.elem_type, [d.dim_value for d in b.shape.dim]) == (onnx.TensorProto.INT8, [2, 0])
