@@ -249,8 +249,10 @@ def _light(whole: ModelProto) -> ModelProto:
 def _import_domains(whole: ModelProto) -> None:
     """Add an import for each domain that a node of the model uses and the model does not import."""
     imported = {entry.domain for entry in whole.opset_import}
-    for domain in sorted({site.node.domain for site in walk(whole)} - imported - {"ai.onnx"}):
-        whole.opset_import.append(helper.make_opsetid(domain, schema_domains().get(domain, 1)))
+    used = {(site.node.domain, site.node.op_type) for site in walk(whole)}
+    for domain in sorted({domain for domain, _ in used} - imported - {"ai.onnx"}):
+        since = [op.current.opset for op in registry if op.domain == domain and (domain, op.op_type) in used]
+        whole.opset_import.append(helper.make_opsetid(domain, max([schema_domains().get(domain, 1), *since])))
     for function in whole.functions:
         known = {entry.domain for entry in function.opset_import}
         used = {inner.domain for inner in function.node} - known - {"ai.onnx"}

@@ -203,10 +203,7 @@ def _update(name: str, inferring: bool) -> bool:
     if held is not None and held != form:
         if inferring:
             return False
-        domain, op_type = split_name(name)
-        del _held[name]
-        if defs.has(op_type, held.opset, domain):  # another may have taken it out
-            defs.deregister_schema(op_type, held.opset, domain)
+        _take_out(name)
     if version is not None and form is not None and name not in _held and _belongs(version):
         # onnx's reference evaluator, as it is imported, refuses two operators of one name in two domains.
         import onnx.reference.op_run  # noqa: F401
@@ -214,6 +211,13 @@ def _update(name: str, inferring: bool) -> bool:
         defs.register_schema(op_schema(version))
         _held[name] = form
     return True
+
+
+def _take_out(name: str) -> None:
+    opset = _held.pop(name).opset
+    domain, op_type = split_name(name)
+    if defs.has(op_type, opset, domain):  # another may have taken it out
+        defs.deregister_schema(op_type, opset, domain)
 
 
 def _belongs(version: Version) -> bool:
@@ -227,13 +231,13 @@ def _belongs(version: Version) -> bool:
 
 
 def _inferring() -> set[int]:
-    """The threads that are inside `_Inference`: onnx goes on with the schema in its hands when that returns."""
+    """The threads that onnx has called from: it goes on with the schema in its hands when the call returns."""
     frames: dict[int, Any] = dict(sys._current_frames())
     running = set()
     while frames:
         thread, frame = frames.popitem()
-        while frame is not None:
-            if frame.f_code is _Inference.__call__.__code__:
+        while frame is not None and frame.f_code is not _sleep.__code__:
+            if frame.f_code in (_Inference.__call__.__code__, _infer_stand_in.__code__):
                 running.add(thread)
                 break
             frame = frame.f_back
@@ -242,20 +246,29 @@ def _inferring() -> set[int]:
 
 
 _closed = threading.Event()
+_DRAIN = 1.0  # seconds that exit waits for an infer on another thread
 
 
 def _close() -> None:
     """Take everything out before the interpreter ends: what C++ holds of Python would outlive it."""
     _closed.set()
-    for name in list(_held):
-        _waiting.add(name)
+    until = time.monotonic() + _DRAIN
+    while _inferring() - {threading.get_ident()} and time.monotonic() < until:
+        time.sleep(0.001)
     with _lock:
         if not _inferring():
-            for name, form in list(_held.items()):
-                domain, op_type = split_name(name)
-                del _held[name]
-                if defs.has(op_type, form.opset, domain):
-                    defs.deregister_schema(op_type, form.opset, domain)
+            for name in list(_held):
+                _take_out(name)
+
+
+def _stop_at_exit() -> None:
+    """Put a daemon thread to sleep while the interpreter exits: one that CPython ends inside onnx takes the process down."""
+    if _closed.is_set() and threading.current_thread().daemon:
+        _sleep()
+
+
+def _sleep() -> None:
+    threading.Event().wait()
 
 
 def _in_child() -> None:
@@ -281,6 +294,7 @@ class _Inference:
     name: str
 
     def __call__(self, context: Any) -> None:
+        _stop_at_exit()
         op = registry.find(*split_name(self.name))
         if op is None:
             return  # removed meanwhile
@@ -415,6 +429,7 @@ def _register_stand_in() -> None:
 
 
 def _infer_stand_in(context: Any) -> None:
+    _stop_at_exit()
     site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
     values = attribute_values(site.node, model, site.where)
     for name in linked_attributes(site.node):
