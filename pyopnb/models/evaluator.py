@@ -28,8 +28,8 @@ def reference_ops() -> list[type]:
 
     The evaluator knows no other way to an operator that onnx does not bring. The classes follow the registry: a redefined op
     serves from the next run on. Attrs, optional inputs, read-only views or copies, and the checks on results are those of a
-    `Session`; an op's exception arrives as itself, with a note. The evaluator hands them to bodies and to no local function: give
-    it ``onnx.inliner.inline_local_functions(model)``, where a model has some.
+    `Session`; an op's exception arrives as itself, with a note. Bodies get them as well, local functions do not: evaluate
+    ``onnx.inliner.inline_local_functions(model)`` where a model has some.
 
     Returns
     -------

@@ -126,16 +126,16 @@ def test_inputs_are_checked() -> None:
 
 
 def test_in_bodies_and_functions_with_attrs_of_the_caller() -> None:
-    class Add:
+    class Plus:
         def __init__(self, k: float) -> None:
             self.k = np.float32(k)
 
         def compute(self, x):
             return x + self.k
 
-    pyopnb.registry.define(Add, "e::Add")
-    inner = helper.make_graph([pyopnb.node("e::Add", "x", "z", k=9.0)], "g", [], [helper.make_tensor_value_info("z", 1, None)])
-    linked = pyopnb.node("e::Add", "u", "r")
+    pyopnb.registry.define(Plus, "e::Plus")
+    inner = helper.make_graph([pyopnb.node("e::Plus", "x", "z", k=9.0)], "g", [], [helper.make_tensor_value_info("z", 1, None)])
+    linked = pyopnb.node("e::Plus", "u", "r")
     linked.attribute.append(onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.FLOAT))
     imports = [helper.make_opsetid("", 20), helper.make_opsetid("e", 1)]
     function = helper.make_function("f", "F", ["u"], ["r"], [linked], imports, attributes=["size"])
@@ -160,7 +160,7 @@ def test_strings_arrive_as_objects() -> None:
 
 
 def test_attrs_that_the_caller_of_a_function_gives() -> None:
-    class Add:
+    class Plus:
         made: list[float] = []
 
         def __init__(self, k: float, by: list[float]) -> None:
@@ -170,8 +170,8 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
         def compute(self, x):
             return x + self.k
 
-    pyopnb.registry.define(Add, "e::Add")
-    linked = pyopnb.node("e::Add", "u", "r")
+    pyopnb.registry.define(Plus, "e::Plus")
+    linked = pyopnb.node("e::Plus", "u", "r")
     for name, kind in (("k", onnx.AttributeProto.FLOAT), ("by", onnx.AttributeProto.FLOATS)):
         linked.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind))
     imports = [helper.make_opsetid("e", 1)]
@@ -180,4 +180,4 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
     for k in (1.0, 1.0, 2.0):
         attributes = {"outer_k": np.float32(k), "outer_by": [np.float32(0.5)]}
         assert evaluator.run(None, {"u": X}, attributes=attributes)[0][0, 0] == 1.5 + k
-    assert Add.made == [1.0, 2.0]
+    assert Plus.made == [1.0, 2.0]
