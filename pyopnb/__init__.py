@@ -1,6 +1,8 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.models.build import model, node
+from pyopnb.models.evaluator import reference_ops
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -39,6 +41,7 @@ __all__ = [
     "model",
     "node",
     "pyop",
+    "reference_ops",
     "registry",
     "run",
     "tensor_type",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from pyopnb.models.installed import newest_ir_version, newest_opset, schema_domains
-from pyopnb.models.nodes import walk
-from pyopnb.ops.errors import ModelError, shown
-from pyopnb.ops.registry import split_name
+from pyopnb.models.installed import newest_ir_version, newest_opset, runtime_has, schema_domains
+from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
+from pyopnb.models.order import in_order
+from pyopnb.models.schemas import inferred, is_onnx_domain
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import ModelError, NotationError, nearest, shown
+from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["model", "node"]
@@ -43,7 +47,7 @@ def node(
     made = helper.make_node(op_type, _names(inputs), _names(outputs), name=name, domain=domain or None)
     for key, value in sorted(attrs.items()):
         if value is not None:
-            made.attribute.append(_attribute(key, value))
+            made.attribute.append(_attribute(op, key, value))
     return made
 
 
@@ -51,15 +55,10 @@ def _names(names: Sequence[str] | str) -> list[str]:
     return names.split() if isinstance(names, str) else list(names)
 
 
-def _attribute(key: str, value: Any) -> onnx.AttributeProto:
+def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
-        return helper.make_attribute(key, numpy_helper.from_array(value))
-    if isinstance(value, ModelProto):
-        return helper.make_attribute(key, value.graph)
-    if isinstance(value, (list, tuple)) and not value:
-        # Nothing tells what an empty list is a list of; ints is what ONNX's own operators mostly mean.
-        return helper.make_attribute(key, value, attr_type=onnx.AttributeProto.INTS)
-    return helper.make_attribute(key, int(value) if isinstance(value, (bool, np.bool_)) else value)
+        return helper.make_attribute(key, _tensor(value, f"node {op}, attr {shown(key)}"))
+    return attribute_of(key, value)
 
 
 def model(
@@ -77,12 +76,14 @@ def model(
     Parameters
     ----------
     nodes : sequence of NodeProto
+        In any order; the model has them sorted.
     inputs : mapping
         Name to type (``"float32[N,3]"``) or to an example array.
     outputs : mapping, or sequence of names
-        With a mapping, the types are declared; names alone leave them to ONNX Runtime.
+        With a mapping, the types are declared. With names alone they are inferred, by ONNX and by the ops' own ``infer``, where
+        that is possible now; a `Session` infers such types anew, so that an op can be redefined with other outputs.
     initializers : mapping, optional
-        Name to array.
+        Name to array, or to a TensorProto (whose data may lie in another file).
     functions : sequence of FunctionProto
         The model's local functions.
     opset : int, optional
@@ -92,7 +93,8 @@ def model(
     Raises
     ------
     ModelError
-        A name stands for two things.
+        A name stands for two things, or for nothing; nodes wait for each other in a circle; an operator is not one of ONNX's;
+        an array has a dtype that no tensor can have.
     NotationError
         A type cannot be read.
 
@@ -101,25 +103,26 @@ def model(
     >>> m = model([node("Relu", "x", "y")], {"x": "float32[N,3]"}, "y")
     >>> [i.name for i in m.graph.input], [i.domain for i in m.opset_import]
     (['x'], [''])
+    >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
+    'N'
     """
     made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
     given = {} if initializers is None else dict(initializers)
+    takes = [_value_info(key, value, f"input {shown(key)}") for key, value in inputs.items()]
+    gives = _outputs(outputs)
+    held = [_tensor(value, f"initializer {shown(key)}", key) for key, value in given.items()]
     _refuse_doubles(made, inputs, given)
-    graph = helper.make_graph(
-        made,
-        name,
-        [_value_info(key, value) for key, value in inputs.items()],
-        _outputs(outputs),
-        [numpy_helper.from_array(np.asarray(value), key) for key, value in given.items()],
-    )
+    _refuse_unknown_ops(made, functions)
+    made = in_order(made, {*inputs, *given}, [info.name for info in gives])
     whole = helper.make_model(
-        graph,
+        helper.make_graph(made, name, takes, gives, held),
         producer_name="pyopnb",
         functions=list(functions),
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
     _import_domains(whole)
+    _type_outputs(whole)
     return whole
 
 
@@ -133,22 +136,123 @@ def _refuse_doubles(nodes: Sequence[NodeProto], inputs: Mapping[str, Any], initi
             owners[output] = f"an output of {made.op_type}"
 
 
-def _value_info(name: str, value: Any) -> ValueInfoProto:
-    kind = tensor_type(value) if isinstance(value, (str, TensorType)) else type_of(value)
+def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.FunctionProto]) -> None:
+    """Raise for an operator that ONNX's own domains do not have; one of another domain may be defined later."""
+    local = {(function.domain, function.name) for function in functions}
+    around = ModelProto(graph=onnx.GraphProto(node=nodes))
+    for site in walk(around):
+        node = site.node
+        if not is_onnx_domain(node.domain) or (node.domain, node.op_type) in local:
+            continue
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if onnx.defs.has(node.op_type, domain) or registry.find(domain, node.op_type) or runtime_has(domain, node.op_type):
+            continue
+        known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
+        raise ModelError(
+            site.where,
+            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
+            got=shown(full_name(node)),
+            next=_nearest_op(node.op_type, known),
+        )
+
+
+def _nearest_op(name: str, known: set[str]) -> str:
+    close = nearest(name, sorted(known))
+    return close if close in known else f"a domain of your own for a new op: demo::{shown(name)}"
+
+
+# ---- types ------------------------------------------------------------------------------------------------------------------
+
+
+def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
+    if isinstance(value, (str, TensorType)):
+        kind = tensor_type(value)
+        kind = kind.like(shape=kind.shape)  # a TensorType can be made with any sizes
+    else:
+        kind = type_of(_array(value, where))
     return helper.make_tensor_value_info(name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
 
 
 def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfoProto]:
     if isinstance(outputs, Mapping):
-        return [_value_info(name, value) for name, value in outputs.items()]
+        return [_value_info(name, value, f"output {shown(name)}") for name, value in outputs.items()]
     return [ValueInfoProto(name=name) for name in _names(outputs)]
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    """An array that a tensor can be made of, or `ModelError`."""
+    try:
+        array = np.asarray(value)
+        kind = dtype(array.dtype)
+    except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
+        got = shown(str(error)) if not isinstance(error, NotationError) else f"an array of dtype {shown(array.dtype)}"
+        raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
+    if kind.name != "string":
+        return array
+    for index, item in np.ndenumerate(array):
+        if not isinstance(item, (str, bytes)):
+            at = f"[{', '.join(map(str, index))}]" if index else ""
+            raise ModelError(
+                f"{where}{at}",
+                expected="str, in an array of Python objects",
+                got=f"{type(item).__name__} {shown(repr(item))}",
+                next="np.asarray(…, dtype=…)",
+            )
+    return array.astype(object)
+
+
+def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
+    if isinstance(value, TensorProto):
+        tensor = TensorProto()
+        tensor.CopyFrom(value)
+        tensor.name = name or ""
+        return tensor
+    return numpy_helper.from_array(_array(value, where), name)
+
+
+_INVENTED = re.compile(r"unk__\d+")
+_LOOKED_INTO = 1024  # bytes of an initializer up to which its values count for the inference of shapes
+
+
+def _type_outputs(whole: ModelProto) -> None:
+    """Write into the outputs that nobody declared what can be inferred of them, marked as such."""
+    untyped = {info.name: info for info in whole.graph.output if not info.HasField("type")}
+    if not untyped:
+        return
+    try:
+        typed = inferred(_light(whole))
+    except Exception:
+        # An op's infer or __init__ raised, or two types contradict each other. A session says so, with all that there is to
+        # say, and an op can be mended before that: the model is built as it would be before the op is defined.
+        return
+    for info in typed.graph.output:
+        kind = type_of_proto(info.type)
+        if info.name in untyped and kind.dtype:
+            shape = kind.shape and tuple(None if isinstance(d, str) and _INVENTED.fullmatch(d) else d for d in kind.shape)
+            mark_inferred(untyped[info.name], TensorType(kind.dtype, shape))
+
+
+def _light(whole: ModelProto) -> ModelProto:
+    """The model with inputs in the places of large initializers."""
+    graph = onnx.GraphProto(name=whole.graph.name, node=whole.graph.node, output=whole.graph.output)
+    graph.input.extend(whole.graph.input)
+    known = {info.name for info in graph.input}
+    for tensor in whole.graph.initializer:
+        if tensor.ByteSize() <= _LOOKED_INTO:
+            graph.initializer.append(tensor)
+        elif tensor.name not in known:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    imports, functions = whole.opset_import, whole.functions
+    return ModelProto(ir_version=whole.ir_version, opset_import=imports, functions=functions, graph=graph)
 
 
 def _import_domains(whole: ModelProto) -> None:
     """Add an import for each domain that a node of the model uses and the model does not import."""
     imported = {entry.domain for entry in whole.opset_import}
-    for domain in sorted({site.node.domain for site in walk(whole)} - imported - {"ai.onnx"}):
-        whole.opset_import.append(helper.make_opsetid(domain, schema_domains().get(domain, 1)))
+    used = {(site.node.domain, site.node.op_type) for site in walk(whole)}
+    for domain in sorted({domain for domain, _ in used} - imported - {"ai.onnx"}):
+        since = [op.current.opset for op in registry if op.domain == domain and (domain, op.op_type) in used]
+        whole.opset_import.append(helper.make_opsetid(domain, max([schema_domains().get(domain, 1), *since])))
     for function in whole.functions:
         known = {entry.domain for entry in function.opset_import}
         used = {inner.domain for inner in function.node} - known - {"ai.onnx"}

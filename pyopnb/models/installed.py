@@ -11,7 +11,7 @@ from functools import cache
 import onnx
 from onnx import TensorProto, helper
 
-__all__ = ["newest_ir_version", "newest_opset", "schema_domains"]
+__all__ = ["newest_ir_version", "newest_opset", "runtime_has", "schema_domains"]
 
 
 def _taken(opset: int, ir_version: int) -> bool:
@@ -50,3 +50,15 @@ def schema_domains() -> dict[str, int]:
     for schema in state.get_all_operator_schema():
         newest[schema.domain] = max(newest.get(schema.domain, 1), schema.since_version)
     return newest
+
+
+def runtime_has(domain: str, op_type: str) -> bool:
+    """Whether the installed onnxruntime brings an operator: it has some of ONNX's own domain that onnx has not."""
+    return (domain, op_type) in _schema_names()
+
+
+@cache
+def _schema_names() -> frozenset[tuple[str, str]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return frozenset((schema.domain, schema.name) for schema in state.get_all_operator_schema())

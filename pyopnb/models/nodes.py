@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -17,6 +18,7 @@ from onnx import (
     ModelProto,
     NodeProto,
     TensorProto,
+    TypeProto,
     ValueInfoProto,
     helper,
     numpy_helper,
@@ -28,16 +30,22 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
     "Site",
+    "attribute_of",
+    "attribute_value",
     "attribute_values",
     "bodies",
     "declared_scalars",
     "declared_types",
     "first_output",
+    "forget_inferred",
     "full_name",
     "input_types",
     "linked_attributes",
+    "mark_inferred",
     "tensors",
     "text_of",
+    "type_of_proto",
+    "type_proto",
     "walk",
 ]
 
@@ -136,7 +144,7 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
         if attribute.name in values:
             raise ModelError(f"{where}, attr {shown(attribute.name)}", expected="one value", got="two attributes of that name")
         try:
-            values[attribute.name] = _value(attribute, model)
+            values[attribute.name] = attribute_value(attribute, model)
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(
                 f"{where}, attr {shown(attribute.name)}", expected="a value that can be read", got=shown(str(error))
@@ -144,7 +152,8 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
     return values
 
 
-def _value(attribute: AttributeProto, model: ModelProto) -> Any:
+def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
+    """One attribute as a Python value; a graph becomes a model with the imports and functions of that one."""
     kind = attribute.type
     if kind == AttributeProto.UNDEFINED:
         raise ValueError("an attribute without a type")
@@ -162,6 +171,18 @@ def _value(attribute: AttributeProto, model: ModelProto) -> Any:
         return [_as_model(item, model) for item in attribute.graphs]
     value = helper.get_attribute_value(attribute)
     return list(value) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+
+
+def attribute_of(name: str, value: Any) -> AttributeProto:
+    """An attribute of what `onnx.helper.make_attribute` takes, an array or a ModelProto."""
+    if isinstance(value, np.ndarray):
+        return helper.make_attribute(name, numpy_helper.from_array(value))
+    if isinstance(value, ModelProto):
+        return helper.make_attribute(name, value.graph)
+    if isinstance(value, (list, tuple)) and not value:
+        # Nothing tells what an empty list is a list of; ints is what ONNX's own operators mostly mean.
+        return helper.make_attribute(name, value, attr_type=AttributeProto.INTS)
+    return helper.make_attribute(name, int(value) if isinstance(value, (bool, np.bool_)) else value)
 
 
 def text_of(raw: bytes) -> str | bytes:
@@ -189,7 +210,30 @@ def declared_types(site: Site) -> tuple[TensorType, ...]:
     infos: dict[str, ValueInfoProto] = {info.name: info for info in getattr(site.scope, "value_info", ())}
     if not isinstance(site.scope, FunctionProto):
         infos |= {info.name: info for info in site.scope.output}
-    return tuple(_type_of(infos[name]) if name in infos else ANY for name in site.node.output)
+    return tuple(type_of_proto(infos[name].type) if name in infos else ANY for name in site.node.output)
+
+
+_INFERRED = "pyopnb_inferred"
+
+
+def mark_inferred(info: ValueInfoProto, kind: TensorType) -> None:
+    """Give an output a type that nobody declared, and write beside it that this is so."""
+    info.type.CopyFrom(type_proto(kind))
+    info.metadata_props.add(key=_INFERRED, value=str(kind))
+
+
+def forget_inferred(model: ModelProto) -> None:
+    """Take the types of `mark_inferred` out of a model; one that was changed since then was declared by whoever did it.
+
+    A session of ops has these types from the ops themselves. As declarations they would stand in the way of an op that is
+    redefined with other outputs.
+    """
+    for info in model.graph.output:
+        for place, entry in reversed(list(enumerate(info.metadata_props))):
+            if entry.key == _INFERRED:
+                if str(type_of_proto(info.type)) == entry.value:
+                    info.ClearField("type")
+                del info.metadata_props[place]
 
 
 def declared_scalars(model: ModelProto) -> frozenset[str]:
@@ -200,18 +244,24 @@ def declared_scalars(model: ModelProto) -> frozenset[str]:
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
     """The types that a graph or function itself tells, by name: inputs, value_info and initializers."""
-    types = {i.name: _type_of(i) for i in getattr(scope, "value_info", ())}
+    types = {i.name: type_of_proto(i.type) for i in getattr(scope, "value_info", ())}
     if isinstance(scope, GraphProto):
-        types |= {i.name: _type_of(i) for i in scope.input}
+        types |= {i.name: type_of_proto(i.type) for i in scope.input}
         types |= {t.name: TensorType(dtype(t.data_type), tuple(t.dims)) for t in scope.initializer}
     return types
 
 
-def _type_of(info: ValueInfoProto) -> TensorType:
-    if not info.type.HasField("tensor_type") or not info.type.tensor_type.elem_type:
+def type_of_proto(proto: TypeProto) -> TensorType:
+    """The type that a TypeProto says; ``any[...]`` where it says none, or is no tensor's."""
+    if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
         return ANY
-    tensor = info.type.tensor_type
+    tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return TensorType(dtype(tensor.elem_type), None)
     dims = tuple(d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
     return TensorType(dtype(tensor.elem_type), dims)
+
+
+def type_proto(kind: TensorType) -> TypeProto:
+    """A type as a TypeProto."""
+    return helper.make_tensor_type_proto(kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
@@ -157,7 +157,7 @@ class Registry:
         self._ops: dict[str, Op] = {}
         self._removed: dict[str, Op] = {}
         self._modules: dict[tuple[str, str], Op] = {}
-        self._listeners: dict[object, Callable[[Version], None]] = {}
+        self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
         self._lock = threading.RLock()
         self.epoch = 0
 
@@ -205,26 +205,33 @@ class Registry:
             if module is not None:
                 self._modules[module, cls.__name__] = op
             self.epoch += 1
-        self._tell(version)
+        self._tell([(listener, version) for listener, _ in list(self._listeners.values())])
         return version
 
-    def _tell(self, version: Version) -> None:
+    def _tell_of_removal(self, names: Iterable[str]) -> None:
+        listeners = [removed for _, removed in list(self._listeners.values()) if removed]
+        self._tell([(removed, name) for name in names for removed in listeners])
+
+    def _tell(self, calls: Iterable[tuple[Callable[[Any], None], Any]]) -> None:
         failures: list[Exception] = []
-        for listener in list(self._listeners.values()):  # a listener may subscribe or leave while it is told
+        for listener, what in calls:  # a list made before: a listener may subscribe or leave while it is told
             try:
-                listener(version)
-            except Exception as error:  # the version is in place already: the others must hear of it all the same
+                listener(what)
+            except Exception as error:  # it has happened already: the others must hear of it all the same
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    def subscribe(self, listener: Callable[[Version], None]) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Callable[[Version], None], *, removed: Callable[[str], None] | None = None
+    ) -> Callable[[], None]:
         """Call ``listener(version)`` after each definition; returns what ends that.
 
-        All listeners are told, then the first exception that one of them raised is raised.
+        ``removed(name)`` is called after an op is forgotten, by `remove` or by `clear`. All listeners are told, then the first
+        exception that one of them raised is raised.
         """
         key = object()
-        self._listeners[key] = listener
+        self._listeners[key] = listener, removed
 
         def leave() -> None:
             self._listeners.pop(key, None)
@@ -305,13 +312,16 @@ class Registry:
             if self._ops.pop(op.name, None):  # another thread may have been faster
                 self._removed[op.name] = op
             self._modules = {key: held for key, held in self._modules.items() if held is not op}
+        self._tell_of_removal([op.name])
 
     def clear(self) -> None:
         """Forget every op, and that there was any: numbers begin at 1 again."""
         with self._lock:
+            names = list(self._ops)
             self._ops.clear()
             self._removed.clear()
             self._modules.clear()
+        self._tell_of_removal(names)
 
 
 _Class = TypeVar("_Class", bound=type)

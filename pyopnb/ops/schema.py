@@ -12,7 +12,7 @@ import onnx
 from pyopnb.ops.errors import ModelError, NotationError, ResultError, nearest, shown
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
-__all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value"]
+__all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same"]
 
 
 class _Required:
@@ -61,7 +61,7 @@ class Attr:
     def __eq__(self, other: object) -> bool:
         # Arrays have no plain ==, and nan would make every redefinition a change of schema.
         return isinstance(other, Attr) and all(
-            _same(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
+            same(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
         )
 
     def __hash__(self) -> int:
@@ -92,7 +92,8 @@ class Attr:
         )
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Whether two values of attrs are equal: arrays as a whole, nan as itself, 1 and 1.0 not."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -100,7 +101,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b))
+        return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b) or (isinstance(a, float) and a != a and b != b)
 
 

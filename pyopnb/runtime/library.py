@@ -26,10 +26,11 @@ from pyopnb.models.nodes import text_of
 from pyopnb.models.numbered import PREFIX
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import ModelError, PyopError, shown
+from pyopnb.ops.promise import instantiate, note, settled
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.place import OPEN, Place, instantiate, note, promise
+from pyopnb.runtime.place import OPEN, Place, promise
 from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
 
 __all__ = ["failed", "get_library_path", "infer", "place", "signatures"]
@@ -177,7 +178,7 @@ def infer(
     plan, node = planned
     answers = []
     for number, promised in enumerate(_promise_early(plan, node, given, reader)):
-        kind = _settled(promised, node.numbered.declared[number], given)
+        kind = settled(promised, node.numbered.declared[number], given)
         fixed = _padded(node.numbered.fixed, node.outputs)[number]
         answer = _complete(kind, given, fixed)
         if answer is None and kind is not None and kind.dtype and not fixed and kind.dtype != _first_dtype(given):
@@ -212,16 +213,6 @@ def _promise_early(
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
     return given[0].dtype if given and given[0] else None
-
-
-def _settled(promised: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
-    """The op's word, else the file's, else the dtype of the first input that is there."""
-    first = next((t.dtype for t in given if t), None)
-    if promised is None:
-        return declared if declared.dtype else TensorType(first, None) if first else None
-    if promised.dtype is None:
-        return TensorType(declared.dtype or first, promised.shape)
-    return promised
 
 
 def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed: int) -> tuple[int, tuple[Any, ...]] | None:

@@ -13,15 +13,16 @@ import numpy as np
 
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, SchemaChanged
+from pyopnb.ops.promise import instantiate, note, promised
 from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.results import described, exact_array
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.plan import PlannedNode, building
 from pyopnb.runtime.retired import Retired
-from pyopnb.runtime.values import described, exact_array
 
-__all__ = ["OPEN", "Place", "instantiate", "note", "promise"]
+__all__ = ["OPEN", "Place", "promise"]
 
 OPEN = Schema(attrs=(), open_attrs=True, inputs=(Port("inputs", variadic=True),), outputs=None, copy_inputs=True)
 """The schema of every retired PyOp node: it is the node that says what there is."""
@@ -263,35 +264,10 @@ def _listed(types: Sequence[TensorType | None]) -> str:
     return ", ".join(str(t or ANY) for t in types) or "nothing"
 
 
-def instantiate(version: Version, schema: Schema, values: dict[str, Any], where: str) -> object:
-    """The instance of a version at a node; what ``__init__`` raises gets a note."""
-    kwargs = schema.bind(values, where)
-    try:
-        return version.cls(**kwargs)
-    except BaseException as error:
-        note(error, f"in {where}, version {version.number}, __init__")
-        raise
-
-
 def promise(
     schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str, retired: Retired | None
 ) -> tuple[TensorType | None, ...]:
-    """What an op says of the outputs of a node; None for each it says nothing of."""
+    """What an op, or a retired node, says of the outputs of a node; None for each it says nothing of."""
     if retired:
         return retired.outputs[:count] + (None,) * (count - len(retired.outputs))
-    try:
-        said = schema.infer(instance, given, count, where)
-    except BaseException as error:
-        note(error, f"in {where}, infer")
-        raise
-    said = said or ()
-    return tuple(said[i] if i < len(said) and said[i] != ANY else None for i in range(count))
-
-
-def note(error: BaseException, text: str) -> None:
-    """Put a note on an exception once; an exception that takes none goes on without."""
-    try:
-        if text not in getattr(error, "__notes__", ()):
-            error.add_note(text)
-    except Exception:  # noqa: S110  # a class can forbid it or break it, and the user's error matters more than the note
-        pass
+    return promised(schema, instance, given, count, where)

@@ -17,7 +17,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.edits.inlined import inlined
-from pyopnb.models.nodes import declared_scalars
+from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read
 from pyopnb.ops.errors import ModelError, PyopError, shown
@@ -114,6 +114,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _build(self, source: Source) -> None:
         __tracebackhide__ = True
         epoch = registry.epoch
+        forget_inferred(source.proto)
         source.proto = inlined(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
         fresh = self._attempt(source, plan)

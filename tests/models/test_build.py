@@ -10,6 +10,7 @@ import pytest
 
 import pyopnb
 from pyopnb.models.installed import newest_ir_version, newest_opset
+from pyopnb.models.nodes import type_of_proto as onnx_type
 
 
 def test_a_node_has_the_names_as_given() -> None:
@@ -70,7 +71,8 @@ def test_domains_are_imported_wherever_they_stand() -> None:
 
 
 def test_types_and_examples() -> None:
-    made = pyopnb.model([], {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}, {"o": "int4[...]"})
+    takes = {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}
+    made = pyopnb.model(pyopnb.node("demo::Op", "a b c", "o"), takes, {"o": "int4[...]"})
     a, b, c = (i.type.tensor_type for i in made.graph.input)
     assert [d.dim_param for d in a.shape.dim] == ["N", ""]
     assert (b.elem_type, [d.dim_value for d in b.shape.dim]) == (onnx.TensorProto.INT8, [2, 0])
@@ -105,3 +107,153 @@ def test_outputs_left_out_are_no_names() -> None:
 def test_a_type_that_cannot_be_read() -> None:
     with pytest.raises(pyopnb.NotationError, match=r"float32\[N,3\]"):
         pyopnb.model([], {"x": "float32[N"}, "y")
+
+
+# ---- names and order ---------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_sorted_and_sorted_ones_stay() -> None:
+    def order(*pairs: str) -> list[str]:
+        nodes = [pyopnb.node("Neg", *pair.split(">")) for pair in pairs]
+        return [n.output[0] for n in pyopnb.model(nodes, {"x": "float32[N]"}, "z").graph.node]
+
+    assert order("b>z", "a>b", "x>a", "x>c") == ["a", "b", "z", "c"]
+    assert order("x>c", "x>a", "a>z") == ["c", "a", "z"]
+
+
+def test_a_body_waits_for_the_names_around_it() -> None:
+    inner = onnx.helper.make_graph([pyopnb.node("Neg", "late", "z")], "g", [], [onnx.ValueInfoProto(name="z")])
+    nodes = [pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner), pyopnb.node("Abs", "x", "late")]
+    made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
+    assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
+    nodes[1].output[0] = "lat"
+    with pytest.raises(pyopnb.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*nobody makes. Try: lat"):
+        pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ("a>b b>a a>y", "a circle: a → b → a|a circle: b → a → b"),
+        ("a>a a>y", "a circle: a → a"),
+        ("x>b xx>c", "input xx: .*got xx, which nobody makes. Try: x"),
+        ("x>b", "output y: .*got y, which nobody makes. Try: b, x|output y"),
+    ],
+)
+def test_models_that_cannot_run(pairs: str, said: str) -> None:
+    nodes = [pyopnb.node("Neg", *pair.split(">")) for pair in pairs.split()]
+    with pytest.raises(pyopnb.ModelError, match=said):
+        pyopnb.model(nodes, {"x": "float32[N]"}, "y")
+
+
+def test_an_operator_that_onnx_does_not_have() -> None:
+    for op, near in (("Sofmax", "Softmax"), ("ai.onnx.ml::Scalar", "Scaler")):
+        with pytest.raises(pyopnb.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"):
+            pyopnb.model(pyopnb.node(op, "x", "y"), {"x": "float32[N]"}, "y")
+    pyopnb.registry.define(type("Sofmax", (), {"compute": lambda self, x: x}), "::Sofmax")
+    pyopnb.model(pyopnb.node("Sofmax", "x", "y"), {"x": "float32[N]"}, "y")
+    pyopnb.model(pyopnb.node("demo::Later", "x", "y"), {"x": "float32[N]"}, "y")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.array(["2020-01-01"], "datetime64[D]"), r"datetime64\[D\]"),
+        (np.array([1, "a"], object), r"w\[0\]: expected str.* got int 1"),
+        (None, "got NoneType None"),
+        ([[1], [2, 3]], "inhomogeneous"),
+        (2**70, "got int"),
+    ],
+)
+def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
+    for where in ("inputs", "initializers"):
+        given = {"inputs": {}, "initializers": {}} | {where: {"w": value}}
+        with pytest.raises(pyopnb.ModelError, match=said):
+            pyopnb.model(pyopnb.node("d::Op", "w", "y"), given["inputs"], "y", initializers=given["initializers"])
+
+
+def test_sizes_that_are_none() -> None:
+    for dims in ((-1,), (2**63,)):
+        kind = pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
+        with pytest.raises(pyopnb.NotationError, match="a size from 0"):
+            pyopnb.model([], {"x": kind}, "x")
+
+
+# ---- types of outputs --------------------------------------------------------------------------------------------------------
+
+
+def kinds(model: onnx.ModelProto) -> dict[str, str]:
+    return {i.name: str(onnx_type(i.type)) for i in model.graph.output}
+
+
+class Half:
+    def infer(self, x: pyopnb.TensorType) -> object:
+        return x.like(dtype="float16")
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float16)
+
+
+class Double:
+    def infer(self, x: pyopnb.TensorType) -> object:
+        return x.like(dtype="float64", shape=("M", 2))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return np.ones((1, 2))
+
+
+def test_types_of_outputs_are_inferred() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    nodes = [pyopnb.node("b::Op", "x", "h"), pyopnb.node("Concat", "h h", "y", axis=0), pyopnb.node("b::Later", "y", "z")]
+    assert kinds(pyopnb.model(nodes, {"x": "float32[N,3]"}, "y h z")) == {
+        "y": "float16[?,3]",
+        "h": "float16[N,3]",
+        "z": "any[...]",
+    }
+    big = pyopnb.model(
+        pyopnb.node("MatMul", "x w", "y"), {"x": "float32[N,3]"}, "y", initializers={"w": np.ones((3, 999), np.float32)}
+    )
+    assert kinds(big) == {"y": "float32[N,999]"}  # the weights, which are large, are not looked into
+    shape = {"s": np.int64([4, -1])}
+    assert kinds(pyopnb.model(pyopnb.node("Reshape", "x s", "y"), {"x": "float32[2,6]"}, "y", initializers=shape)) == {
+        "y": "float32[4,3]"
+    }
+
+
+def test_an_op_that_cannot_say_is_no_obstacle() -> None:
+    class Raises:
+        def infer(self, x: object) -> object:
+            raise ZeroDivisionError
+
+        def compute(self, x: np.ndarray) -> np.ndarray:
+            return x
+
+    pyopnb.registry.define(Raises, "b::Op")
+    model = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N]"}, "y")
+    assert not model.graph.output[0].HasField("type")
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.Session(model)
+
+
+def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    model = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
+    session = pyopnb.Session(model)
+    x = np.ones((2, 3), np.float32)
+    assert session(x=x)["y"].dtype == np.float16
+    pyopnb.registry.define(Double, "b::Op")
+    with pytest.warns(pyopnb.SessionRebuilt):
+        assert session(x=x)["y"].dtype == np.float64
+    assert pyopnb.Session(model.SerializeToString())(x=x)["y"].shape == (1, 2)
+    assert kinds(model) == {"y": "float16[N,3]"}  # the caller's model is as it was
+
+
+def test_a_declared_type_binds() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    declared = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, {"y": "float16[N,3]"})
+    changed = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
+    changed.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "K"  # by hand: now it is the user's word
+    pyopnb.registry.define(Double, "b::Op")
+    for model in (declared, changed):
+        with pytest.raises(Exception, match=r"float16|double"):
+            pyopnb.Session(model)

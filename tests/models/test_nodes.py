@@ -22,7 +22,9 @@ def everywhere() -> onnx.ModelProto:
         "If", "c", "y", name="if", then_branch=body(listed), else_branch=body(pyopnb.node("d::Else", "x", "e"))
     )
     inner = pyopnb.node("Loop", "u", "v", body=body(pyopnb.node("d::InLoop", "u", "w")))
-    return pyopnb.model([single], {"x": "float32"}, "y", functions=[helper.make_function("f", "F", ["u"], ["v"], [inner], [])])
+    return pyopnb.model(
+        [single], {"x": "float32", "c": "bool"}, "y", functions=[helper.make_function("f", "F", ["u"], ["v"], [inner], [])]
+    )
 
 
 def test_every_place() -> None:
@@ -52,7 +54,12 @@ def test_tensors_of_every_place() -> None:
         return onnx.numpy_helper.from_array(np.zeros(1), name)
 
     inner = body(pyopnb.node("d::Op", "x", "z", t=named("attr"), ts=[named("attrs")]), initializer=[named("inner")])
-    made = pyopnb.model([pyopnb.node("If", "c", "y", then_branch=inner)], {}, "y", initializers={"outer": np.zeros(1)})
+    made = pyopnb.model(
+        [pyopnb.node("If", "c", "y", then_branch=inner)],
+        {"c": "bool[]", "x": "float32"},
+        "y",
+        initializers={"outer": np.zeros(1)},
+    )
     made.graph.sparse_initializer.add(values=named("values"), indices=named("indices"))
     constant = helper.make_node("Constant", [], ["s"])
     sparse = onnx.SparseTensorProto(values=named("sparse"))

@@ -47,16 +47,13 @@ def test_proto_bytes_and_path_give_the_same(tmp_path: Path) -> None:
 
 def weighted(location: str, tensor: np.ndarray) -> onnx.ModelProto:
     """x * w, where w lies in another file."""
-    made = pyopnb.model(
-        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("Mul", "m w", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
-    )
     outside = numpy_helper.from_array(tensor, "w")
     outside.ClearField("raw_data")
     outside.data_location = TensorProto.EXTERNAL
     for key, entry in (("location", location), ("offset", "0"), ("length", str(tensor.nbytes))):
         outside.external_data.add(key=key, value=entry)
-    made.graph.initializer.append(outside)
-    return made
+    nodes = [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("Mul", "m w", "y")]
+    return pyopnb.model(nodes, {"x": "float32[N]"}, {"y": "float32[N]"}, initializers={"w": outside})
 
 
 @pytest.fixture
@@ -143,12 +140,10 @@ def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
         data.truncate(rows * 4096 * 4)  # a hole: it costs no disk
         data.seek(4096 * 4)
         data.write(np.float32([5]).tobytes())
-    made = pyopnb.model(
-        [pyopnb.node("Gather", "w i", "row"), pyopnb.node("t::PlusOne", "row", "y")], {"i": "int64[]"}, {"y": "float32[...]"}
-    )
     outside = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[rows, 4096], data_location=TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="big.bin")
-    made.graph.initializer.append(outside)
+    nodes = [pyopnb.node("Gather", "w i", "row"), pyopnb.node("t::PlusOne", "row", "y")]
+    made = pyopnb.model(nodes, {"i": "int64[]"}, {"y": "float32[...]"}, initializers={"w": outside})
     (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
     got = pyopnb.Session(tmp_path / "m.onnx")(np.array(1))["y"]
     assert (got.shape, got[:2].tolist()) == ((4096,), [6, 1])
@@ -166,9 +161,10 @@ def test_a_model_over_2_gb_in_memory() -> None:
         ],
         {"i": "int64[1]"},
         {"y": "float32[1]"},
+        initializers={"a": np.int32([0]), "b": np.int32([0])},
     )
-    for name in "ab":
-        tensor = made.graph.initializer.add(name=name, data_type=TensorProto.INT32, dims=[half // 4])
+    for tensor in made.graph.initializer:
+        tensor.dims[0] = half // 4
         tensor.raw_data = np.int32([0, 3]).tobytes() + bytes(half - 8)
     session = pyopnb.Session(made)
     assert session(np.array([1]))["y"].tolist() == [7]

@@ -373,9 +373,12 @@ def test_bytes_that_are_no_utf8_survive() -> None:
         for name, texts in (("s", [b"\xff\xfe\0", b"a"]), ("r", [b"a", b"\xff\xfe\0"]))
     )
     model = pyopnb.model(
-        [pyopnb.node("t::Op", "s", "y"), pyopnb.node("Equal", "y r", "same")], {}, {"same": "bool[2]"}, opset=19
+        [pyopnb.node("t::Op", "s", "y"), pyopnb.node("Equal", "y r", "same")],
+        {},
+        {"same": "bool[2]"},
+        opset=19,
+        initializers={"s": s, "r": r},
     )
-    model.graph.initializer.extend([s, r])
     assert pyopnb.Session(model)()["same"].tolist() == [True, True]
     assert seen == ["\udcff\udcfe\0", "a"]
 
