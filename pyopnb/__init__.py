@@ -1,6 +1,7 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
 from pyopnb.models.build import model, node
+from pyopnb.models.text import parse, text
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -16,7 +17,8 @@ from pyopnb.ops.errors import (
 from pyopnb.ops.registry import pyop, registry
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.library import get_library_path
-from pyopnb.runtime.session import Result, Session, SessionRebuilt, run
+from pyopnb.runtime.once import call, run
+from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 __version__ = "0.1.0"
 
@@ -35,13 +37,16 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "call",
     "get_library_path",
     "model",
     "node",
+    "parse",
     "pyop",
     "registry",
     "run",
     "tensor_type",
+    "text",
 ]
 
 

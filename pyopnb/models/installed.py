@@ -11,7 +11,7 @@ from functools import cache
 import onnx
 from onnx import TensorProto, helper
 
-__all__ = ["newest_ir_version", "newest_opset", "schema_domains"]
+__all__ = ["has_op", "newest_ir_version", "newest_opset", "schema_domains"]
 
 
 def _taken(opset: int, ir_version: int) -> bool:
@@ -39,6 +39,18 @@ def newest_ir_version() -> int:
 def newest_opset() -> int:
     """The newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows."""
     return next((n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _taken(n, newest_ir_version())), 7)
+
+
+@cache
+def _ops() -> frozenset[tuple[str, str]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return frozenset((schema.domain, schema.name) for schema in state.get_all_operator_schema())
+
+
+def has_op(domain: str, op_type: str) -> bool:
+    """Whether the installed onnxruntime brings that operator, in any version."""
+    return (domain, op_type) in _ops()
 
 
 @cache
