@@ -30,7 +30,7 @@ from pyopnb.ops.errors import ModelError, shown
 
 __all__ = ["DEEPEST", "TEXT_NAMES", "printed"]
 
-TEXT_NAMES = {row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES}
+TEXT_NAMES: dict[int, str] = {row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES}
 """Names of dtypes in ONNX's text form, by their number."""
 
 DEEPEST = 30

@@ -126,7 +126,7 @@ def _array(op: str, place: int, value: Any) -> np.ndarray:
         wrong = [item for item in array.ravel() if not isinstance(item, str)]
         got = f"{type(wrong[0]).__name__} {shown(repr(wrong[0]))}" if wrong else None
     except ValueError as error:
-        got = shown(str(error))
+        got = shown(str(error).rstrip("."))
     if got is None:
         return array.astype(object)
     raise FeedError(
@@ -227,7 +227,7 @@ def _made(
     names = _input_names(version, schema, len(arrays))
     types = {name: _type(op, name, array) for name, array in zip(names, arrays, strict=True) if array is not None}
     if version is not None:
-        _check_hints(op, version, types, names)
+        _check_hints(op, version, dict(zip(names, arrays, strict=True)))
     count = outputs or _outputs(version, schema)
     made = node(
         f"{domain}::{op_type}",
@@ -303,18 +303,16 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
     return kind.like(shape=[None] * array.ndim)
 
 
-def _check_hints(op: str, version: Version, types: Mapping[str, TensorType], names: Sequence[str]) -> None:
-    for place, name in enumerate(names[: len(version.schema.inputs)]):
-        want, got = version.schema.port(place).type, types.get(name)
-        if got is None or want.dtype is None or want.dtype == got.dtype:
+def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
+    for place, (name, array) in enumerate(list(given.items())[: len(version.schema.inputs)]):
+        want = version.schema.port(place).type
+        if array is None or want.dtype is None or want.dtype == type_of(array).dtype:
             continue
         raise FeedError(
             f"call of {shown(op)}, input {shown(name)}",
             expected=str(want),
-            got=str(got),
-            next=f"np.asarray({name}, dtype=np.{want.dtype.numpy.name})"
-            if want.dtype and hasattr(np, want.dtype.name)
-            else None,
+            got=str(type_of(array)),
+            next=f"np.asarray({name}, dtype=np.{want.dtype.name})" if hasattr(np, want.dtype.name) else None,
         )
 
 
