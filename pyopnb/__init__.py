@@ -3,6 +3,7 @@
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.models.build import model, node
 from pyopnb.models.evaluator import reference_ops
+from pyopnb.models.text import parse, text
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -18,7 +19,8 @@ from pyopnb.ops.errors import (
 from pyopnb.ops.registry import pyop, registry
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.library import get_library_path
-from pyopnb.runtime.session import Result, Session, SessionRebuilt, run
+from pyopnb.runtime.once import call, run
+from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 __version__ = "0.1.0"
 
@@ -37,14 +39,17 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "call",
     "get_library_path",
     "model",
     "node",
+    "parse",
     "pyop",
     "reference_ops",
     "registry",
     "run",
     "tensor_type",
+    "text",
 ]
 
 

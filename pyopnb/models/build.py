@@ -10,16 +10,18 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from pyopnb.models.installed import newest_ir_version, newest_opset, runtime_has, schema_domains
+from pyopnb.models.faults import is_unknown
+from pyopnb.models.imports import import_domains
+from pyopnb.models.installed import newest_ir_version, newest_opset
 from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
 from pyopnb.models.order import in_order
-from pyopnb.models.schemas import inferred, is_onnx_domain
+from pyopnb.models.schemas import inferred
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, nearest, shown
-from pyopnb.ops.registry import registry, split_name
+from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
-__all__ = ["model", "node"]
+__all__ = ["model", "node", "type_outputs"]
 
 
 def node(
@@ -121,8 +123,8 @@ def model(
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
-    _import_domains(whole)
-    _type_outputs(whole)
+    import_domains(whole)
+    type_outputs(whole)
     return whole
 
 
@@ -142,11 +144,9 @@ def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.Fun
     around = ModelProto(graph=onnx.GraphProto(node=nodes))
     for site in walk(around):
         node = site.node
-        if not is_onnx_domain(node.domain) or (node.domain, node.op_type) in local:
+        if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
         domain = "" if node.domain == "ai.onnx" else node.domain
-        if onnx.defs.has(node.op_type, domain) or registry.find(domain, node.op_type) or runtime_has(domain, node.op_type):
-            continue
         known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
         raise ModelError(
             site.where,
@@ -214,7 +214,7 @@ _INVENTED = re.compile(r"unk__\d+")
 _LOOKED_INTO = 1024  # bytes of an initializer up to which its values count for the inference of shapes
 
 
-def _type_outputs(whole: ModelProto) -> None:
+def type_outputs(whole: ModelProto) -> None:
     """Write into the outputs that nobody declared what can be inferred of them, marked as such."""
     untyped = {info.name: info for info in whole.graph.output if not info.HasField("type")}
     if not untyped:
@@ -244,16 +244,3 @@ def _light(whole: ModelProto) -> ModelProto:
             graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
     imports, functions = whole.opset_import, whole.functions
     return ModelProto(ir_version=whole.ir_version, opset_import=imports, functions=functions, graph=graph)
-
-
-def _import_domains(whole: ModelProto) -> None:
-    """Add an import for each domain that a node of the model uses and the model does not import."""
-    imported = {entry.domain for entry in whole.opset_import}
-    used = {(site.node.domain, site.node.op_type) for site in walk(whole)}
-    for domain in sorted({domain for domain, _ in used} - imported - {"ai.onnx"}):
-        since = [op.current.opset for op in registry if op.domain == domain and (domain, op.op_type) in used]
-        whole.opset_import.append(helper.make_opsetid(domain, max([schema_domains().get(domain, 1), *since])))
-    for function in whole.functions:
-        known = {entry.domain for entry in function.opset_import}
-        used = {inner.domain for inner in function.node} - known - {"ai.onnx"}
-        function.opset_import.extend(e for e in whole.opset_import if e.domain in used)

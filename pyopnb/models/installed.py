@@ -11,7 +11,7 @@ from functools import cache
 import onnx
 from onnx import TensorProto, helper
 
-__all__ = ["newest_ir_version", "newest_opset", "runtime_has", "schema_domains"]
+__all__ = ["has_op", "newest_ir_version", "newest_opset", "schema_domains"]
 
 
 def _taken(opset: int, ir_version: int) -> bool:
@@ -42,6 +42,18 @@ def newest_opset() -> int:
 
 
 @cache
+def _ops() -> frozenset[tuple[str, str]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return frozenset((schema.domain, schema.name) for schema in state.get_all_operator_schema())
+
+
+def has_op(domain: str, op_type: str) -> bool:
+    """Whether the installed onnxruntime brings that operator, in any version."""
+    return (domain, op_type) in _ops()
+
+
+@cache
 def schema_domains() -> dict[str, int]:
     """The domains whose operators the installed onnxruntime brings, with the newest version in which one changed."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -50,15 +62,3 @@ def schema_domains() -> dict[str, int]:
     for schema in state.get_all_operator_schema():
         newest[schema.domain] = max(newest.get(schema.domain, 1), schema.since_version)
     return newest
-
-
-def runtime_has(domain: str, op_type: str) -> bool:
-    """Whether the installed onnxruntime brings an operator: it has some of ONNX's own domain that onnx has not."""
-    return (domain, op_type) in _schema_names()
-
-
-@cache
-def _schema_names() -> frozenset[tuple[str, str]]:
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    return frozenset((schema.domain, schema.name) for schema in state.get_all_operator_schema())

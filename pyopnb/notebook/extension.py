@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyopnb.notebook import graph, line
 from pyopnb.notebook.cell import Registration, as_python
-from pyopnb.notebook.line import complete
 from pyopnb.notebook.magic import PyopMagics
 
 __all__ = ["load", "unload"]
@@ -14,10 +14,10 @@ __all__ = ["load", "unload"]
 def load(shell: Any) -> None:
     """Put the extension into a shell. Loading twice is loading once."""
     unload(shell)
-    shell.register_magics(PyopMagics)
+    shell.register_magics(PyopMagics, graph.OnnxMagics)
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
-    shell.Completer.custom_matchers.append(complete)
+    shell.Completer.custom_matchers += [line.complete, graph.complete]
 
 
 def unload(shell: Any) -> None:

@@ -28,7 +28,7 @@ from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unk
 from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
 
-__all__ = ["Result", "Session", "SessionRebuilt", "run"]
+__all__ = ["Result", "Session", "SessionRebuilt"]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _CPU = "CPUExecutionProvider"
@@ -277,18 +277,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         takes = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
         gives = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
-
-
-def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
-    """Run a model once: ``Session(model)(**feeds)``.
-
-    Examples
-    --------
-    >>> import numpy as np, pyopnb
-    >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
-    array([1., 2.], dtype=float32)
-    """
-    return Session(model)(*feeds, **named)
 
 
 # ---- options ----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,173 @@
+"""Where things stand in a text of ONNX's text form: lines and columns, nodes, the heads of graphs.
+
+The parser says of a model nothing but the protos. Nodes and graphs come in them in the order of the text, so that counting the
+equals signs between braces, and the arrows, finds each again. Only what goes wrong needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyopnb.ops.errors import shown
+
+__all__ = ["BLANK", "QUOTED", "Layout", "Token"]
+
+BLANK = r"(?:\s|\#[^\n]*+)"
+"""A blank or a comment, as a regular expression."""
+
+QUOTED = r'"(?:[^"\\]|\\.)*+"?'
+"""A string, or one that nobody closed; possessive, so that a text of quotes is read once."""
+
+_TOKEN = re.compile(
+    rf"(?P<blank>{BLANK}+)|(?P<string>{QUOTED})|(?P<word>[A-Za-z_]\w*)|(?P<number>-?\d[\d.]*(?:[eE][+-]?\d*)?)|(?P<arrow>=>)|(?P<mark>.)",
+    re.ASCII | re.DOTALL,
+)
+_CLOSING = {")": "(", "}": "{", ">": "<", "]": "["}
+_AROUND = 50  # characters of a long line that are shown on each side of a place in it
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word, string, number or mark of a text.
+
+    Attributes
+    ----------
+    kind : str
+        ``string``, ``word``, ``number``, ``arrow`` or ``mark``.
+    text : str
+    start : int
+    depth : int
+        How many brackets are open around it; a bracket is not around itself.
+    inside : str
+        The innermost of them, or nothing.
+    """
+
+    kind: str
+    text: str
+    start: int
+    depth: int
+    inside: str
+
+    @property
+    def name(self) -> str | None:
+        """What it names, with quotes and escapes taken away; None for a number or a mark."""
+        if self.kind == "string":
+            return re.sub(r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL)
+        return self.text if self.kind == "word" else None
+
+
+class Layout:
+    """A text, and the places in it.
+
+    Parameters
+    ----------
+    text : str
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def where(self, place: int) -> str:
+        """Line and column of a place, and the line itself; both count from 1."""
+        start = self.text.rfind("\n", 0, place) + 1
+        end = self.text.find("\n", place)
+        line = self.text[start : None if end < 0 else end]
+        column = place - start
+        first, last = max(0, column - _AROUND), column + _AROUND
+        cut = ("…" if first else "") + line[first:last].strip() + ("…" if last < len(line) else "")
+        return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{shown(cut)}`"
+
+    def place(self, line: int, column: int) -> int:
+        """The place of a line and column that count bytes, as onnx's parser does."""
+        lines = self.text.split("\n")
+        before = lines[: line - 1]
+        here = lines[line - 1] if line <= len(lines) else ""
+        return min(
+            len(self.text), sum(map(len, before)) + len(before) + len(here.encode()[: column - 1].decode(errors="ignore"))
+        )
+
+    def at(self, place: int) -> int | None:
+        """The number of the first token at a place or after it; None where the text is at its end."""
+        return next((n for n, token in enumerate(self.tokens) if token.start + len(token.text) > place), None)
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """All of them, without blanks and comments."""
+        found: list[Token] = []
+        open_: list[str] = []
+        for match in _TOKEN.finditer(self.text):
+            kind, text = match.lastgroup or "", match[0]
+            if kind == "blank":
+                continue
+            if kind == "mark" and open_ and _CLOSING.get(text) == open_[-1]:
+                open_.pop()
+            found.append(Token(kind, text, match.start(), len(open_), open_[-1] if open_ else ""))
+            if kind == "mark" and text in _CLOSING.values():
+                open_.append(text)
+        return found
+
+    @cached_property
+    def _nodes(self) -> list[int]:
+        return [n for n, t in enumerate(self.tokens) if t.text == "=" and t.inside == "{"]
+
+    @cached_property
+    def _arrows(self) -> list[int]:
+        return [n for n, t in enumerate(self.tokens) if t.kind == "arrow"]
+
+    def op(self, node: int) -> int:
+        """The place of a node's op type with its domain."""
+        return self.tokens[self._nodes[node] + 1].start
+
+    def output(self, node: int, name: str) -> int:
+        """The place of the last output of that name of a node."""
+        at = self._nodes[node]
+        for before in range(at - 1, -1, -1):
+            token = self.tokens[before]
+            if token.name is None and token.text != ",":
+                break
+            if token.name == name:
+                return token.start
+        return self.tokens[at].start
+
+    def input(self, node: int, name: str) -> int:
+        """The place of the first input of that name of a node."""
+        return next((t.start for _, t in self._within(node, "(") if t.name == name), self.op(node))
+
+    def attribute(self, node: int, name: str) -> int:
+        """The place of an attribute's name; what follows tells whether its type is written."""
+        return self.tokens[self.attribute_token(node, name)].start
+
+    def attribute_token(self, node: int, name: str) -> int:
+        """The number of the token that is an attribute's name."""
+        named = (n for n, t in self._within(node, "<") if t.name == name and self.tokens[n - 1].text in ("<", ","))
+        return next(named, self._nodes[node] + 1)
+
+    def _within(self, node: int, bracket: str) -> Iterator[tuple[int, Token]]:
+        """The tokens directly within the brackets of that kind that belong to a node."""
+        first = self._nodes[node]
+        depth = self.tokens[first].depth
+        for n in range(first + 1, len(self.tokens)):
+            token = self.tokens[n]
+            if token.depth < depth or (token.text == "=" and token.depth == depth):
+                return
+            if token.depth == depth + 1 and token.inside == bracket:
+                yield n, token
+
+    def head(self, scope: int, name: str, outputs: bool = False) -> int:
+        """The place of the last input, value or initializer of that name in the head of a graph; or of an output's."""
+        at = self._arrows[scope]
+        depth = self.tokens[at].depth
+        first, last = at - 2, at + 2  # past the brackets on both sides of the arrow
+        while first > 0 and self.tokens[first].depth > depth:
+            first -= 1
+        while last < len(self.tokens) and (self.tokens[last].depth > depth or self.tokens[last].text in ")<>"):
+            last += 1
+        window = self.tokens[at:last] if outputs else self.tokens[first:last]
+        named = [t for t in window if t.name == name and t.depth == depth + 1]
+        if outputs:
+            return next((t.start for t in named if t.inside == "("), self.tokens[at].start)
+        inputs = [t for t in named if t.inside == "<" or t.start < self.tokens[at].start]
+        return (inputs or named or [self.tokens[at]])[-1].start
