@@ -441,8 +441,8 @@ def _agree(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndarray]], 
         said += 1
         if found := _same(results, want, _relative):
             raise Failed(
-                f"{example}: {found} of {whose}, beyond a relative {_limits(want)}. "
-                f"Try: correct compute, or call the op otherwise than {shown(subject.op.op_type)}"
+                f"{example}, against {whose}, relative tolerance {_limits(want)}: {found}. "
+                f"Try: correct compute, or name the op otherwise if it is not meant to be {shown(subject.op.op_type)}"
             )
     if not said:
         raise Skipped(why)
