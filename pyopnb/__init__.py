@@ -1,5 +1,8 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.compare.fitness import check
+from pyopnb.edits.replaced import replace
+from pyopnb.edits.tapped import wrap
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.models.build import model, node
 from pyopnb.models.evaluator import reference_ops
@@ -40,6 +43,7 @@ __all__ = [
     "TensorType",
     "UnknownOp",
     "call",
+    "check",
     "get_library_path",
     "model",
     "node",
@@ -47,9 +51,11 @@ __all__ = [
     "pyop",
     "reference_ops",
     "registry",
+    "replace",
     "run",
     "tensor_type",
     "text",
+    "wrap",
 ]
 
 

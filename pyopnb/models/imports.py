@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.installed import newest_ir_version, newest_opset, schema_domains
-from pyopnb.models.nodes import bodies, walk
+from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.ops.registry import registry
 
 __all__ = ["import_domains"]
@@ -28,7 +28,7 @@ def import_domains(model: ModelProto) -> None:
         model.opset_import.append(helper.make_opsetid(domain, versions[domain]))
     for function in model.functions:
         known = {_plain(entry.domain) for entry in function.opset_import}
-        used = {_plain(node.domain) for node in _nodes_in(function)} - known
+        used = {_plain(node.domain) for node in nodes_in(function)} - known
         function.opset_import.extend(e for e in model.opset_import if _plain(e.domain) in used)
 
 
@@ -44,11 +44,3 @@ def _versions(nodes: Iterable[NodeProto]) -> dict[str, int]:
         least = newest_opset() if not domain else schema_domains().get(domain, 1)
         versions[domain] = max(versions.get(domain, 1), least, op.current.opset if op else 1)
     return versions
-
-
-def _nodes_in(scope: FunctionProto) -> Iterator[NodeProto]:
-    waiting: list[FunctionProto | GraphProto] = [scope]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            waiting += bodies(node)

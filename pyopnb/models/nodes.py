@@ -42,6 +42,7 @@ __all__ = [
     "input_types",
     "linked_attributes",
     "mark_inferred",
+    "nodes_in",
     "tensors",
     "text_of",
     "type_of_proto",
@@ -97,6 +98,15 @@ def walk(model: ModelProto) -> Iterator[Site]:
                 bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
                 inside = f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute.name)}"
                 scopes += [(body, f"{path}, {inside}" if path else inside) for body in bodies]
+
+
+def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Every node of a graph or function, and of the graphs inside its nodes."""
+    waiting: list[FunctionProto | GraphProto] = [scope]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            waiting += bodies(node)
 
 
 def bodies(node: NodeProto) -> list[GraphProto]:

@@ -19,9 +19,9 @@ from pyopnb.models.imports import import_domains
 from pyopnb.models.installed import newest_opset, schema_domains
 from pyopnb.models.text import take_as_floats
 from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, nearest, shown
+from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.ops.promise import note
 from pyopnb.runtime.session import Result, Session
 
 __all__ = ["KEPT_SESSIONS", "call", "run"]
