@@ -3,6 +3,7 @@
 from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
+from pyopnb.gaps.missing import Missing, missing
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.models.build import model, node
 from pyopnb.models.evaluator import reference_ops
@@ -31,6 +32,7 @@ __all__ = [
     "DefinitionError",
     "EscapedInput",
     "FeedError",
+    "Missing",
     "ModelError",
     "ModuleRefused",
     "NotationError",
@@ -45,6 +47,7 @@ __all__ = [
     "call",
     "check",
     "get_library_path",
+    "missing",
     "model",
     "node",
     "parse",
