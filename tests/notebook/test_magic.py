@@ -234,7 +234,8 @@ def test_the_body_is_completed_as_python(ops, shell):
 @pytest.fixture
 def clipper(shell, tmp_path, monkeypatch):
     """A model under a name of the notebook and in a file of the working folder."""
-    model = pyopnb.model(pyopnb.node("Erff", "x", "y"), {"x": "float32[N]"}, "y")
+    model = pyopnb.model(pyopnb.node("Erf", "x", "y"), {"x": "float32[N]"}, "y")
+    model.graph.node[0].op_type = "Erff"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     for place in (tmp_path, tmp_path / "sub"):
