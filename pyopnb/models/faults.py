@@ -78,8 +78,13 @@ def _in_scope(
     owners: dict[str, str] = {}
     yield from _of_head(scope, number, owners, outer)
     visible = [*outer, owners]
+    named: set[str] = set()
     for place, node in enumerate(scope.node):
         here, seen.nodes = seen.nodes, seen.nodes + 1
+        if node.name and node.name in named:  # the runtime refuses it in words that name neither
+            got, remedy = "two nodes of that name", "rename one of them, or take the name away"
+            yield Fault(f"node {shown(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
+        named.add(node.name)
         yield from _of_op(node, number, here, imports, functions)
         for name in node.input:
             if name and not any(name in names for names in visible):
@@ -89,8 +94,8 @@ def _in_scope(
         for body in bodies(node):
             yield from _in_scope(body, visible, imports, functions, seen)
         for name in filter(None, node.output):
-            yield from _taken(name, f"an output of {shown(node.op_type)}", visible, (number, here, "output"))
-            owners[name] = f"an output of {shown(node.op_type)}"
+            yield from _taken(name, f"an output of {node.op_type}", visible, (number, here, "output"))
+            owners[name] = f"an output of {node.op_type}"
     for result in scope.output:
         name = result if isinstance(result, str) else result.name
         if not any(name in names for names in visible):
@@ -104,7 +109,7 @@ def _taken(name: str, role: str, visible: Sequence[Mapping[str, str]], place: tu
     for names in visible:
         if name in names:
             got = f"{names[name]} and {role}"
-            yield Fault(f"name {shown(name)}", "one meaning", got, "rename one of them", *place, name)
+            yield Fault(f"name {shown(name)}", "one meaning", shown(got), "rename one of them", *place, name)
             return
 
 
@@ -280,6 +285,6 @@ def _integers(tensor: TensorProto) -> Iterable[int]:
 def _fits(value: int, row: Any) -> bool:
     if row.numpy.kind == "b":
         return value in (0, 1)
-    signed = row.numpy.kind == "i" and row.name.startswith("int")
+    signed = row.name.startswith("int")
     bits = row.bits or 64
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if signed else 0 <= value < 1 << bits

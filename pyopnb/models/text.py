@@ -16,7 +16,7 @@ from pyopnb.models.faults import Fault, faults
 from pyopnb.models.imports import import_domains
 from pyopnb.models.layout import BLANK, QUOTED, Layout, Token
 from pyopnb.models.nodes import bodies, tensors
-from pyopnb.models.printed import DEEPEST, TEXT_NAMES, printed
+from pyopnb.models.printed import DEEPEST, TEXT_NAMES, printed, quoted
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, nearest, shown
 
@@ -166,9 +166,9 @@ def _read(text: str, name: str) -> ModelProto:
     """What the parser makes of a text, without what is added and checked."""
     import onnx.parser
 
-    at, named = _start(text), f'"{name}" '.replace("\\", "\\\\")
-    ready = _respelled(text[:at]) + named + _respelled(text[at:]) if text[at : at + 1] == "(" else _respelled(text)
-    shift = len(named) if text[at : at + 1] == "(" else 0
+    at = _start(text)
+    named = f"{quoted(name, 'name')} " if text[at : at + 1] == "(" else ""
+    ready = _respelled(text[:at]) + named + _respelled(text[at:])
     try:
         return onnx.parser.parse_model(ready)
     except DecodeError:
@@ -178,7 +178,7 @@ def _read(text: str, name: str) -> ModelProto:
             _SAID.fullmatch(error.args[0].decode(errors="replace")) if error.args and isinstance(error.args[0], bytes) else None
         )
         place = Layout(ready).place(int(said[1]), int(said[2])) if said else _number_that_fails(ready, type(error))
-        place = place if place < at else max(at, place - shift)
+        place = place if place < at else max(at, place - len(named))
         _refuse(Layout(text), place, said[3] if said else "", error)
 
 
@@ -247,7 +247,7 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
     elif behind and before.kind in ("number", "string", "word"):
         token = before
     where = layout.where(len(layout.text.rstrip()) if token is None else token.start)
-    got = "the end of the text" if token is None else shown(token.text, 60)
+    got = "the end of the text" if token is None else shown(token.text, 60).replace("\n", "\\n")
     raise ModelError(where, expected=expected, got=got, next=remedy) from error
 
 

@@ -1,0 +1,99 @@
+"""``%%onnx``: what a cell makes, what is left of one that fails, help and completion."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from IPython.core.completer import provisionalcompleter
+
+import pyopnb
+
+CELL = """\
+%%onnx{line}
+(float[N,3] x) => (y) {{
+    a = Abs(x)
+    y = demo.SoftClip<limit = 2.0>(a)
+}}
+"""
+
+
+def test_the_story(define, shell):
+    define(
+        "%%pyop -q -d demo\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x + 1\n"
+    )
+    assert define(CELL.format(line=" clipper")).out == "clipper: (x: float32[N,3]) -> (y), 2 nodes\n"
+    assert isinstance(shell.user_ns["clipper"], onnx.ModelProto)
+    assert shell.user_ns["clipper"].graph.name == "clipper"
+    assert pyopnb.run(shell.user_ns["clipper"], x=np.float32([[1, -2, 3]]))["y"].tolist() == [[2, 3, 4]]
+
+
+@pytest.mark.parametrize("line", [" -q clipper", " clipper --quiet"])
+def test_quiet(define, shell, line):
+    ran = define(CELL.format(line=line))
+    assert (ran.out, ran.value) == ("", None)
+    assert "clipper" in shell.user_ns
+
+
+def test_what_the_line_holds_is_not_expanded(run, shell):
+    shell.user_ns["other"] = "clipper"
+    assert "got {other}" in run(CELL.format(line=" {{other}}").replace("{{other}}", "{other}")).err
+    assert "got $other" in run(CELL.format(line=" $other")).err
+
+
+def test_the_summary_counts_one_node_and_leaves_initializers_out(define):
+    cell = "%%onnx m\n(float x, int64[2] n = {1, 2}) => (double[?] y, z) { y, z = demo.Op(x) }"
+    assert define(cell).out == "m: (x: float32[]) -> (y: float64[?], z), 1 node\n"
+
+
+def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, shell):
+    define(CELL.format(line=" clipper"))
+    old = shell.user_ns["clipper"]
+    ran = run(CELL.format(line=" clipper").replace("Abs(x)", "Abs(z)"))
+    assert not ran.ok
+    assert isinstance(ran.error, pyopnb.ModelError)
+    # The line is counted as the notebook does: %%onnx is the first.
+    expected = "ModelError: line 3, column 13, in `a = Abs(z)`, input z: expected an input, an initializer or a value made above, got z. Try: x\n"
+    assert (ran.out + ran.err) == expected
+    assert shell.user_ns["clipper"] is old
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("%%onnx\n(float x) => (x) {}", "the following arguments are required: NAME"),
+        ("%%onnx a b\n(float x) => (x) {}", "unrecognized arguments: b"),
+        ("%%onnx a.b\n() => () {}", "%%onnx, NAME: expected a name that a variable can have, got a.b. Try: %%onnx clipper"),
+        ("%%onnx class\n() => () {}", "%%onnx, NAME: expected a name that a variable can have, got class. Try: %%onnx clipper"),
+        ("%%onnx 'a\n() => () {}", "No closing quotation: 'a"),
+        ("%%onnx a\n \n", "%%onnx a: expected a graph, got an empty cell. Try: %%onnx?"),
+    ],
+)
+def test_a_wrong_line(run, shell, cell, text):
+    ran = run(cell)
+    assert not ran.ok
+    assert ran.err.startswith(f"UsageError: {text}")
+    assert "a" not in shell.user_ns
+
+
+def test_help(shell, run):
+    assert "%%onnx clipper" in shell.find_cell_magic("onnx").__doc__
+    assert "-q, --quiet" in shell.find_cell_magic("onnx").__doc__
+    assert "ONNX's text form" in run("%%onnx?").out
+
+
+def completions(shell, text, cursor=None):
+    with provisionalcompleter():
+        return [c.text for c in shell.Completer.completions(text, len(text) if cursor is None else cursor)]
+
+
+def test_completion(shell):
+    assert {"-q", "--quiet"} <= set(completions(shell, "%%onnx a -"))
+    assert completions(shell, "%%onnx a --q") == ["--quiet"]
+    assert "--quiet" not in completions(shell, "x = 1\n%%onnx a --q")
+    assert "--quiet" not in completions(shell, "%%onnx a\n--q")
+
+
+def test_the_magic_goes_with_the_extension(shell, run):
+    shell.extension_manager.unload_extension("pyopnb")
+    assert "onnx" not in shell.magics_manager.magics["cell"]
