@@ -78,8 +78,13 @@ def _in_scope(
     owners: dict[str, str] = {}
     yield from _of_head(scope, number, owners, outer)
     visible = [*outer, owners]
+    named: set[str] = set()
     for place, node in enumerate(scope.node):
         here, seen.nodes = seen.nodes, seen.nodes + 1
+        if node.name and node.name in named:  # the runtime refuses it in words that name neither
+            got, remedy = "two nodes of that name", "rename one of them, or take the name away"
+            yield Fault(f"node {shown(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
+        named.add(node.name)
         yield from _of_op(node, number, here, imports, functions)
         for name in node.input:
             if name and not any(name in names for names in visible):

@@ -39,7 +39,8 @@ DEEPEST = 30
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = "   "
 _KINDS = {number: name.lower() for name, number in AttributeProto.AttributeType.items()}
-_NO_GRAPH_NAME = {*TEXT_NAMES.values(), "seq", "map", "optional", "sparse_tensor", "opaque", "inf", "infinity", "nan"}
+_TYPES = {*TEXT_NAMES.values(), "seq", "map", "optional", "sparse_tensor", "opaque"}
+_NUMBERS = {"inf", "infinity", "nan"}
 
 
 def printed(model: ModelProto, most: int) -> str:
@@ -89,7 +90,7 @@ def _unsayable(what: str, expected: str, got: str) -> ModelError:
 
 
 def _name(text: str, what: str) -> str:
-    return text if _WORD.fullmatch(text) else quoted(text, what)
+    return text if _WORD.fullmatch(text) and text not in _TYPES else quoted(text, what)
 
 
 def quoted(text: str | bytes, what: str) -> str:
@@ -207,7 +208,7 @@ def _attribute(attribute: AttributeProto, what: str, depth: int) -> str:
         return f"{name} = {_type(attribute.tp, what)}"
     if kind == AttributeProto.GRAPH:
         inner = attribute.g.name
-        if not _WORD.fullmatch(inner) or inner.lower() in _NO_GRAPH_NAME:
+        if not _WORD.fullmatch(inner) or inner in _TYPES or inner.lower() in _NUMBERS:
             raise _unsayable(
                 f"{what}, name of the graph", "a name of letters, digits and _ that is no type", shown(repr(inner))
             )

@@ -119,7 +119,9 @@ def test_types(written: str, dtype: str, dims: Any) -> None:
 
 
 def test_our_names_of_dtypes_elsewhere_stay() -> None:
-    made = pyopnb.parse('(seq(float32[N]) "float32[N] [...]") => (y) { y = demo.Op<s = "float64[2]">("float32[N] [...]") # float32[N]\n}')
+    made = pyopnb.parse(
+        '(seq(float32[N]) "float32[N] [...]") => (y) { y = demo.Op<s = "float64[2]">("float32[N] [...]") # float32[N]\n}'
+    )
     assert made.graph.input[0].name == made.graph.node[0].input[0] == "float32[N] [...]"
     assert made.graph.node[0].attribute[0].s == b"float64[2]"
 
@@ -151,8 +153,12 @@ def test_an_int_for_a_float_inside_a_graph() -> None:
 
 
 def test_values_of_less_than_a_byte() -> None:
-    made = pyopnb.parse("(float x) => (y) <int4[3] a = {1, -2, 7}, uint4[1] b = {15}> { y = demo.Op<t = int4[2] {-8, 3}>(x, a, b) }")
-    arrays = [numpy_helper.to_array(t).astype(int).tolist() for t in [*made.graph.initializer, made.graph.node[0].attribute[0].t]]
+    made = pyopnb.parse(
+        "(float x) => (y) <int4[3] a = {1, -2, 7}, uint4[1] b = {15}> { y = demo.Op<t = int4[2] {-8, 3}>(x, a, b) }"
+    )
+    arrays = [
+        numpy_helper.to_array(t).astype(int).tolist() for t in [*made.graph.initializer, made.graph.node[0].attribute[0].t]
+    ]
     assert arrays == [[1, -2, 7], [15], [-8, 3]]
 
 
@@ -217,6 +223,10 @@ GRAPH = "(float[N,3] x) => (float[N,3] y) {\n"
         (
             "(float[N] x) => (z) {\n y = Abs(x)\n}",
             "line 1, column 18, in `(float[N] x) => (z) {`, output z: expected the name of a value of this graph, got z. Try: x, y",
+        ),
+        (
+            GRAPH + " [n] a = Abs(x)\n [n] y = Abs(a) }",
+            "line 3, column 10, in `[n] y = Abs(a) }`, node n: expected a name of its own, got two nodes of that name. Try: rename one of them, or take the name away",
         ),
         (GRAPH + " y = Softmx(x) }", "line 2, column 6, in `y = Softmx(x) }`, op Softmx: expected an op of ONNX, got Softmx. Try: Softmax"),
         (
@@ -283,9 +293,13 @@ def test_what_is_wrong_and_where(text: Any, message: str) -> None:
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("word", ["(floaty[N] x) => (y) {}", "() => (y) <floaty w = {1}> {}", "() => (y) { y = Op<t = floaty[2] {1, 2}>() }"])
+@pytest.mark.parametrize(
+    "word", ["(floaty[N] x) => (y) {}", "() => (y) <floaty w = {1}> {}", "() => (y) { y = Op<t = floaty[2] {1, 2}>() }"]
+)
 def test_an_unknown_dtype(word: str) -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float$"):
+    with pytest.raises(
+        pyopnb.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float$"
+    ):
         pyopnb.parse(word)
 
 
@@ -305,11 +319,15 @@ def test_the_nearest_op_may_be_one_of_the_registry() -> None:
 
 def test_a_name_of_an_outer_graph_is_taken() -> None:
     with pytest.raises(pyopnb.ModelError, match="name a: expected one meaning, got an output of Abs and an output of Neg"):
-        pyopnb.parse("(bool c, float x) => (y) { a = Abs(x) y = If(c)<then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (z) { z = Abs(a) }> }")
+        pyopnb.parse(
+            "(bool c, float x) => (y) { a = Abs(x) y = If(c)<then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (z) { z = Abs(a) }> }"
+        )
 
 
 def test_branches_may_use_one_name() -> None:
-    pyopnb.parse("(bool c, float x) => (y) { y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }> }")
+    pyopnb.parse(
+        "(bool c, float x) => (y) { y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }> }"
+    )
 
 
 def test_a_place_inside_a_function() -> None:
@@ -319,7 +337,9 @@ def test_a_place_inside_a_function() -> None:
 
 
 def nested(depth: int) -> str:
-    head = "".join(f"z{n} = If(c) <else_branch = e () => (z) {{ z = Abs(x) }}, then_branch = t () => (z{n + 1}) {{ " for n in range(depth))
+    head = "".join(
+        f"z{n} = If(c) <else_branch = e () => (z) {{ z = Abs(x) }}, then_branch = t () => (z{n + 1}) {{ " for n in range(depth)
+    )
     return f"(bool c, float x) => (z0) {{ {head}z{depth} = Abs(x){' }>' * depth} }}".replace("(z) { z = Abs(x) }", "(x) { }")
 
 
@@ -381,7 +401,7 @@ PIECES = ["(", ")", "{", "}", "<", ">", "[", "]", "=>", "=", ",", '"', "\\", "#"
 @st.composite
 def spoiled(draw):
     text = draw(st.sampled_from(GOOD))
-    for _ in range(draw(st.integers(0, 6))):
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 6]))):
         first = draw(st.integers(0, len(text)))
         last = first + draw(st.integers(0, 15))
         times = draw(st.integers(0, 4))
@@ -419,7 +439,9 @@ def test_no_text_ends_the_process_or_raises_anything_else() -> None:
 
 
 def test_a_text_of_megabytes() -> None:
-    text = "(float[N] x) => (y) {\n" + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000)) + "y = Abs(zz) }"
+    text = (
+        "(float[N] x) => (y) {\n" + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000)) + "y = Abs(zz) }"
+    )
     with pytest.raises(pyopnb.ModelError, match="line 5002, column 9, in `y = Abs"):
         pyopnb.parse(text)
     for hostile in ('"\\"' * 30000, '"' + "\\" * 100000, "9" * 100000, "x" * 100000, "(float[" + "9" * 100000):
@@ -443,8 +465,17 @@ def one_node(**attrs: Any) -> onnx.ModelProto:
     return pyopnb.model(pyopnb.node("demo::Op", "x", "y", **attrs), {"x": "float32[N]"}, "y")
 
 
+# The parser of an older onnx reads neither the smallest floats nor everything in quotes; `text` then says so.
+OLD = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 21)
+
+
 def same(model: onnx.ModelProto) -> onnx.ModelProto:
-    again = pyopnb.parse(pyopnb.text(model))
+    try:
+        again = pyopnb.parse(pyopnb.text(model))
+    except pyopnb.ModelError as error:
+        if OLD and "expected what the installed onnx can read back" in str(error):
+            pytest.skip(str(error))
+        raise
     assert pyopnb.text(again) == pyopnb.text(model)
     return again
 
@@ -488,8 +519,10 @@ def test_what_else_comes_back() -> None:
     made = pyopnb.parse(
         '<ir_version: 9, opset_import: ["" : 17, "demo" : 1, "l" : 1], producer_name: "p\\"", producer_version: "1", domain: "d", model_version: 3, doc_string: "two\nlines">'
         '"g 1" (seq(float[N]) s, optional(int64) o, map(int64, string[]) m, float["a b",?,0] "x:0", z, float[2] i = {1, 2}) => (float y, q)'
-        '<float[2] w = {3, 4}, double v> { [n] y, "", "o 1" = demo.Op("x:0", "", w) ["m m"] q = l.F(y) = demo.Sink(y) }'
-        '<domain: "l", opset_import: ["" : 17, "demo" : 1], doc_string: "what"> F <k, l: int = 3> (a, b) => (r) { c = demo.Op<i: int = @k>(a, b) r = Abs(c) }'.replace(" = demo.Sink(y)", "")
+        '<float[2] w = {3, 4}, double v> { [n] y, "", "o 1" = demo.Op("x:0", "", w) ["m m"] q = l.F(y) }'
+        '<domain: "l", opset_import: ["" : 17, "demo" : 1], doc_string: "what"> F <k, l: int = 3> (a, b) => (r) { c = demo.Op<i: int = @k>(a, b) r = Abs(c) }'.replace(
+            '"a b"', "ab" if OLD else '"a b"'
+        )
     )
     again = same(made)
     assert again == made
@@ -535,7 +568,10 @@ def test_what_the_text_form_cannot_hold(change: Any, match: str) -> None:
 
 def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyopnb.models.printed._number", lambda value: f"{float(value):.3g}")
-    with pytest.raises(pyopnb.ModelError, match=r"^model\.graph\.node\[0\]\.attribute\[0\]\.f: expected what ONNX's text form can hold, got 0\.123"):
+    with pytest.raises(
+        pyopnb.ModelError,
+        match=r"^model\.graph\.node\[0\]\.attribute\[0\]\.f: expected what ONNX's text form can hold, got 0\.123",
+    ):
         pyopnb.text(one_node(a=0.12345))
     with pytest.raises(pyopnb.ModelError, match=r"attribute\[0\]\.t\.raw_data: "):
         pyopnb.text(one_node(a=np.float32([0.12345])))
@@ -543,7 +579,9 @@ def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_so_many_values() -> None:
     made = one_node(t=np.zeros(10, np.float32))
-    with pytest.raises(pyopnb.ModelError, match=r"expected at most 9 values .* got 10 up to this one\. Try: pyopnb\.text\(model, most=…\)"):
+    with pytest.raises(
+        pyopnb.ModelError, match=r"expected at most 9 values .* got 10 up to this one\. Try: pyopnb\.text\(model, most=…\)"
+    ):
         pyopnb.text(made, most=9)
     assert pyopnb.text(made, most=10)
 
@@ -574,9 +612,18 @@ def graphs(draw: Any) -> onnx.ModelProto:
     for n in range(draw(st.integers(1, 7))):
         a, b = draw(st.sampled_from(names)), draw(st.sampled_from(names))
         name = draw(st.sampled_from(["v{}", "v/{}:0", "v {}", 'v"{}']).map(lambda form: form.format(n)))  # noqa: B023
-        kind = draw(st.sampled_from(["unary", "binary", "weight", "matmul", "concat", "reshape", "if", "cast", "attrs", "demo", "topk"]))
+        kind = draw(
+            st.sampled_from(["unary", "binary", "weight", "matmul", "concat", "reshape", "if", "cast", "attrs", "demo", "topk"])
+        )
         if kind == "unary":
-            nodes += [pyopnb.node(draw(st.sampled_from(["Abs", "Neg", "Floor", "Relu"])), [a], [name], name=draw(st.sampled_from([None, "n", "n 1"])))]
+            nodes += [
+                pyopnb.node(
+                    draw(st.sampled_from(["Abs", "Neg", "Floor", "Relu"])),
+                    [a],
+                    [name],
+                    name=draw(st.sampled_from([None, f"n{n}", f"n {n}"])),
+                )
+            ]
         elif kind == "binary":
             nodes += [pyopnb.node(draw(st.sampled_from(["Add", "Sub", "Max"])), [a, b], [name])]
         elif kind == "weight":
@@ -588,18 +635,34 @@ def graphs(draw: Any) -> onnx.ModelProto:
             nodes += [pyopnb.node("MatMul", [a, f"w{n}"], [name])]
         elif kind == "concat":
             weights |= {f"s{n}": np.int64([0]), f"e{n}": np.int64([2]), f"a{n}": np.int64([0])}
-            nodes += [pyopnb.node("Concat", [a, b], [f"c{n}"], axis=0), pyopnb.node("Slice", [f"c{n}", f"s{n}", f"e{n}", f"a{n}"], [name])]
+            nodes += [
+                pyopnb.node("Concat", [a, b], [f"c{n}"], axis=0),
+                pyopnb.node("Slice", [f"c{n}", f"s{n}", f"e{n}", f"a{n}"], [name]),
+            ]
         elif kind == "reshape":
             weights |= {f"r{n}": np.int64([3, -1]), f"q{n}": np.int64([2, 3])}
-            nodes += [pyopnb.node("Reshape", [a, f"r{n}"], [f"c{n}"]), pyopnb.node("Reshape", [f"c{n}", f"q{n}"], [name], allowzero=draw(st.integers(0, 1)))]
+            nodes += [
+                pyopnb.node("Reshape", [a, f"r{n}"], [f"c{n}"]),
+                pyopnb.node("Reshape", [f"c{n}", f"q{n}"], [name], allowzero=draw(st.integers(0, 1))),
+            ]
         elif kind == "if":
             weights[f"b{n}"] = np.bool_(draw(st.booleans()))
-            inner = [helper.make_graph([pyopnb.node(op, [a], [f"i{n}{op}"])], op, [], [onnx.ValueInfoProto(name=f"i{n}{op}")]) for op in ("Abs", "Neg")]
+            inner = [
+                helper.make_graph([pyopnb.node(op, [a], [f"i{n}{op}"])], op, [], [onnx.ValueInfoProto(name=f"i{n}{op}")])
+                for op in ("Abs", "Neg")
+            ]
             nodes += [pyopnb.node("If", [f"b{n}"], [name], then_branch=inner[0], else_branch=inner[1])]
         elif kind == "cast":
-            nodes += [pyopnb.node("Cast", [a], [f"c{n}"], to=draw(st.sampled_from([6, 7, 11]))), pyopnb.node("Cast", [f"c{n}"], [name], to=1)]
+            nodes += [
+                pyopnb.node("Cast", [a], [f"c{n}"], to=draw(st.sampled_from([6, 7, 11]))),
+                pyopnb.node("Cast", [f"c{n}"], [name], to=1),
+            ]
         elif kind == "attrs":
-            constant = draw(st.sampled_from([{"value_float": 0.1}, {"value_floats": [0.5, -1.0, 3e-5]}, {"value": np.float32([[1e-30, 2, 3]])}]))
+            constant = draw(
+                st.sampled_from(
+                    [{"value_float": 0.1}, {"value_floats": [0.5, -1.0, 3e-5]}, {"value": np.float32([[1e-30, 2, 3]])}]
+                )
+            )
             nodes += [pyopnb.node("Constant", [], [f"c{n}"], **constant), pyopnb.node("Add", [a, f"c{n}"], [name])]
         elif kind == "demo":
             nodes += [pyopnb.node("demo::SoftClip", [a], [name], limit=draw(st.floats(-10, 10, width=32)))]
@@ -607,7 +670,9 @@ def graphs(draw: Any) -> onnx.ModelProto:
             weights[f"k{n}"] = np.int64([3])
             nodes += [pyopnb.node("TopK", [a, f"k{n}"], [name, f"j{n}"], axis=1)]
         names.append(name)
-    return pyopnb.model(nodes, {"x": "float32[2,3]"}, names[-1:], initializers=weights, opset=21, name=draw(st.sampled_from(["g", "a graph"])))
+    return pyopnb.model(
+        nodes, {"x": "float32[2,3]"}, names[-1:], initializers=weights, opset=21, name=draw(st.sampled_from(["g", "a graph"]))
+    )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -630,15 +695,26 @@ def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -
     np.testing.assert_allclose(ours, reference, rtol=1e-6)
 
 
+NAMES = st.one_of(st.text(), st.sampled_from(["map", "float", "seq", "nan", "inf", "If", "domain"]))
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.text(), st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1))
+@given(NAMES, st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1))
 def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: bytes, number: float, integer: int) -> None:
-    nodes = [helper.make_node("Op", ["x"], [name or "y"], name=name, domain="demo", s=text, b=raw, f=number, i=integer, l=[text, name])]
+    nodes = [
+        helper.make_node(
+            "Op", ["x"], [name or "y"], name=name, domain="demo", s=text, b=raw, f=number, i=integer, l=[text, name]
+        )
+    ]
     made = pyopnb.model(nodes, {"x": "float32"}, [name or "y"]) if name != "x" else one_node()
     made.doc_string = text
     try:
         written = pyopnb.text(made)
     except pyopnb.ModelError as error:
-        assert re.search("UTF-8|zero byte", str(error))
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert re.search("UTF-8|zero byte" + "|installed onnx can read back" * OLD, said)
         return
     assert pyopnb.text(pyopnb.parse(written)) == written

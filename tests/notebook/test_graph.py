@@ -19,7 +19,9 @@ CELL = """\
 
 
 def test_the_story(define, shell):
-    define("%%pyop -q -d demo\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x + 1\n")
+    define(
+        "%%pyop -q -d demo\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x + 1\n"
+    )
     assert define(CELL.format(line=" clipper")).out == "clipper: (x: float32[N,3]) -> (y: float32[...]), 2 nodes\n"
     assert isinstance(shell.user_ns["clipper"], onnx.ModelProto)
     assert shell.user_ns["clipper"].graph.name == "clipper"

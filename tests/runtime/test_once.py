@@ -253,7 +253,12 @@ def test_what_is_wrong(soft_clip, args, kwargs, error, message):
     ("args", "kwargs", "text", "given"),
     [
         (("MatMul", X), {}, "MatMul", "A: float32[2]"),
-        (("MatMul", np.ones((2, 2), np.float32), np.ones((3, 3), np.float32)), {}, "MatMul", "A: float32[2,2], B: float32[3,3]"),
+        (
+            ("MatMul", np.ones((2, 2), np.float32), np.ones((3, 3), np.float32)),
+            {},
+            "MatMul",
+            "A: float32[2,2], B: float32[3,3]",
+        ),
         (("MatMul", X, X.astype(float)), {}, "MatMul", "A: float32[2], B: float64[2]"),
         (("Relu", ["a"]), {}, "parameter (X) of operator (Relu)", "X: string[1]"),
         (("Softmax", X), {"axs": 1}, "axs", "input: float32[2]"),
