@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 
 import onnx.inliner
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.installed import schema_domains
-from pyopnb.models.nodes import bodies, walk
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.models.nodes import nodes_of_functions, refuse_circles, walk
 
 __all__ = ["inlined"]
 
@@ -21,8 +20,8 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
     then have no types at all. Where onnx cannot inline, because a function imports another version of ONNX's operators, the
     model stays as it is, which is enough where the file declares those types.
     """
-    held = {(f.domain, f.name): list(_nodes_in(f)) for f in proto.functions}
-    _refuse_circles(held)
+    held = nodes_of_functions(proto)
+    refuse_circles(held)
     holders: set[tuple[str, str]] = set()
     while True:  # a function that calls one with an op in it holds that op as well
         more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}
@@ -48,18 +47,6 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
         return proto
 
 
-def _refuse_circles(held: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
-    """Raise for functions that call themselves, over whatever detour: inlining them would never end."""
-    calls = {f: {(n.domain, n.op_type) for n in nodes} & held.keys() for f, nodes in held.items()}
-    while ends := [f for f, called in calls.items() if not called]:
-        calls = {f: called - set(ends) for f, called in calls.items() if f not in ends}
-    if calls:
-        domain, name = min(calls)
-        raise ModelError(
-            f"function {shown(domain)}::{shown(name)}", expected="an end of its calls", got="a function that calls itself"
-        )
-
-
 def _give_defaults(model: ModelProto) -> None:
     """Write the functions' default attrs into the calls that do not give them: onnx's inliner forgets them."""
     defaults = {(f.domain, f.name): f.attribute_proto for f in model.functions if f.attribute_proto}
@@ -67,11 +54,3 @@ def _give_defaults(model: ModelProto) -> None:
         given = {a.name for a in site.node.attribute}
         standing = defaults.get((site.node.domain, site.node.op_type), ())
         site.node.attribute.extend(a for a in standing if a.name not in given)
-
-
-def _nodes_in(scope: FunctionProto) -> Iterator[NodeProto]:
-    waiting: list[FunctionProto | GraphProto] = [scope]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            waiting += bodies(node)
