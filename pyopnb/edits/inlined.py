@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import onnx.inliner
 from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.installed import schema_domains
-from pyopnb.models.nodes import nodes_in, walk
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.models.nodes import nodes_of_functions, refuse_circles, walk
 
 __all__ = ["inlined"]
 
@@ -21,8 +20,8 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
     then have no types at all. Where onnx cannot inline, because a function imports another version of ONNX's operators, the
     model stays as it is, which is enough where the file declares those types.
     """
-    held = {(f.domain, f.name): list(nodes_in(f)) for f in proto.functions}
-    _refuse_circles(held)
+    held = nodes_of_functions(proto)
+    refuse_circles(held)
     holders: set[tuple[str, str]] = set()
     while True:  # a function that calls one with an op in it holds that op as well
         more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}
@@ -46,18 +45,6 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
         return onnx.inliner.inline_selected_functions(ready, sorted(holders))
     except (RuntimeError, ValueError):
         return proto
-
-
-def _refuse_circles(held: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
-    """Raise for functions that call themselves, over whatever detour: inlining them would never end."""
-    calls = {f: {(n.domain, n.op_type) for n in nodes} & held.keys() for f, nodes in held.items()}
-    while ends := [f for f, called in calls.items() if not called]:
-        calls = {f: called - set(ends) for f, called in calls.items() if f not in ends}
-    if calls:
-        domain, name = min(calls)
-        raise ModelError(
-            f"function {shown(domain)}::{shown(name)}", expected="an end of its calls", got="a function that calls itself"
-        )
 
 
 def _give_defaults(model: ModelProto) -> None:

@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ __all__ = [
     "linked_attributes",
     "mark_inferred",
     "nodes_in",
+    "nodes_of_functions",
+    "refuse_circles",
     "tensors",
     "text_of",
     "type_of_proto",
@@ -112,6 +114,23 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 def bodies(node: NodeProto) -> list[GraphProto]:
     """The graphs among a node's attributes."""
     return [body for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+
+
+def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
+    """The nodes of each local function, those in bodies included."""
+    return {(f.domain, f.name): list(nodes_in(f)) for f in model.functions}
+
+
+def refuse_circles(held: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
+    """Raise for functions that call themselves, over whatever detour: inlining them, or inferring types, would never end."""
+    calls = {f: {(n.domain, n.op_type) for n in nodes} & held.keys() for f, nodes in held.items()}
+    while ends := [f for f, called in calls.items() if not called]:
+        calls = {f: called - set(ends) for f, called in calls.items() if f not in ends}
+    if calls:
+        domain, name = min(calls)
+        raise ModelError(
+            f"function {shown(domain)}::{shown(name)}", expected="an end of its calls", got="a function that calls itself"
+        )
 
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:

@@ -33,6 +33,8 @@ from pyopnb.models.nodes import (
     attribute_value,
     attribute_values,
     linked_attributes,
+    nodes_of_functions,
+    refuse_circles,
     type_of_proto,
     type_proto,
     walk,
@@ -259,6 +261,8 @@ def _close() -> None:
         if not _inferring():
             for name in list(_held):
                 _take_out(name)
+            if defs.has(_STAND_IN[1], _STAND_IN[0]):
+                defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
 
 
 def _stop_at_exit() -> None:
@@ -363,11 +367,14 @@ def inferred(model: ModelProto, *, strict: bool = False) -> ModelProto:
 
     Raises
     ------
+    ModelError
+        A local function calls itself.
     onnx.shape_inference.InferenceError
         As ``infer_shapes`` does.
     Exception
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
+    refuse_circles(nodes_of_functions(model))  # old onnx would follow them until the process ends
     copy = ModelProto()
     copy.CopyFrom(model)
     sites: list[tuple[Site, Op, ModelProto]] = []
