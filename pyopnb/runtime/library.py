@@ -180,7 +180,7 @@ def infer(
         kind = _settled(promised, node.numbered.declared[number], given)
         fixed = _padded(node.numbered.fixed, node.outputs)[number]
         answer = _complete(kind, given, fixed)
-        if answer is None and kind is not None and kind.dtype and not fixed and kind.dtype != _first_dtype(given):
+        if answer is None and kind is not None and kind.dtype and not fixed and not _alike(kind.dtype, given):
             plan.wanted.setdefault(marker, {})[number] = kind.dtype.runtime
         answers.append(answer)
     return answers
@@ -212,6 +212,11 @@ def _promise_early(
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
     return given[0].dtype if given and given[0] else None
+
+
+def _alike(element: DType, given: Sequence[TensorType | None]) -> bool:
+    """Whether all inputs are of that dtype: an output of which the runtime is told nothing gets that of one of them."""
+    return {t.dtype for t in given if t} == {element}
 
 
 def _settled(promised: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
