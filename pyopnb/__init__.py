@@ -1,5 +1,6 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.gaps.missing import Missing, missing
 from pyopnb.models.build import model, node
 from pyopnb.ops.errors import (
     DefinitionError,
@@ -24,6 +25,7 @@ __all__ = [
     "DefinitionError",
     "EscapedInput",
     "FeedError",
+    "Missing",
     "ModelError",
     "ModuleRefused",
     "NotationError",
@@ -36,6 +38,7 @@ __all__ = [
     "TensorType",
     "UnknownOp",
     "get_library_path",
+    "missing",
     "model",
     "node",
     "pyop",

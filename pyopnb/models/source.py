@@ -16,7 +16,7 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["Source", "read"]
+__all__ = ["Source", "glance", "read"]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
@@ -195,3 +195,28 @@ def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
         got=got,
         next="copy the file",
     )
+
+
+def glance(model: Any) -> ModelProto:
+    """The proto of a model, only to be looked at: a ModelProto as it is, nothing copied, and no external data looked for.
+
+    Raises
+    ------
+    ModelError
+        No such file, or no model in it.
+    """
+    if isinstance(model, ModelProto):
+        if not model.HasField("graph"):
+            raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
+        return model
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        where, data = "model bytes", bytes(model)
+    elif isinstance(model, (str, os.PathLike)):
+        path = Path(os.fspath(model))
+        where = f"model {shown(str(path))}"
+        data = _bytes_of(path, where)
+    else:
+        raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
+    if data[4:8] == _ORT_FORMAT:
+        raise ModelError(where, expected="an ONNX model", got="ONNX Runtime's own format, whose kernels are chosen already")
+    return _parsed(data, where)

@@ -7,7 +7,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from pyopnb.notebook.cell import briefly, described, run
 from pyopnb.notebook.line import CELL, read, read_subcommand
-from pyopnb.notebook.table import Source, history_table, registry_table
+from pyopnb.models.table import Source, history_table, registry_table
 from pyopnb.ops.errors import UnknownOp
 from pyopnb.ops.registry import Version, registry
 

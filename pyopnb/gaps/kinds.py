@@ -1,0 +1,76 @@
+"""Types as ONNX Runtime writes them, ``tensor(float)`` or ``seq(tensor(int64))``, from and to ONNX's TypeProto.
+
+The runtime's lists of kernels and operators name types in this form, so nodes are looked up in it; only texts for people are in
+the notation ``float32``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from onnx import TensorProto, TypeProto
+
+from pyopnb.ops.dtypes import DTYPES
+
+__all__ = ["in_notation", "kind_of", "listed", "proto_of", "tensor_kind"]
+
+_NAMES = {number: name.lower() for name, number in TensorProto.DataType.items()}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+_NOTATION = {_NAMES[row.onnx]: row.name for row in DTYPES}
+_WRAPPED = re.compile(r"(seq|optional|map)\((?:(\w+),)?(.*)\)")
+_ELEMENT = re.compile(r"(sparse_)?tensor\((\w+)\)")
+
+
+@cache
+def tensor_kind(number: int) -> str | None:
+    """The type of a tensor of that ``TensorProto.DataType``; None for a number that is none."""
+    return f"tensor({_NAMES[number]})" if _NAMES.get(number, "undefined") != "undefined" else None
+
+
+def kind_of(proto: TypeProto) -> str | None:
+    """The type as the runtime writes it; None where the proto does not tell it."""
+    before, after = "", ""
+    while True:
+        which = proto.WhichOneof("value")
+        if which in ("tensor_type", "sparse_tensor_type"):
+            kind = tensor_kind(getattr(proto, which).elem_type)
+            return kind and f"{before}{'sparse_' if which[0] == 's' else ''}{kind}{after}"
+        if which == "sequence_type":
+            before, after, proto = f"{before}seq(", f"){after}", proto.sequence_type.elem_type
+        elif which == "optional_type":
+            before, after, proto = f"{before}optional(", f"){after}", proto.optional_type.elem_type
+        elif which == "map_type":
+            key = _NAMES.get(proto.map_type.key_type, "undefined")
+            before, after, proto = f"{before}map({key},", f"){after}", proto.map_type.value_type
+        else:
+            return None
+
+
+def proto_of(kind: str) -> TypeProto:
+    """The TypeProto of a type as the runtime writes it; an empty one where it is not of that form."""
+    made = TypeProto()
+    inner = made
+    while wrapped := _WRAPPED.fullmatch(kind):
+        which, key, kind = wrapped.groups()
+        if which == "map":
+            inner.map_type.key_type = _NUMBERS.get(key or "", 0)
+            inner = inner.map_type.value_type
+        else:
+            inner = inner.sequence_type.elem_type if which == "seq" else inner.optional_type.elem_type
+    if element := _ELEMENT.fullmatch(kind):
+        sparse, name = element.groups()
+        (inner.sparse_tensor_type if sparse else inner.tensor_type).elem_type = _NUMBERS.get(name, 0)
+    return made
+
+
+def in_notation(kind: str) -> str:
+    """``tensor(float)`` as ``float32``, ``seq(tensor(double))`` as ``seq(float64)``."""
+    return re.sub(r"(?<!_)tensor\((\w+)\)", lambda found: _NOTATION.get(found[1], found[1]), kind)
+
+
+def listed(kinds: Iterable[str]) -> str:
+    """Types as a text for people, in the order of the table of dtypes."""
+    order = {f"tensor({_NAMES[row.onnx]})": place for place, row in enumerate(DTYPES)}
+    return ", ".join(in_notation(kind) for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind)))
