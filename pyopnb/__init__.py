@@ -1,5 +1,7 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.edits.replaced import replace
+from pyopnb.edits.tapped import wrap
 from pyopnb.gaps.missing import Missing, missing
 from pyopnb.models.build import model, node
 from pyopnb.ops.errors import (
@@ -43,8 +45,10 @@ __all__ = [
     "node",
     "pyop",
     "registry",
+    "replace",
     "run",
     "tensor_type",
+    "wrap",
 ]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import onnx.inliner
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.installed import schema_domains
-from pyopnb.models.nodes import bodies, walk
+from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.ops.errors import ModelError, shown
 
 __all__ = ["inlined"]
@@ -21,7 +21,7 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
     then have no types at all. Where onnx cannot inline, because a function imports another version of ONNX's operators, the
     model stays as it is, which is enough where the file declares those types.
     """
-    held = {(f.domain, f.name): list(_nodes_in(f)) for f in proto.functions}
+    held = {(f.domain, f.name): list(nodes_in(f)) for f in proto.functions}
     _refuse_circles(held)
     holders: set[tuple[str, str]] = set()
     while True:  # a function that calls one with an op in it holds that op as well
@@ -67,11 +67,3 @@ def _give_defaults(model: ModelProto) -> None:
         given = {a.name for a in site.node.attribute}
         standing = defaults.get((site.node.domain, site.node.op_type), ())
         site.node.attribute.extend(a for a in standing if a.name not in given)
-
-
-def _nodes_in(scope: FunctionProto) -> Iterator[NodeProto]:
-    waiting: list[FunctionProto | GraphProto] = [scope]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            waiting += bodies(node)

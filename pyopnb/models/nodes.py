@@ -36,6 +36,8 @@ __all__ = [
     "full_name",
     "input_types",
     "linked_attributes",
+    "nodes_in",
+    "tensor_type_of",
     "tensors",
     "text_of",
     "walk",
@@ -89,6 +91,15 @@ def walk(model: ModelProto) -> Iterator[Site]:
                 bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
                 inside = f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute.name)}"
                 scopes += [(body, f"{path}, {inside}" if path else inside) for body in bodies]
+
+
+def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Every node of a graph or function, and of the graphs inside its nodes."""
+    waiting: list[FunctionProto | GraphProto] = [scope]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            waiting += bodies(node)
 
 
 def bodies(node: NodeProto) -> list[GraphProto]:
@@ -189,7 +200,7 @@ def declared_types(site: Site) -> tuple[TensorType, ...]:
     infos: dict[str, ValueInfoProto] = {info.name: info for info in getattr(site.scope, "value_info", ())}
     if not isinstance(site.scope, FunctionProto):
         infos |= {info.name: info for info in site.scope.output}
-    return tuple(_type_of(infos[name]) if name in infos else ANY for name in site.node.output)
+    return tuple(tensor_type_of(infos[name]) if name in infos else ANY for name in site.node.output)
 
 
 def declared_scalars(model: ModelProto) -> frozenset[str]:
@@ -200,14 +211,15 @@ def declared_scalars(model: ModelProto) -> frozenset[str]:
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
     """The types that a graph or function itself tells, by name: inputs, value_info and initializers."""
-    types = {i.name: _type_of(i) for i in getattr(scope, "value_info", ())}
+    types = {i.name: tensor_type_of(i) for i in getattr(scope, "value_info", ())}
     if isinstance(scope, GraphProto):
-        types |= {i.name: _type_of(i) for i in scope.input}
+        types |= {i.name: tensor_type_of(i) for i in scope.input}
         types |= {t.name: TensorType(dtype(t.data_type), tuple(t.dims)) for t in scope.initializer}
     return types
 
 
-def _type_of(info: ValueInfoProto) -> TensorType:
+def tensor_type_of(info: ValueInfoProto) -> TensorType:
+    """The type that a declaration tells; ``any[...]`` where it tells none, or none of a tensor."""
     if not info.type.HasField("tensor_type") or not info.type.tensor_type.elem_type:
         return ANY
     tensor = info.type.tensor_type

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["Source", "glance", "read"]
+__all__ = ["Source", "edited", "glance", "lean", "read"]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
+_FOLDER = "pyopnb.folder"
 _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
 
 
@@ -44,7 +46,7 @@ class Source:
     given: bytes | str | None = None
 
 
-def read(model: Any, base_dir: str | os.PathLike[str] | None = None) -> Source:
+def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True) -> Source:
     """Read a model from what a session takes.
 
     Parameters
@@ -52,6 +54,8 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None) -> Source:
     model : ModelProto, bytes, str or os.PathLike
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is. A path has it beside itself.
+    data : bool
+        Whether the external data must be there. Who edits a model without looking at weights need not have them.
 
     Raises
     ------
@@ -74,8 +78,41 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None) -> Source:
     else:
         raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
     restore(source.proto)
-    source.folder = _folder(source, base_dir, where)
+    base_dir = _remembered(source.proto) if base_dir is None else base_dir
+    source.folder = _folder(source, base_dir, where) if data else base_dir and str(Path(os.fspath(base_dir)).resolve())
     return source
+
+
+def edited(source: Source) -> ModelProto:
+    """The model of a source that its reader has changed, to be handed out.
+
+    Initializers that had been taken out are back, and a session in this process finds the external data where it was.
+    """
+    for tensor in source.proto.graph.initializer:
+        if tensor.name in source.taken_out:
+            tensor.CopyFrom(source.taken_out[tensor.name])
+    if source.folder is not None and any(t.data_location == TensorProto.EXTERNAL for t in tensors(source.proto)):
+        _remember(source.proto, source.folder)
+    return source.proto
+
+
+_folders: dict[str, str] = {}
+"""Folders of external data by the tokens that edited models carry.
+
+A proto has no place for a thing that is not written into the file, and a folder that is read from a file would let any file
+name any folder. The token means nothing in another process, and nobody can guess one of this.
+"""
+
+
+def _remember(proto: ModelProto, folder: str) -> None:
+    token = next((t for t, known in _folders.items() if known == folder), None) or secrets.token_hex(16)
+    _folders[token] = folder
+    entry = next((e for e in proto.metadata_props if e.key == _FOLDER), None) or proto.metadata_props.add(key=_FOLDER)
+    entry.value = token
+
+
+def _remembered(proto: ModelProto) -> str | None:
+    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == _FOLDER), None)
 
 
 def _bytes_of(path: Path, where: str) -> bytes:
@@ -122,6 +159,11 @@ def _copied(model: ModelProto) -> Source:
         proto = ModelProto()
         proto.CopyFrom(model)
         return Source(proto)
+    return lean(model)
+
+
+def lean(model: ModelProto) -> Source:
+    """A copy of a model without the data of its large initializers, which are in ``taken_out``, not copied."""
     proto = ModelProto()
     for descriptor, value in model.ListFields():
         if descriptor.name != "graph":
@@ -169,7 +211,7 @@ def _folder(source: Source, base_dir: str | os.PathLike[str] | None, where: str)
             f"{where}, initializer {shown(outside[0].name)}",
             expected="the folder of its external data",
             got="a model in memory, which has none",
-            next="Session(model, base_dir=…), or give the path of the model",
+            next="base_dir=…, or give the path of the model",
         )
     folder = Path(os.fspath(base_dir)).resolve()
     for tensor in outside:

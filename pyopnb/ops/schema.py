@@ -237,6 +237,16 @@ class Schema:
                     next=f"change the hint of {port.name} in compute, or the model",
                 )
 
+    def check_outputs(self, count: int, where: str) -> None:
+        """Raise `ModelError` if a node has more outputs than the return annotation."""
+        if self.outputs is not None and len(self.outputs) < count:
+            raise ModelError(
+                f"{where}, outputs",
+                expected=f"at most {len(self.outputs)}, as compute's hint says",
+                got=str(count),
+                next="change the hint or the node",
+            )
+
     def _takes(self) -> str:
         return f"compute takes ({', '.join(map(str, self.inputs))})"
 

@@ -149,13 +149,7 @@ class Place:
         )
 
     def _check(self, schema: Schema, promised: tuple[TensorType | None, ...]) -> None:
-        if schema.outputs is not None and len(schema.outputs) < len(self.resolved):
-            raise ModelError(
-                f"{self.where}, outputs",
-                expected=f"at most {len(schema.outputs)}, as compute's hint says",
-                got=str(len(self.resolved)),
-                next="change the hint or the node",
-            )
+        schema.check_outputs(len(self.resolved), self.where)
         for number, (claim, fact) in enumerate(zip(promised, self.resolved, strict=True)):
             if claim and fact and claim.dtype and claim.dtype != fact.dtype:
                 raise ModelError(

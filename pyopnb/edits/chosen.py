@@ -1,0 +1,152 @@
+"""Which nodes of a model are meant: by a name, an op type, an output, the node itself, or a function of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from onnx import ModelProto, NodeProto
+
+from pyopnb.models.nodes import Site, full_name, walk
+from pyopnb.ops.errors import ModelError, nearest, shown
+
+__all__ = ["TAPS", "Where", "chosen", "untapped"]
+
+TAPS = "pyopnb.tap"
+"""Domain of the nodes that `wrap` puts behind others. They are never chosen: their outputs' names mean the nodes in front."""
+
+_COMPARED = 20_000  # names that a mistyped one is compared with
+
+Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
+"""What chooses nodes; see `chosen`."""
+
+
+def chosen(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
+    """The sites of a model that ``where`` chooses, in the order of the walk.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    where : str, NodeProto, function, or several of these
+        A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of exactly that domain, ``"Softmax"`` of
+        whatever domain. Several nodes can be meant by it, but only in one of these ways.
+    original : object
+        The model that ``proto`` is a copy of, where a NodeProto is one of its nodes.
+
+    Raises
+    ------
+    ModelError
+        Nothing is chosen, or a text has two meanings.
+    """
+    sites = list(walk(proto))
+    wanted = [where] if isinstance(where, (str, NodeProto)) or callable(where) else _several(where)
+    found: set[int] = set()
+    for one in wanted:
+        found.update(_places(sites, one, original))
+    if not found:
+        raise ModelError("where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …')
+    return [sites[place] for place in sorted(found)]
+
+
+def _several(where: Any) -> list[Any]:
+    try:
+        return list(where)
+    except TypeError:
+        raise _no_choice(where) from None
+
+
+def _no_choice(where: object) -> ModelError:
+    expected = "a node's name, an op type, an output's name, a node, a function of a node, or a list of these"
+    return ModelError("where", expected=expected, got=type(where).__name__)
+
+
+def _places(sites: Sequence[Site], where: Any, original: object) -> list[int]:
+    taps = {place for place, site in enumerate(sites) if site.node.domain == TAPS}
+    if isinstance(where, str):
+        return _by_text(sites, where, taps)
+    if isinstance(where, NodeProto):
+        found = _by_node(sites, where, original)
+        got = f"a node {shown(full_name(where))} that is not in the model"
+    elif callable(where):
+        found = [place for place, site in enumerate(sites) if place not in taps and where(site.node)]
+        got = f"a function that chooses none of the {len(sites)} nodes"
+    else:
+        raise _no_choice(where)
+    if not found:
+        raise ModelError("where", expected="a node of the model", got=got, next="one of model.graph.node")
+    return found
+
+
+def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[int]:
+    """By identity in the caller's model; a node that was read from elsewhere by being equal."""
+    if isinstance(original, ModelProto):
+        same = [place for place, site in enumerate(walk(original)) if site.node is node]
+        if same and len(sites) > same[0]:
+            return same
+    return [place for place, site in enumerate(sites) if site.node == node]
+
+
+def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
+    names = untapped(sites)
+    meanings: dict[str, list[int]] = {}
+    exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
+    for place, site in enumerate(sites):
+        if place in taps:
+            continue
+        node = site.node
+        if text and node.name == text:
+            meanings.setdefault("a node's name", []).append(place)
+        if text and any(names.get((id(site.scope), name), name) == text for name in node.output):
+            meanings.setdefault("an output's name", []).append(place)
+        if exact in (node.op_type, full_name(node)):
+            meanings.setdefault(f"op type {shown(full_name(node))}", []).append(place)
+    if not meanings:
+        raise ModelError(
+            f"where {shown(repr(text))}",
+            expected="a node's name, an op type or an output's name of the model",
+            got="none of these",
+            next=_near(sites, text),
+        )
+    first, *others = meanings.values()
+    if any(other != first for other in others):
+        raise ModelError(f"where {shown(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text))
+    return first
+
+
+def _and(meanings: Iterable[str]) -> str:
+    return " and ".join(meanings)
+
+
+def _exactly(meanings: Iterable[str], text: str) -> str:
+    exact = {
+        "a node's name": f"lambda node: node.name == {text!r}",
+        "an output's name": f"lambda node: {text!r} in node.output",
+    }
+    return shown(", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000)
+
+
+def _near(sites: Sequence[Site], text: str) -> str:
+    types = {full_name(site.node) for site in sites}
+    names = types | {site.node.op_type for site in sites}
+    for site in islice(sites, _COMPARED):
+        names |= {name for name in (site.node.name, *site.node.output) if name}
+    close = nearest(text, sorted(names))
+    return shown(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
+
+
+def untapped(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
+    """Names that `wrap` gave to outputs, with the scope that they belong to, and the names that they had before."""
+    before: dict[tuple[int, str], str] = {}
+    for site in sites:
+        if site.node.domain == TAPS:
+            outputs = list(site.node.output)
+            fresh = list(site.node.input)[-len(outputs) :]
+            before |= {(id(site.scope), new): old for new, old in zip(fresh, outputs, strict=True)}
+    for key, old in before.items():
+        seen = {key[1]}
+        while (key[0], old) in before and old not in seen:
+            seen.add(old)
+            old = before[key[0], old]
+        before[key] = old
+    return before
