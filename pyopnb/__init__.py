@@ -2,7 +2,10 @@
 
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
+from pyopnb.gaps.fill import Filled, fill
 from pyopnb.gaps.missing import Missing, missing
+from pyopnb.gaps.reference import reference
+from pyopnb.gaps.skeleton import skeleton
 from pyopnb.models.build import model, node
 from pyopnb.ops.errors import (
     DefinitionError,
@@ -27,6 +30,7 @@ __all__ = [
     "DefinitionError",
     "EscapedInput",
     "FeedError",
+    "Filled",
     "Missing",
     "ModelError",
     "ModuleRefused",
@@ -39,14 +43,17 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "fill",
     "get_library_path",
     "missing",
     "model",
     "node",
     "pyop",
+    "reference",
     "registry",
     "replace",
     "run",
+    "skeleton",
     "tensor_type",
     "wrap",
 ]

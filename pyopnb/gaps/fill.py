@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 import onnx
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.edits.chosen import Where, chosen
 from pyopnb.edits.replaced import opened, place
@@ -184,14 +184,15 @@ class _Filling:
                 for site in mine:
                     self._versions.setdefault(id(site.node), entry.version)
                 limit = newest_version(domain)
-                if limit is not None and entry.version > limit and self._without_changed(mine, entry.version, limit):
+                if limit is not None and entry.version > limit and self._without_changed(mine, domain, entry.version, limit):
                     entry.version = limit
 
-    def _without_changed(self, sites: Sequence[Site], version: int, limit: int) -> bool:
+    def _without_changed(self, sites: Sequence[Site], domain: str, version: int, limit: int) -> bool:
         """Put stand-ins for the nodes that mean something else in the older version; whether no such node is left."""
-        changed = [site for site in sites if not _same_in(site.node, version, limit)]
-        domain = _domain(changed[0].node) or "ai.onnx" if changed else ""
-        self.put_in([(s, f"changed after version {limit}, the newest of {domain} that the runtime takes") for s in changed])
+        others = [site for site in sites if registry.find(domain, site.node.op_type) is None]  # ops of the user's own stay
+        changed = [site for site in others if not _same_in(site.node, version, limit)]
+        reason = f"changed after version {limit}, the newest of {domain or 'ai.onnx'} that the runtime takes"
+        self.put_in([(site, reason) for site in changed])
         return all(_domain(site.node).startswith(DOMAIN) for site in changed)
 
     # ---- stand-ins -----------------------------------------------------------------------------------------------------------
@@ -315,13 +316,14 @@ def _uncarried(kind: TypeProto) -> str:
 def _captured(node: NodeProto) -> list[str]:
     """The names that the graphs of a node read from outside."""
     found: dict[str, None] = {}
-    for graph in bodies(node):
-        inner = list(nodes_in(graph))
-        graphs = [graph, *(body for n in inner for body in bodies(n))]
-        made = {name for n in inner for name in n.output}
-        made |= {info.name for g in graphs for info in g.input} | {t.name for g in graphs for t in g.initializer}
-        read = [name for n in inner for name in n.input] + [info.name for g in graphs for info in g.output]
-        found |= dict.fromkeys(name for name in read if name and name not in made)
+    ahead: list[tuple[GraphProto, frozenset[str]]] = [(graph, frozenset()) for graph in bodies(node)]
+    while ahead:
+        graph, around = ahead.pop()
+        here = around | {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+        here |= {name for inner in graph.node for name in inner.output}
+        read = [name for inner in graph.node for name in inner.input] + [info.name for info in graph.output]
+        found |= dict.fromkeys(name for name in read if name and name not in here)
+        ahead += [(body, here) for inner in graph.node for body in bodies(inner)]
     return list(found)
 
 

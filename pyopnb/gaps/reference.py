@@ -138,7 +138,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 def one_for_all(domain: str, op_type: str, opset: int) -> bool:
     """Whether the reference runs the newest version of an operator though this one is defined in other words."""
-    schema, newest = (schema_of_op(domain, op_type, version) for version in (opset, None))
+    schema, newest = schema_of_op(domain, op_type, opset), onnx.defs.get_schema(op_type, domain=domain)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
     classes = {name for name in _classes(domain) if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()}
@@ -186,8 +186,7 @@ class Evaluation:
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
         given = {name: _attribute(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None}
-        self._node.attribute.extend(given.values())
-        self._node.attribute.extend(_other_defaults(self._schema, given))
+        self._node.attribute.extend(_told_apart(self._schema, given))
         self._made: dict[Any, Any] = {}
         self._making = threading.Lock()
 
@@ -377,14 +376,17 @@ def _made(name: str, value: Any, kind: int) -> AttributeProto:
     return made
 
 
-def _other_defaults(schema: Any, given: Mapping[str, Any]) -> list[AttributeProto]:
-    """The defaults of this version that the newest one has otherwise: the reference takes the newest one's."""
+def _told_apart(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
+    """The attrs that the reference must be told.
+
+    It knows the defaults of the newest version: what is the same there is left out, as not every class of the reference takes
+    every attr, and where this version has another default it is written out.
+    """
     newest = onnx.defs.get_schema(schema.name, domain=schema.domain).attributes
-    return [
-        _default_of(attr)
-        for name, attr in schema.attributes.items()
-        if name not in given and name in newest and _has_default(attr) and attr.default_value != newest[name].default_value
-    ]
+    mine = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
+    theirs = {name: _default_of(attr) for name, attr in newest.items() if _has_default(attr)}
+    values = {name: default for name, default in mine.items() if name in newest} | dict(given)
+    return [value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))]
 
 
 def _has_default(attr: Any) -> bool:

@@ -175,6 +175,7 @@ def infer(
             said = promise(schema, instance, given, count, where, None)
         return [_complete(t, given, fixed) for t, fixed in zip(said, _padded(fixed_by_hints(schema), count), strict=True)]
     plan, node = planned
+    given = [_sure(kind, place in node.scalars) for place, kind in enumerate(given)]
     answers = []
     for number, promised in enumerate(_promise_early(plan, node, given, reader)):
         kind = _settled(promised, node.numbered.declared[number], given)
@@ -212,6 +213,11 @@ def _promise_early(
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
     return given[0].dtype if given and given[0] else None
+
+
+def _sure(kind: TensorType | None, scalar: bool) -> TensorType | None:
+    """While it infers, the runtime shows an unknown rank as it shows a scalar's."""
+    return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
 
 
 def _alike(element: DType, given: Sequence[TensorType | None]) -> bool:
