@@ -1,101 +1,132 @@
 """The types of all values of a model, and on the way every node that the installed ONNX Runtime lacks something for.
 
 Each node is judged once for the types that reach it; a body or function is walked with the types of its call. Nothing recurses:
-what stands inside a node is a generator that the walk puts on its own stack.
+what stands inside a node is a generator that the walk puts on a stack of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from pyopnb.gaps.kinds import in_notation, kind_of, proto_of, tensor_kind
-from pyopnb.gaps.lookup import Kinds, clash, has_kernel, lacking, port_at, refused, widened
+from pyopnb.gaps.kinds import kind_of, proto_of, tensor_kind
+from pyopnb.gaps.known import body_of, defaults_of, given_by_operator, inferred, is_constant, schema_at
+from pyopnb.gaps.lookup import Kinds, clash, has_kernel, lacking, refused, widened
+from pyopnb.gaps.order import in_order
 from pyopnb.models.installed import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.numbered import PREFIX
 from pyopnb.ops.errors import ModelError, nearest, shown
 from pyopnb.ops.registry import registry
 
-__all__ = ["Lack", "lacks"]
+__all__ = ["Lack", "lacks", "versions_of"]
+
+_RETIRED = "PyOp"
+_ONNX = ("", "ai.onnx.ml")
+"""The domains in which the runtime heeds no local function."""
+
+_LARGE = frozenset(
+    getattr(AttributeProto, name) for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
 
 _Task = Generator["_Task", Any, Any]
-_Judged = tuple["Lack | None", Kinds]
-_ONNX = ("", "ai.onnx.ml")
 
 
 @dataclass(frozen=True)
 class Lack:
-    """What the runtime lacks for a node."""
+    """What the runtime lacks for a node.
+
+    Attributes
+    ----------
+    kind, reason : str
+        As `MissingNode` has them.
+    since : int or None
+        The version of the domain in which the operator came, as the model or, for a newer one, ONNX has it.
+    kernel : bool
+        Whether all but a kernel is there: then a node that never runs is none the worse.
+    """
 
     kind: str
     reason: str
     since: int | None = None
+    kernel: bool = False
 
 
 @dataclass
-class Names:
-    """The values of a graph or function by name: their types, and the protos of those whose shape is known."""
+class _Names:
+    """The values of a graph or function by name, and what is around it."""
 
-    outer: Names | None
+    outer: _Names | None
     kinds: dict[str, str | None] = field(default_factory=dict)
-    protos: dict[str, TypeProto] = field(default_factory=dict)
-    fixed: dict[str, bool] = field(default_factory=dict)
+    protos: dict[str, TypeProto] = field(default_factory=dict)  # of those that the file declares, with their shapes
+    truths: dict[str, bool] = field(default_factory=dict)  # of constants that a condition can be
+
+    def scope_of(self, name: str) -> _Names:
+        scope = self
+        while name not in scope.kinds and scope.outer is not None:
+            scope = scope.outer
+        return scope
 
     def kind(self, name: str) -> str | None:
-        scope: Names | None = self
-        while scope is not None:
-            if name in scope.kinds:
-                return scope.kinds[name]
-            scope = scope.outer
-        return None
+        return self.kinds[name] if name in self.kinds else self.scope_of(name).kinds.get(name)
 
-    def proto(self, name: str) -> TypeProto | None:
-        scope: Names | None = self
-        while scope is not None:
-            if name in scope.kinds:
-                return scope.protos.get(name)
-            scope = scope.outer
-        return None
-
-    def truth(self, name: str) -> bool | None:
-        """The value of a constant condition."""
-        scope: Names | None = self
-        while scope is not None:
-            if name in scope.kinds:
-                return scope.fixed.get(name)
-            scope = scope.outer
-        return None
+    def proto(self, name: str, kind: str | None) -> TypeProto:
+        """The type with the shape that the file declares, if that is of the same kind."""
+        declared = self.scope_of(name).protos.get(name) if name else None
+        return declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
 
 
 @dataclass(frozen=True)
-class Around:
+class _Around:
     """What a node has around it, apart from names."""
 
     versions: Mapping[str, int]
-    token: tuple[Any, ...]
-    path: str = ""
+    trail: tuple[Any, ...] = ()  # where the scope stands: the trail of the outer one, and a text
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
-    calls: frozenset[Any] = frozenset()
+    calls: frozenset[tuple[str, str, str]] = frozenset()
     found: list[tuple[Site, Lack]] = field(default_factory=list)
-    dead: bool = False
-    expanded: bool = False
+    unused: bool = False  # in a branch whose condition is a constant
+    expanded: bool = False  # in a function that ONNX gives for an operator
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (*sorted(self.versions.items()), self.calls, self.unused, self.expanded)
+
+    @property
+    def path(self) -> str:
+        texts, trail = [], self.trail
+        while trail:
+            trail, text = trail
+            texts.append(text)
+        return ", ".join(reversed(texts))
 
 
 def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
-    """Every node of the model that the runtime lacks something for, with what it lacks."""
-    versions = _versions(proto.opset_import)
-    around = Around(versions, tuple(sorted(versions.items())))
-    _run(_Walk(proto).scope(proto.graph, None, None, around))
-    return list({id(site.node): (site, lack) for site, lack in reversed(around.found)}.values())[::-1]
+    """Every node of the model that the runtime lacks something for, with what it lacks.
+
+    Raises
+    ------
+    ModelError
+        A name is made twice, nodes wait for each other, or a function calls itself.
+    """
+    around = _Around(versions_of(proto.opset_import))
+    _run(_Walk(proto).scope(proto.graph, (), None, around))
+    first: dict[int, tuple[Site, Lack]] = {}
+    for site, lack in around.found:
+        first.setdefault(id(site.node), (site, lack))
+    return list(first.values())
 
 
-def _versions(imports: Iterable[Any]) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}
+def versions_of(imports: Iterable[Any]) -> dict[str, int]:
+    """The versions of the domains that a model or function imports."""
+    return {_domain(entry.domain): entry.version for entry in imports}
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
 
 
 def _run(task: _Task) -> Any:
@@ -112,251 +143,219 @@ def _run(task: _Task) -> Any:
 
 class _Walk:
     def __init__(self, proto: ModelProto) -> None:
-        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in proto.functions if f.domain not in _ONNX}
-        self.judged: dict[Any, _Judged] = {}
+        functions = [f for f in proto.functions if _domain(f.domain) not in _ONNX]
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in functions}
+        self.places: dict[Any, int] = {}
+        self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
 
-    # ---- scopes ----------------------------------------------------------------------------------------------------------
-
-    def scope(self, scope: GraphProto | FunctionProto, inputs: Kinds | None, outer: Names | None, around: Around) -> _Task:
+    def scope(self, scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
         """Walk a graph or function whose inputs are of these types; returns the types of its outputs."""
         names = _named(scope, inputs, outer)
-        declared = {i.name: i.type for i in getattr(scope, "value_info", ())}
-        if isinstance(scope, GraphProto):
-            declared |= {o.name: o.type for o in scope.output}
-        for node in scope.node:
-            kinds = tuple(names.kind(name) if name else "" for name in node.input)
-            shape = tuple(bool(name) for name in node.output)
-            key = _key(node, kinds, shape, around, names)
-            found = self.judged.get(key) if key else None
-            if found is None:
-                found = yield self.node(_linked(node, around.attrs), kinds, names, around, scope)
+        declared = {info.name: info.type for info in scope.value_info} if hasattr(scope, "value_info") else {}
+        ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
+        declared |= {name: kind for name, kind in ends.items() if kind is not None}
+        here = self.places.setdefault(around.key, len(self.places))  # a number is hashed faster
+        for node in in_order(scope, around.path):
+            kinds = tuple([names.kind(name) if name else "" for name in node.input])
+            key = _key(node, kinds, here)
+            judged = self.judged.get(key) if key else None
+            if judged is None:
+                judged = yield self.node(_linked(node, around.attrs), kinds, names, around)
                 if key:
-                    self.judged[key] = found
-            lack, outputs = found
-            if lack is not None and not (around.dead and lack.kind.startswith("no kernel")):
+                    self.judged[key] = judged
+            lack, outputs = judged
+            if lack is not None and not (lack.kernel and (around.unused or _taken_out(node, ends))):
                 around.found.append((Site(node, scope, around.path), lack))
-            for place, name in enumerate(node.output):
-                if name:
-                    kind = outputs[place] if place < len(outputs) else None
-                    names.kinds[name] = kind or (kind_of(declared[name]) if name in declared else None)
-                    if name in declared:
-                        names.protos[name] = declared[name]
-            if _is_constant(node):
-                _note_truth(names, node)
-        ends = scope.output if isinstance(scope, FunctionProto) else [info.name for info in scope.output]
+            _note(node, outputs, names, declared)
         return [names.kind(name) for name in ends]
 
-    def node(self, node: NodeProto, kinds: Kinds, names: Names, around: Around, scope: Any) -> _Task:
-        """Judge one node; returns what it lacks, or None, and the types of its outputs."""
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        own = _of_registry(node, domain)
+    def node(self, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+        """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
+        domain = _domain(node.domain)
+        own = _of_op(node, domain)
         if own is not None:
             return None, own
-        version = around.versions.get(domain)
-        if domain in schema_domains() and version is None:
-            version = newest_version(domain)
-        limit = newest_version(domain)
-        operator = operator_at(domain, node.op_type, min(version or 1, limit or 1)) if limit else None
-        if limit and version and version > limit:
-            newer = _since(domain, node.op_type, version)
-            if newer and newer > limit:
-                reason = f"{full_name(node)} changed in version {newer}; the runtime takes {domain or 'ai.onnx'} up to {limit}"
-                return Lack("opset too new", reason, newer), self.inferred(node, kinds, names, around, version)
-        if operator is None:
-            function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
-            if function is not None and version is not None:
-                return (yield self.call(node, function, kinds, names, around))
-            lack = _unknown(node, domain, version, self.functions)
-            return lack, self.inferred(node, kinds, names, around, version or 1)
-        inner = yield self.inner(node, operator, kinds, names, around)
-        outputs = inner or self.outputs(node, operator, kinds, names, around)
-        lack = _misfit(node, operator, kinds, outputs)
-        if lack is not None:
+        newest = newest_version(domain)
+        version = around.versions.get(domain, newest)  # the runtime imports a domain of its own where the model forgets it
+        if newest is not None and version is not None and version > newest:
+            schema = schema_at(domain, node.op_type, version)
+            if schema is not None and schema.since_version > newest:
+                lack = _too_new(node, schema.since_version, newest)
+                return lack, self.inferred(schema, node, kinds, names, around)
+            version = newest
+        operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
+        if operator is not None:
+            return (yield self.standard(node, operator, version or 1, kinds, names, around))
+        function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
+        if function is not None and version is not None:
+            return (yield self.call(node, function, kinds, around))
+        schema = schema_at(domain, node.op_type, version)
+        known = [None] * len(node.output) if schema is None else self.inferred(schema, node, kinds, names, around)
+        return self.unknown(node, domain, version), known
+
+    def standard(
+        self, node: NodeProto, operator: Operator, version: int, kinds: Kinds, names: _Names, around: _Around
+    ) -> _Task:
+        """Judge a node whose operator the runtime knows; returns what `node` does."""
+        outputs = yield self.inside(node, operator, kinds, names, around)
+        if outputs is None:
+            outputs = given_by_operator(node, operator, kinds)
+            if None in outputs and (schema := schema_at(operator.domain, node.op_type, operator.since)):
+                more = self.inferred(schema, node, kinds, names, around)
+                outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
+        lack = _misfit(node, operator, kinds, outputs, around)
+        if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
             return lack, outputs
-        if _is_constant(node) or has_kernel(operator, kinds, outputs):
-            return None, outputs
         if "tensor(float16)" in kinds and has_kernel(operator, widened(kinds), widened(outputs)):
             return None, outputs
         why = lacking(operator, kinds, outputs)
-        about = f"{full_name(node)}-{operator.since}"
-        expanded = yield self.expansion(node, operator, kinds, names, around)
-        if expanded is None:
-            lack = Lack("no kernel for dtype", why, operator.since) if why else Lack("no kernel", f"for no dtype of {about}", operator.since)
-            return lack, outputs
-        needs, ends = expanded
-        if needs:
-            kind = "no kernel for dtype" if why else needs[0].kind
-            reason = f"{why or 'no kernel'}, and its function needs {needs[0].reason}"
-            return Lack(kind, reason, operator.since), outputs
-        return None, [kind or end for kind, end in zip(outputs, [*ends, *[None] * len(outputs)], strict=False)]
-
-    # ---- what stands inside ----------------------------------------------------------------------------------------------
-
-    def inner(self, node: NodeProto, operator: Operator, kinds: Kinds, names: Names, around: Around) -> _Task:
-        """Walk the bodies of the runtime's control flow; returns the types of the node's outputs, or None for other nodes."""
-        if operator.domain or node.op_type not in ("If", "Loop", "Scan"):
-            return None
-        bodies = {a.name: a.g for a in node.attribute if a.HasField("g")}
-        if node.op_type == "If":
-            truth = names.truth(node.input[0]) if node.input else None
-            ends = {}
-            for name, body in bodies.items():
-                unused = truth is not None and name == ("else_branch" if truth else "then_branch")
-                inside = replace(around, path=_into(node, name, around.path), dead=around.dead or unused)
-                ends[name] = yield self.scope(body, None, names, inside)
-            first, second = ends.get("then_branch", []), ends.get("else_branch", [])
-            return [a or b for a, b in zip(first, second, strict=False)] or None
-        body = bodies.get("body")
+        types = [names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True)]
+        body = body_of(node, operator, types, version)
         if body is None:
-            return None
-        inside = replace(around, path=_into(node, "body", around.path))
-        if node.op_type == "Loop":
-            ends = yield self.scope(body, ["tensor(int64)", "tensor(bool)", *kinds[2:]], names, inside)
-            return ends[1:]
-        return (yield self.scope(body, kinds[1:] if operator.since < 9 else kinds, names, inside))
+            lack = Lack("no kernel", f"version {operator.since} has none for any dtype", operator.since, kernel=True)
+            return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
+        given = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
+        inner = replace(around, attrs={a.name: a for a in given}, found=[], expanded=True)
+        ends = yield self.scope(body, kinds, None, inner)
+        if inner.found:
+            site, first = inner.found[0]
+            reason = f"{why or 'it has none'}, and the function in its place needs {full_name(site.node)}: {first.reason}"
+            return Lack("no kernel for dtype" if why else first.kind, reason, operator.since, kernel=True), outputs
+        return None, [a if a is not None else b for a, b in zip(outputs, [*ends, *[None] * len(outputs)], strict=False)]
 
-    def call(self, node: NodeProto, function: FunctionProto, kinds: Kinds, names: Names, around: Around) -> _Task:
-        """Walk a local function with the types and attrs of a call; returns what `node` returns."""
-        key = (function.domain, function.name, getattr(function, "overload", ""))
-        if key in around.calls:
-            raise ModelError(
-                f"function {shown(function.domain)}::{shown(function.name)}",
-                expected="an end of its calls",
-                got="a function that calls itself",
+    def inside(self, node: NodeProto, operator: Operator, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+        """Walk the bodies of the runtime's control flow; returns the types of the outputs, or None for other nodes."""
+        graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
+        if operator.domain or node.op_type not in ("If", "Loop", "Scan") or not graphs:
+            return None
+        ends = {}
+        for name, body in graphs.items():
+            inner = replace(
+                around, trail=(around.trail, _standing(node, name)), unused=around.unused or _never(node, name, names)
             )
-        path = f"function {shown(function.domain)}::{shown(function.name)}"
-        attrs = {a.name: a for a in function.attribute_proto} | {a.name: a for a in node.attribute}
-        # The runtime puts the function's nodes into the graph, where the versions of the model hold.
-        versions = _versions(function.opset_import) | dict(around.versions)
-        inside = replace(
-            around, versions=versions, token=tuple(sorted(versions.items())), path=path, attrs=attrs, calls=around.calls | {key}
-        )
-        return None, (yield self.scope(function, kinds, None, inside))
+            given: Kinds = ()
+            if node.op_type == "Loop":
+                given = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
+            elif node.op_type == "Scan":
+                given = kinds[1:] if operator.since < 9 else kinds  # the first one's own batch lengths came first
+            ends[name] = yield self.scope(body, given, names, inner)
+        if node.op_type == "If":
+            pairs = zip(ends.get("then_branch", ()), ends.get("else_branch", ()), strict=False)
+            found = [a or b for a, b in pairs]
+        else:
+            found = ends.get("body", ())[1 if node.op_type == "Loop" else 0 :]
+        return [*found, *[None] * len(node.output)][: len(node.output)]
 
-    def expansion(self, node: NodeProto, operator: Operator, kinds: Kinds, names: Names, around: Around) -> _Task:
-        """Walk the function that ONNX gives for an operator; returns what its nodes lack and the types of its outputs, or None."""
-        body = _body(node, operator, [self.proto(names, n, k) for n, k in zip(node.input, kinds, strict=True)], around)
-        if body is None:
-            return None
-        attrs = {a.name: a for a in _defaults(node, operator)} | {a.name: a for a in body.attribute_proto}
-        attrs |= {a.name: a for a in node.attribute}
-        inside = replace(around, attrs=attrs, found=[], expanded=True)
-        ends = yield self.scope(body, kinds, None, inside)
-        return [lack for _, lack in inside.found], ends
+    def call(self, node: NodeProto, function: FunctionProto, kinds: Kinds, around: _Around) -> _Task:
+        """Walk a local function with the types and attrs of a call; returns what `node` does."""
+        key = (function.domain, function.name, getattr(function, "overload", ""))
+        text = f"function {shown(function.domain)}::{shown(function.name)}"
+        if key in around.calls:
+            raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
+        # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
+        versions = versions_of(function.opset_import) | dict(around.versions)
+        attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
+        inner = replace(around, versions=versions, trail=((), text), attrs=attrs, calls=around.calls | {key})
+        return None, (yield self.scope(function, kinds, None, inner))
 
-    # ---- types -----------------------------------------------------------------------------------------------------------
-
-    def outputs(self, node: NodeProto, operator: Operator, kinds: Kinds, names: Names, around: Around) -> Kinds:
-        """The types of a node's outputs, from the operator's own declaration where that tells them."""
-        if _is_constant(node):
-            return [_constant_kind(node)]
-        bound: dict[str, str | None] = {}
-        for place, kind in enumerate(kinds):
-            port = port_at(operator.inputs, place)
-            if kind and port and port.homogeneous:
-                bound.setdefault(port.type, kind)
-        told: list[str | None] = []
-        for place, name in enumerate(node.output):
-            port = port_at(operator.outputs, place)
-            if not name:
-                told.append("")
-            elif port is None or not port.homogeneous:
-                told.append(None)
-            else:
-                told.append(port.type if "(" in port.type else bound.get(port.type))
-        return told if None not in told else self.inferred(node, kinds, names, around, operator.since, told)
-
-    def inferred(
-        self, node: NodeProto, kinds: Kinds, names: Names, around: Around, version: int, told: Kinds = ()
-    ) -> list[str | None]:
-        """The types of a node's outputs as ONNX infers them, one node at a time; None where it cannot."""
-        from onnx.shape_inference import InferenceError, infer_node_outputs
-
-        known = [*told, *[None] * (len(node.output) - len(told))]
-        try:
-            schema = onnx.defs.get_schema(node.op_type, version, "" if node.domain == "ai.onnx" else node.domain)
-        except onnx.defs.SchemaError:
-            return known
-        imports = [onnx.helper.make_opsetid(d, v) for d, v in around.versions.items()]
-        for exact in (True, False):
-            types = {
-                name: (self.proto(names, name, kind) if exact else proto_of(kind or ""))
-                for name, kind in zip(node.input, kinds, strict=True)
-                if name
-            }
-            try:
-                made = infer_node_outputs(schema, node, types, opset_imports=imports)
-            except (InferenceError, TypeError, ValueError, RuntimeError):
-                continue
-            return [
-                kind if kind is not None else kind_of(made[name]) if name in made else None
-                for kind, name in zip(known, node.output, strict=True)
-            ]
-        return known
+    def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
+        """What is lacking for a node whose operator the runtime does not have in that version."""
+        asked = shown(full_name(node))
+        if domain not in schema_domains():
+            known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
+            reason = f"the runtime has no domain {shown(domain)}, and no op of the registry is {asked}"
+            if version is None and full_name(node) in known:
+                return Lack("unknown domain", f"the model has {asked} and imports no version of {shown(domain)}")
+            return Lack("unknown domain", reason + (f"; nearest: {shown(nearest(full_name(node), known))}" if known else ""))
+        versions = operators().get((domain, node.op_type))
+        if versions:
+            since = versions[0].since
+            return Lack("unknown op", f"it came in version {since}; the model imports {version}", since)
+        names = [op_type for place, op_type in operators() if place == domain]
+        close = nearest(node.op_type, names)
+        return Lack("unknown op", f"the runtime has no {asked}" + (f"; nearest: {domain}::{close}" if close in names else ""))
 
     @staticmethod
-    def proto(names: Names, name: str, kind: str | None) -> TypeProto:
-        declared = names.proto(name) if name else None
-        return declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
+    def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
+        types = {name: names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True) if name}
+        return inferred(schema, node, types, around.versions)
+
+
+# ---- one scope ---------------------------------------------------------------------------------------------------------------
+
+
+def _named(scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None) -> _Names:
+    names = _Names(outer)
+    if isinstance(scope, FunctionProto):
+        names.kinds |= dict(zip(scope.input, [*inputs, *[None] * len(scope.input)], strict=False))
+        return names
+    for place, info in enumerate(scope.input):
+        given = inputs[place] if place < len(inputs) else None
+        names.kinds[info.name] = given or kind_of(info.type)
+        names.protos[info.name] = info.type
+    for tensor in scope.initializer:
+        if tensor.name not in names.kinds:  # else a default, which a feed may replace
+            _note_truth(names, tensor.name, tensor)
+        names.kinds[tensor.name] = tensor_kind(tensor.data_type)
+    for sparse in scope.sparse_initializer:
+        names.kinds[sparse.values.name] = tensor_kind(sparse.values.data_type)
+    return names
+
+
+def _note(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
+    """Write down the types of a node's outputs; those that nothing tells are what the file declares."""
+    for name, kind in zip(node.output, outputs, strict=False):
+        if name in declared and name:
+            names.protos[name] = declared[name]
+            kind = kind or kind_of(declared[name])
+        names.kinds[name] = kind
+    if is_constant(node):
+        for attribute in node.attribute:
+            if attribute.name == "value":
+                _note_truth(names, first_output(node), attribute.t)
+
+
+def _note_truth(names: _Names, name: str, tensor: TensorProto) -> None:
+    if tensor.data_type == TensorProto.BOOL and tuple(tensor.dims) in ((), (1,)):
+        names.truths[name] = any(tensor.raw_data) or any(tensor.int32_data)
+
+
+def _never(node: NodeProto, branch: str, names: _Names) -> bool:
+    """Whether a branch is never taken: the runtime drops it before it looks for kernels."""
+    if node.op_type != "If" or not node.input:
+        return False
+    truth = names.scope_of(node.input[0]).truths.get(node.input[0])
+    return truth is not None and branch == ("else_branch" if truth else "then_branch")
+
+
+def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
+    """Whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
+    plain = node.op_type == "Dropout" and node.domain in ("", "ai.onnx") and len(node.input) <= 2
+    return plain and len(node.output) == 1 and node.output[0] not in ends
+
+
+def _standing(node: NodeProto, attribute: str) -> str:
+    return f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute)}"
 
 
 # ---- one node ----------------------------------------------------------------------------------------------------------------
 
 
-def _named(scope: GraphProto | FunctionProto, inputs: Kinds | None, outer: Names | None) -> Names:
-    names = Names(outer)
-    given = [*(inputs or ())]
-    for place, entry in enumerate(scope.input):
-        kind = given[place] if place < len(given) else None
-        if isinstance(scope, FunctionProto):
-            names.kinds[entry] = kind
-            continue
-        names.kinds[entry.name] = kind or kind_of(entry.type)
-        names.protos[entry.name] = entry.type
-    if isinstance(scope, GraphProto):
-        overridable = set(names.kinds)
-        for tensor in scope.initializer:
-            names.kinds[tensor.name] = tensor_kind(tensor.data_type)
-            if tensor.name not in overridable and tensor.data_type == onnx.TensorProto.BOOL and list(tensor.dims) in ([], [1]):
-                names.fixed[tensor.name] = _true(tensor)
-        for sparse in scope.sparse_initializer:
-            names.kinds[sparse.values.name] = tensor_kind(sparse.values.data_type)
-    return names
-
-
-def _true(tensor: onnx.TensorProto) -> bool:
-    return any(tensor.raw_data) or any(tensor.int32_data)
-
-
-def _note_truth(names: Names, node: NodeProto) -> None:
-    for attribute in node.attribute:
-        if attribute.name == "value" and attribute.t.data_type == onnx.TensorProto.BOOL and list(attribute.t.dims) in ([], [1]):
-            names.fixed[first_output(node)] = _true(attribute.t)
-
-
-def _key(node: NodeProto, kinds: Kinds, shape: Sequence[bool], around: Around, names: Names) -> Any:
-    """What a judgement depends on; None where it has to be made anew."""
+def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
+    """What a judgement depends on; None where that is more than is worth to be kept."""
     attrs = []
     for attribute in node.attribute:
         if attribute.type in _LARGE or attribute.ref_attr_name:
             return None
         attrs.append(attribute.SerializeToString())
-    if node.op_type == "RotaryEmbedding":
+    op_type, outputs = node.op_type, node.output
+    if op_type in _BY_SHAPE:
         return None
-    overload = getattr(node, "overload", "")
-    return node.domain, node.op_type, overload, kinds, shape, tuple(attrs), around.token, around.dead, around.expanded
+    left_out = "" in outputs and tuple(map(bool, outputs))
+    return op_type, kinds, len(outputs), left_out, node.domain, getattr(node, "overload", ""), tuple(attrs), here
 
 
-_LARGE = frozenset(
-    (
-        AttributeProto.TENSOR,
-        AttributeProto.TENSORS,
-        AttributeProto.GRAPH,
-        AttributeProto.GRAPHS,
-        AttributeProto.SPARSE_TENSOR,
-        AttributeProto.SPARSE_TENSORS,
-    )
-)
+_BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 
 
 def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
@@ -374,121 +373,36 @@ def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
     return made
 
 
-def _of_registry(node: NodeProto, domain: str) -> Kinds | None:
+def _of_op(node: NodeProto, domain: str) -> Kinds | None:
     """The types of the outputs of a node that runs through an op; None for other nodes."""
-    if domain.startswith(PREFIX):
-        return [None] * len(node.output)
+    known: list[str | None] = []
     op = registry.find(domain, node.op_type)
     if op is not None:
-        hints = op.current.schema.outputs or ()
-        kinds = [tensor_kind(hint.dtype.onnx) if hint.dtype else None for hint in hints]
-        return [*kinds, *[None] * len(node.output)][: len(node.output)]
-    if node.op_type == "PyOp":
-        numbers = next((list(a.ints) for a in node.attribute if a.name == "output_types"), [])
-        return [*map(tensor_kind, numbers), *[None] * len(node.output)][: len(node.output)]
-    return None
-
-
-def _since(domain: str, op_type: str, version: int) -> int | None:
-    """Since which version ONNX has the operator as it is in that version; None where ONNX does not know it."""
-    try:
-        return int(onnx.defs.get_schema(op_type, version, domain).since_version)
-    except onnx.defs.SchemaError:
+        known = [tensor_kind(hint.dtype.onnx) if hint.dtype else None for hint in op.current.schema.outputs or ()]
+    elif node.op_type == _RETIRED:
+        known = [tensor_kind(number) for a in node.attribute if a.name == "output_types" for number in a.ints]
+    elif not domain.startswith(PREFIX):
         return None
+    return [*known, *[None] * len(node.output)][: len(node.output)]
 
 
-def _unknown(node: NodeProto, domain: str, version: int | None, functions: Iterable[tuple[str, str, str]]) -> Lack:
-    if domain not in schema_domains():
-        names = sorted({op.name for op in registry} | {f"{d}::{n}" for d, n, _ in functions})
-        near = nearest(full_name(node), names) if names else ""
-        return Lack("unknown domain", f"the runtime has no operator of domain {shown(domain)}" + (f"; nearest: {near}" if near else ""))
-    versions = operators().get((domain, node.op_type))
-    if versions:
-        first = versions[0].since
-        return Lack("unknown op", f"came with version {first} of {domain or 'ai.onnx'}; the model imports {version}", first)
-    known = [op_type for place, op_type in operators() if place == domain]
-    near = nearest(node.op_type, known) if version else ""
-    return Lack("unknown op", f"the runtime knows no {shown(full_name(node))}; nearest: {domain}::{near}")
+def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
+    about = _domain(node.domain) or "ai.onnx"
+    return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
 
 
-def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
+def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around) -> Lack | None:
+    """What is lacking before any kernel is looked for: the runtime refuses the node as such."""
+    since = operator.since
     if operator.deprecated:
-        return Lack("unknown op", f"taken out of {operator.domain or 'ai.onnx'} in version {operator.since}", operator.since)
-    newer = _newer_attr(node, operator)
-    if newer:
-        return newer
-    wrong = refused(operator, kinds, outputs)
-    if wrong:
-        return Lack("no kernel for dtype", wrong, operator.since)
-    return None
-
-
-def _newer_attr(node: NodeProto, operator: Operator) -> Lack | None:
-    """What is lacking where the node has an attr that ONNX knows and the runtime does not: its operator is an older one."""
+        return Lack("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
     for attribute in node.attribute:
         if attribute.name not in operator.attributes and operator.domain in _ONNX:
-            schema = onnx.defs.get_schema(node.op_type, domain=operator.domain)
-            if attribute.name in schema.attributes and schema.since_version > operator.since:
-                since = int(schema.since_version)
-                reason = f"attr {shown(attribute.name)} came with version {since}; the runtime has version {operator.since}"
-                return Lack("opset too new", reason, since)
-    return None
-
-
-def _into(node: NodeProto, attribute: str, path: str) -> str:
-    inside = f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute)}"
-    return f"{path}, {inside}" if path else inside
-
-
-def _is_constant(node: NodeProto) -> bool:
-    # The runtime makes initializers of them before it looks for any kernel.
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
-
-
-def _constant_kind(node: NodeProto) -> str | None:
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            return tensor_kind(attribute.t.data_type)
-        if attribute.name == "sparse_value":
-            return tensor_kind(attribute.sparse_tensor.values.data_type)
-        if attribute.name.startswith("value_"):
-            word = attribute.name.removeprefix("value_").removesuffix("s")
-            return {"int": "tensor(int64)", "float": "tensor(float)", "string": "tensor(string)"}.get(word)
-    return None
-
-
-def _defaults(node: NodeProto, operator: Operator) -> list[AttributeProto]:
-    schema = onnx.defs.get_schema(node.op_type, operator.since, operator.domain)
-    return [a.default_value for a in schema.attributes.values() if a.default_value.name]
-
-
-def _body(node: NodeProto, operator: Operator, types: Sequence[TypeProto], around: Around) -> FunctionProto | None:
-    """The function that ONNX gives for the operator, for a node with these inputs; None where there is none."""
-    try:
-        schema = onnx.defs.get_schema(node.op_type, operator.since, operator.domain)
-    except onnx.defs.SchemaError:
-        return None
-    if schema.since_version != operator.since:
-        return None
-    version = around.versions.get(operator.domain, operator.since)
-    limit = newest_version(operator.domain)
-    version = min(version, limit) if limit else version
-    made: Any = None
-    if schema.has_context_dependent_function:
-        since = max((v for v in schema.context_dependent_function_opset_versions if v <= version), default=None)
-        if since is not None:
-            made = schema.get_context_dependent_function_with_opset_version(
-                since, node.SerializeToString(), [t.SerializeToString() for t in types]
-            )
-    elif schema.has_function:
-        since = max((v for v in schema.function_opset_versions if v <= version), default=None)
-        if since is not None:
-            made = schema.get_function_with_opset_version(since)
-    if not made:
-        return None
-    body = FunctionProto.FromString(made)
-    same = all(operator_at("", n.op_type, since) is operator_at("", n.op_type, version) for n in body.node if not n.domain)
-    return body if same else None
-
-
-_ = (clash, in_notation)
+            schema = schema_at(operator.domain, node.op_type)
+            if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
+                reason = f"attr {shown(attribute.name)} is newer than the runtime's version {since} of it"
+                return Lack("opset too new", reason, int(schema.since_version))
+    wrong = refused(operator, kinds, outputs) if not is_constant(node) else None
+    if wrong is None and around.expanded:
+        wrong = clash(operator, kinds)  # in the file itself that is a mistake of the file, and none of the runtime's
+    return Lack("no kernel for dtype", wrong, since) if wrong else None

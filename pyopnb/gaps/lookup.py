@@ -1,4 +1,4 @@
-"""Whether the runtime has a kernel for an operator and the types of its inputs and outputs, as the runtime itself decides it."""
+"""Whether the runtime has a kernel for an operator and the types of its inputs and outputs, as the runtime decides it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyopnb.gaps.kinds import in_notation, listed
 from pyopnb.models.installed import Kernel, Operator, Port, kernels
 
-__all__ = ["Kinds", "clash", "has_kernel", "lacking", "refused", "widened"]
+__all__ = ["Kinds", "clash", "has_kernel", "lacking", "port_at", "refused", "widened"]
 
 Kinds = Sequence[str | None]
 """A type for each place: ``""`` where nothing is connected, None where nothing is known."""
@@ -26,7 +26,7 @@ def refused(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
     """What is wrong where a type is none that this version of the operator may have; None where nothing is."""
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
         for place, kind in enumerate(kinds):
-            port = port_at(ports, place) if kind else None
+            port = port_at(ports, place)
             if kind and port and kind not in port.takes:
                 return f"{port.name} is {in_notation(kind)}; the operator takes {listed(port.takes)}"
     return None
@@ -48,7 +48,7 @@ def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
 
 
 def widened(kinds: Kinds) -> list[str | None]:
-    """The types after the casts that the runtime puts around a node without a kernel for float16."""
+    """The types after the casts that the runtime puts around a node that has a float16 input and no kernel for it."""
     return [_SINGLE if kind == _HALF else kind for kind in kinds]
 
 
@@ -57,11 +57,10 @@ def lacking(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
     serving = _serving(operator)
     if not serving:
         return None
-    nearest = min((_unlike(operator, kernel, inputs, outputs) for kernel in serving), key=len)
     texts = []
-    for name, kind in nearest.items():
-        others = [dict(kernel.takes).get(name, frozenset()) for kernel in serving]
-        texts.append(f"{name} is {in_notation(kind)}; there are kernels for {listed(frozenset().union(*others))}")
+    for name, kind in min((_unlike(operator, kernel, inputs, outputs) for kernel in serving), key=len).items():
+        taken = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
+        texts.append(f"{name} is {in_notation(kind)}; there are kernels for {listed(taken)}")
     return ", ".join(texts)
 
 
@@ -71,7 +70,7 @@ def _serving(operator: Operator) -> list[Kernel]:
 
 
 def _unlike(operator: Operator, kernel: Kernel, inputs: Kinds, outputs: Kinds) -> dict[str, str]:
-    """The type variables and ports of a kernel that have a type which it does not take."""
+    """The type variables and ports that have a type which the kernel does not take."""
     wrong = {}
     for name, takes in kernel.takes:
         kind = _standing(operator, name, inputs, outputs)

@@ -152,7 +152,7 @@ def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
     for row in state.get_all_opkernel_def():
         if row.provider == "CPUExecutionProvider":
             takes = tuple((name, frozenset(types)) for name, types in sorted(row.type_constraints.items()))
-            found.setdefault((row.domain, row.op_name), []).append(Kernel(*row.version_range, takes))
+            found.setdefault((row.domain, row.op_name), []).append(Kernel(row.version_range[0], row.version_range[1], takes))
     return {key: tuple(rows) for key, rows in found.items()}
 
 

@@ -10,12 +10,18 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
+from pyopnb.notebook.models import models
 from pyopnb.ops.errors import PyopError, shown
 from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, registry, split_name
 
 __all__ = ["CELL", "SUBCOMMANDS", "complete", "op_name", "read", "read_subcommand"]
 
-SUBCOMMANDS = {"history": "%pyop history OP", "rollback": "%pyop rollback OP [N]", "source": "%pyop source OP [N]"}
+SUBCOMMANDS = {
+    "history": "%pyop history OP",
+    "rollback": "%pyop rollback OP [N]",
+    "source": "%pyop source OP [N]",
+    "missing": "%pyop missing MODEL",
+}
 
 
 def _cell_parser() -> MagicArgumentParser:
@@ -60,13 +66,14 @@ def op_name(args: argparse.Namespace, class_name: str) -> str:
 
 
 def read_subcommand(line: str) -> tuple[str, str, int | None]:
-    """Subcommand, op and version number of a ``%pyop`` line that is not empty, or UsageError."""
+    """Subcommand, op or model, and version number of a ``%pyop`` line that is not empty, or UsageError."""
     command, *rest = _words(line)
     if command not in SUBCOMMANDS:
         raise _usage("%pyop", f"{', '.join(SUBCOMMANDS)} or nothing", shown(command), " or ".join(SUBCOMMANDS.values()))
     form = SUBCOMMANDS[command]
     if not 1 <= len(rest) <= form.count(" ") - 1:
-        raise _usage(f"%pyop {command}", "an op" + (" and a version" if "[N]" in form else ""), shown(" ".join(rest)), form)
+        taken = "a model's name or path" if "MODEL" in form else "an op and a version" if "[N]" in form else "an op"
+        raise _usage(f"%pyop {command}", taken, shown(" ".join(rest)), form)
     if len(rest) == 2 and not rest[1].isdecimal():
         raise _usage(f"%pyop {command}, version", "a number", shown(rest[1]), form)
     return command, rest[0], int(rest[1]) if len(rest) == 2 else None
@@ -94,7 +101,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if magic == "%%pyop" and not "".join(context.full_text.split("\n")[: context.cursor_line]).strip():
         offered = _for_cell(words, fragment)
     elif magic == "%pyop":
-        offered = _for_line(words)
+        offered = _for_line(words, fragment)
     else:
         return SimpleMatcherResult(completions=[])
     completions = [SimpleCompletion(text, type=kind) for text, kind in offered if text.startswith(fragment)]
@@ -115,9 +122,11 @@ def _choices(action: argparse.Action) -> Iterable[str]:
     return map(str, action.choices or ([action.default] if action.default is not None else []))
 
 
-def _for_line(words: list[str]) -> Iterable[tuple[str, str]]:
+def _for_line(words: list[str], fragment: str) -> Iterable[tuple[str, str]]:
     if not words:
         return [(command, "keyword") for command in SUBCOMMANDS]
+    if words == ["missing"]:
+        return models(fragment)
     if len(words) == 1:
         return _ops()
     if len(words) == 2 and "[N]" in SUBCOMMANDS.get(words[0], "") and words[1] in registry:

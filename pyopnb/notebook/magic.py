@@ -5,9 +5,11 @@ from __future__ import annotations
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
+from pyopnb.gaps.missing import missing
 from pyopnb.notebook.cell import briefly, described, run
 from pyopnb.notebook.line import CELL, read, read_subcommand
-from pyopnb.models.table import Source, history_table, registry_table
+from pyopnb.notebook.models import model_of
+from pyopnb.notebook.table import Source, history_table, registry_table
 from pyopnb.ops.errors import UnknownOp
 from pyopnb.ops.registry import Version, registry
 
@@ -29,6 +31,7 @@ A cell that fails, its last expression included, leaves the version before it in
     %pyop history OP          the versions of an op
     %pyop rollback OP [N]     bring an earlier version back
     %pyop source OP [N]       the text of a version
+    %pyop missing MODEL       the nodes that the installed ONNX Runtime cannot run
 """
 
 
@@ -58,6 +61,8 @@ def _answer(line: str) -> object:
     if not line.strip():
         return registry_table(registry)
     command, op, number = read_subcommand(line)
+    if command == "missing":
+        return missing(model_of(op))
     if command == "history":
         return history_table(registry.history(op))
     if command == "source":

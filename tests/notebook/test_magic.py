@@ -9,7 +9,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 
 from pyopnb import registry
-from pyopnb.models.table import Source, Table
+from pyopnb.notebook.table import Source, Table
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 

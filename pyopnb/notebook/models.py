@@ -1,0 +1,37 @@
+"""A model as a line of a notebook names it: a name of the notebook, or a path."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from onnx import ModelProto
+
+__all__ = ["model_of", "models"]
+
+
+def model_of(text: str) -> Any:
+    """The notebook's value of that name where it is a model, or else the text, a path."""
+    value = _notebook().get(text)
+    return value if isinstance(value, (ModelProto, bytes, os.PathLike)) else text
+
+
+def models(fragment: str) -> list[tuple[str, str]]:
+    """What may stand for a model after these characters: names of the notebook, folders, and files that end in ``.onnx``."""
+    names = [(name, "instance") for name, value in _notebook().items() if isinstance(value, ModelProto) and name[0] != "_"]
+    folder, _, start = fragment.rpartition(os.sep)
+    if folder or fragment.startswith(os.sep):
+        names, folder = [], f"{folder}{os.sep}"
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            found = [(f"{folder}{e.name}{os.sep if e.is_dir() else ''}", e.name) for e in entries]
+    except OSError:  # there is no such folder, or it cannot be read: nothing to offer from it
+        found = []
+    paths = [path for path, name in sorted(found) if path.endswith((os.sep, ".onnx")) and (start or name[0] != ".")]
+    return [*names, *((path, "path") for path in paths)]
+
+
+def _notebook() -> dict[str, Any]:
+    shell = get_ipython()  # type: ignore[no-untyped-call]  # IPython has no types there
+    return shell.user_ns if shell is not None else {}

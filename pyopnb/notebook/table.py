@@ -1,0 +1,50 @@
+"""Ops and versions as tables, and a source."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyopnb.ops.errors import shown
+from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.table import Table
+
+__all__ = ["Source", "history_table", "registry_table"]
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """The text of a version."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        lines = "\n".join(_escaped_line(line.expandtabs(4)) for line in self.text.split("\n"))
+        return f'<pre style="margin:0;white-space:pre;overflow-x:auto">{lines}</pre>'
+
+
+def _escaped_line(line: str) -> str:
+    # shown cuts what is long; a source must be there to its end.
+    return html.escape("".join(shown(line[at : at + 200]) for at in range(0, len(line), 200)), quote=True)
+
+
+def registry_table(ops: Iterable[Op]) -> Table:
+    """The ops and their current versions."""
+    rows = [_row(op.name, op.current) for op in ops]
+    return Table(("op", "version", "schema", "opset", "defined"), rows, "No op is defined. Try: %%pyop in a cell")
+
+
+def history_table(versions: Sequence[Version]) -> Table:
+    """The versions of one op, the newest last."""
+    rows = [(*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions]
+    return Table(("op", "version", "schema", "opset", "defined", "brought back"), rows)
+
+
+def _row(name: str, version: Version) -> tuple[str, ...]:
+    defined = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version.defined))
+    return name, str(version.number), str(version.schema), str(version.opset), defined
