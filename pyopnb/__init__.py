@@ -1,5 +1,6 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
 from pyopnb.models.build import model, node
@@ -37,6 +38,7 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "check",
     "get_library_path",
     "model",
     "node",
