@@ -1,5 +1,6 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
+from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
 from pyopnb.gaps.fill import Filled, fill
@@ -43,6 +44,7 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "check",
     "fill",
     "get_library_path",
     "missing",

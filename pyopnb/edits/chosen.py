@@ -110,7 +110,9 @@ def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
         )
     first, *others = meanings.values()
     if any(other != first for other in others):
-        raise ModelError(f"where {shown(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text))
+        raise ModelError(
+            f"where {shown(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text)
+        )
     return first
 
 

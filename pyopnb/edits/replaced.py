@@ -47,8 +47,8 @@ def replace(
     Returns
     -------
     ModelProto
-        The nodes keep their names, inputs, outputs and attributes. An attribute that a node leaves out and the op knows gets the
-        default of the operator that was there, which need not be the op's. Outputs keep their types, where these are known.
+        The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out gets the default of the
+        operator that was there, which need not be the op's own. Outputs keep their types, where these are known.
 
     Raises
     ------
@@ -119,7 +119,8 @@ def find_op(op: str | type | Op) -> Op:
             next=f"{older.name!r}, or registry.rollback",
         )
     known = nearest(op.__name__, [one.name for one in registry])
-    raise UnknownOp(where, expected="the class of an op in the registry", got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
+    expected = "the class of an op in the registry"
+    raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
 def opened(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
@@ -132,7 +133,8 @@ def opened(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
     """
     source = read(model, base_dir, data=False)
     if not source.proto.HasField("graph"):
-        raise ModelError("model", expected="an ONNX model", got="ONNX Runtime's own format, whose nodes are fixed", next="the .onnx file")
+        got = "ONNX Runtime's own format, whose nodes are fixed"
+        raise ModelError("model", expected="an ONNX model", got=got, next="give the .onnx file that it was made from")
     return source
 
 

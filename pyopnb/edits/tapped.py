@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
@@ -210,9 +209,7 @@ def _fresh(name: str, taken: set[str]) -> str:
     return fresh
 
 
-def _tap_class(
-    function: Callable[[Seen], object], node: NodeProto, where: str, inputs: list[str], outputs: list[str]
-) -> type:
+def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, inputs: list[str], outputs: list[str]) -> type:
     stops = function is builtins.breakpoint
     count = len(inputs) + len(outputs)
 
@@ -238,5 +235,5 @@ def _tap_class(
 
 def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
     """Where ``wrap(model, where, breakpoint)`` stops: look at node, inputs and outputs; c goes on."""
-    breakpoint()  # noqa: T100
-    return  # noqa: PLR1711  # a debugger stops at the line after the call
+    breakpoint()
+    return  # a debugger stops at the line after the call

@@ -79,7 +79,10 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bo
         raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
     restore(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
-    source.folder = _folder(source, base_dir, where) if data else base_dir and str(Path(os.fspath(base_dir)).resolve())
+    if data:
+        source.folder = _folder(source, base_dir, where)
+    elif base_dir is not None:
+        source.folder = str(Path(os.fspath(base_dir)).resolve())
     return source
 
 

@@ -31,6 +31,7 @@ from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.place import OPEN, Place, instantiate, note, promise
 from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
+from pyopnb.runtime.values import known_dims, named_dims
 
 __all__ = ["failed", "get_library_path", "infer", "place", "signatures"]
 
@@ -63,7 +64,9 @@ def get_library_path() -> str:
 
 
 def _runtime_type(pair: tuple[int, tuple[Any, ...] | None] | None) -> TensorType | None:
-    return None if pair is None else TensorType(_BY_RUNTIME.get(pair[0]), pair[1])
+    if pair is None:
+        return None
+    return TensorType(_BY_RUNTIME.get(pair[0]), pair[1] and known_dims(pair[1]))
 
 
 # ---- attributes that only the runtime has ------------------------------------------------------------------------------------
@@ -239,7 +242,7 @@ def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed
     if kind is None or kind.shape is None:
         return None
     element = kind.dtype or _first_dtype(given)
-    return (element.runtime if element else fixed, kind.shape) if element or fixed else None
+    return (element.runtime if element else fixed, named_dims(kind.shape)) if element or fixed else None
 
 
 def place(

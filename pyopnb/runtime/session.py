@@ -29,7 +29,7 @@ from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unk
 from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
 
-__all__ = ["Result", "Session", "SessionRebuilt", "run"]
+__all__ = ["Result", "Session", "SessionRebuilt", "run", "run_kernels"]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _CPU = "CPUExecutionProvider"
@@ -307,6 +307,14 @@ def _filled(source: Source) -> tuple[FilledNode, ...]:
     if done:
         warnings.warn(Filled(done), stacklevel=3)
     return tuple(done)
+
+
+def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """Run a model once through ONNX Runtime's own kernels, also where the registry has ops of their names."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[_CPU], enable_fallback=0)
+    return list(session.run(None, feeds, _QUIET))
 
 
 # ---- options ----------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ __all__ = [
     "exact_array",
     "from_ortvalue",
     "initializer_to_ortvalue",
+    "known_dims",
+    "named_dims",
     "texts_to_ortvalue",
     "to_ortvalue",
 ]
@@ -36,6 +39,20 @@ _BY_TEXT = {
 }
 
 
+_UNKNOWN = "pyopnb unknown "
+_unknowns = itertools.count()
+
+
+def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A shape for the runtime, which takes a dimension without size or symbol for one of size -1."""
+    return tuple(f"{_UNKNOWN}{next(_unknowns)}" if dim is None else dim for dim in shape)
+
+
+def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A shape from the runtime, with what `named_dims` named unknown again."""
+    return tuple(None if isinstance(dim, str) and dim.startswith(_UNKNOWN) else dim for dim in shape)
+
+
 def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
     """The type of a session's input or output; None where it is no tensor.
 
@@ -43,7 +60,7 @@ def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
     """
     match = _TENSOR.fullmatch(meta.type)
     row = _BY_TEXT.get(_RUNTIME_NAMES.get(match[1], match[1])) if match else None
-    shape = tuple(meta.shape) if meta.shape or meta.name in scalars else None
+    shape = known_dims(meta.shape) if meta.shape or meta.name in scalars else None
     return TensorType(row, shape) if row else None
 
 
