@@ -222,7 +222,7 @@ class _Filling:
             self._kept.append(inner)
             self._over.update(map(id, inner))
         place(self.proto, changes)
-        for site, name in changes:
+        for site, _ in changes:
             if site.node.domain == _FUNCTIONS:
                 site.node.ClearField("attribute")
             elif len(site.node.output) != 1:
@@ -339,7 +339,8 @@ def _define_again(proto: ModelProto) -> None:
     """The stand-ins of a model that was filled before, maybe in another process."""
     for site in walk(proto):
         domain, (op_type, _, version) = site.node.domain, site.node.op_type.rpartition("_")
-        if domain != DOMAIN and not domain.startswith(f"{DOMAIN}.") or domain == _FUNCTIONS or not version.isdecimal():
+        ours = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
+        if not ours or domain == _FUNCTIONS or not version.isdecimal():
             continue
         with contextlib.suppress(ModelError):  # then it is none of ours, and a node that nobody has
             schema = schema_of_op(domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6]))

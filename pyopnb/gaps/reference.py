@@ -24,8 +24,8 @@ from pyopnb.ops.types import ANY, TensorType, type_of
 __all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "reference", "schema_of_op", "standing_in"]
 
 _KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
-_NUMBERS = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
-_LISTS = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
+_NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
+_LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
 _STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
 
 
@@ -92,10 +92,10 @@ def _count(schema: Any, attrs: Mapping[str, Any]) -> int:
             got="nothing",
             next="outputs=2",
         )
-    return max(1, schema.min_output)
+    return max(1, int(schema.min_output))
 
 
-# ---- what onnx knows of an operator -------------------------------------------------------------------------------------------
+# ---- what onnx knows of an operator ------------------------------------------------------------------------------------------
 
 
 def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
@@ -106,9 +106,9 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     ModelError
         The installed onnx knows no such operator, or not in that version.
     """
-    asked = () if opset is None else (opset,)
+    get = onnx.defs.get_schema
     try:
-        schema = onnx.defs.get_schema(op_type, *asked, domain=domain)
+        schema = get(op_type, domain=domain) if opset is None else get(op_type, opset, domain)
     except onnx.defs.SchemaError:
         schema = None
     if schema is not None and not schema.deprecated:
@@ -156,7 +156,7 @@ def _classes(domain: str) -> set[str]:
     return names
 
 
-# ---- one operator -------------------------------------------------------------------------------------------------------------
+# ---- one operator ------------------------------------------------------------------------------------------------------------
 
 
 class Evaluation:
@@ -180,7 +180,8 @@ class Evaluation:
     def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
-        self._opset, self._functions, self._imports = opset, [], {"": onnx.defs.onnx_opset_version()}
+        self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
+        self._functions: list[FunctionProto] = []
         for value in attrs.values():
             self._heed(value)
         self._imports[domain] = self._opset
@@ -293,8 +294,8 @@ class Evaluation:
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
         from onnx.reference import ReferenceEvaluator
 
-        ends = [[onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs)]
-        return ReferenceEvaluator(self._model(nodes, *ends, imports))
+        takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
+        return ReferenceEvaluator(self._model(nodes, takes, gives, imports))
 
     def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
         return helper.make_model(
@@ -352,7 +353,9 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
         return _made(name, value, kind)
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
-            f"{where}, attr {name}", expected=f"a value of kind {known.type.name}", got=f"{type(value).__name__} {shown(repr(value))}"
+            f"{where}, attr {name}",
+            expected=f"a value of kind {known.type.name}",
+            got=f"{type(value).__name__} {shown(repr(value))}",
         ) from error
 
 
@@ -402,7 +405,7 @@ def _default_of(attr: Any) -> AttributeProto:
     return default
 
 
-# ---- operators that ONNX defines by a function of others -----------------------------------------------------------------------
+# ---- operators that ONNX defines by a function of others ---------------------------------------------------------------------
 
 
 def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:

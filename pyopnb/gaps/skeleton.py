@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ _UNKNOWN = re.compile(r"unk__\d+")  # what onnx's shape inference calls sizes th
 _LITERAL = 64  # items of a list or tensor that are written out; longer ones come from the node alone
 _DOC_LINES = 12
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
-_KINDS = {
+_KINDS: dict[int, str] = {
     AttributeProto.INT: "int",
     AttributeProto.FLOAT: "float",
     AttributeProto.STRING: "str",
@@ -134,7 +135,7 @@ def _checked_name(site: Site) -> tuple[str, str]:
         ) from error
 
 
-# ---- what the model says of the operator --------------------------------------------------------------------------------------
+# ---- what the model says of the operator -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -180,9 +181,7 @@ class _Described:
             count = max(len(s.node.input) for s in self.alike)
             texts = [node.input[n] if n < len(node.input) else "" for n in range(count)]
             lacking = [any(n >= len(s.node.input) or not s.node.input[n] for s in self.alike) for n in range(count)]
-            made = [
-                _Input(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False) for n, t in enumerate(texts)
-            ]
+            made = [_Input(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False) for n, t in enumerate(texts)]
         else:
             made = [
                 _Input(
@@ -193,7 +192,7 @@ class _Described:
                 )
                 for n, port in enumerate(ports)
             ]
-        for earlier, later in zip(made, made[1:], strict=False):  # Python wants it so
+        for earlier, later in pairwise(made):  # Python wants it so
             later.optional |= earlier.optional and not later.variadic
         return made
 
@@ -265,7 +264,7 @@ def _meet(a: TensorType, b: TensorType) -> TensorType:
     return TensorType(a.dtype if a.dtype == b.dtype else None, shape)
 
 
-# ---- as Python ----------------------------------------------------------------------------------------------------------------
+# ---- as Python ---------------------------------------------------------------------------------------------------------------
 
 
 class _Names:
@@ -327,8 +326,12 @@ def _array(value: np.ndarray) -> tuple[str, str]:
 def _type_text(kind: TensorType) -> str:
     if kind.shape is None:
         return f"{kind.dtype or 'any'}[...]"
-    dims = [str(d) if isinstance(d, int) or (d and _SYMBOL.fullmatch(d) and not _UNKNOWN.fullmatch(d)) else "?" for d in kind.shape]
-    return f"{kind.dtype or 'any'}[{','.join(dims)}]"
+    return f"{kind.dtype or 'any'}[{','.join(map(_dim, kind.shape))}]"
+
+
+def _dim(dim: int | str | None) -> str:
+    known = isinstance(dim, int) or (dim and _SYMBOL.fullmatch(dim) and not _UNKNOWN.fullmatch(dim))
+    return str(dim) if known else "?"
 
 
 def _quoted(kind: TensorType) -> str:
@@ -424,10 +427,11 @@ def _compute(described: _Described, name: str) -> list[str]:
         hint = "" if port.type == ANY else f": {_quoted(port.type)}"
         default = "" if not port.optional or port.variadic else " = None" if hint else "=None"
         parts.append(f"{'*' * port.variadic}{port.name}{hint}{default}")
-    head = f"def compute({', '.join(['self', *parts])}){_returns(described.outputs)}:"
-    if len(head) > 118:
-        head = "\n    ".join(["def compute(", *(f"    {part}," for part in ["self", *parts]), f"){_returns(described.outputs)}:"])
-    return [*head.split("\n"), *(f"    {line}" for line in _body(described, name))]
+    end = f"){_returns(described.outputs)}:"
+    head = [f"def compute({', '.join(['self', *parts])}{end}"]
+    if len(head[0]) > 118:
+        head = ["def compute(", *(f"    {part}," for part in ["self", *parts]), end]
+    return [*head, *(f"    {line}" for line in _body(described, name))]
 
 
 def _returns(outputs: Sequence[TensorType]) -> str:
@@ -441,7 +445,7 @@ def _body(described: _Described, name: str) -> list[str]:
     kinds = [_type_text(kind) if kind != ANY else "a type that nothing tells" for kind in described.outputs]
     types = [*described.outputs, *(port.type for port in described.inputs)]
     closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
-    lines = [f"# ONNX Runtime gives {', '.join(closed)} to no custom op: put a Cast before and behind the node."] if closed else []
+    lines = [f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."] if closed else []
     if not described.has_reference:
         wanted = f"an array of type {kinds[0]}" if len(kinds) == 1 else f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
         return [*lines, f"# Return {wanted}.", f'raise NotImplementedError("{name}")']
