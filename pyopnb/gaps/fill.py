@@ -7,19 +7,17 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
-import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.edits.chosen import Where, chosen
 from pyopnb.edits.replaced import opened, place
 from pyopnb.edits.typed import Types
 from pyopnb.gaps.missing import missing
-from pyopnb.gaps.reference import body_of, has_reference, schema_of_op, standing_in
+from pyopnb.gaps.reference import has_reference, schema_of_op, standing_in
 from pyopnb.models.installed import newest_ir_version, newest_version
-from pyopnb.models.nodes import Site, bodies, nodes_in, walk
+from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
 from pyopnb.models.source import Source, edited
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, shown
@@ -30,7 +28,6 @@ __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
 DOMAIN = "onnx.reference"
 """Domain of the stand-ins of ONNX's own operators; those of other domains have the domain behind it."""
 
-_FUNCTIONS = f"{DOMAIN}.functions"
 _OUTPUTS = "reference_outputs"
 _SHOWN = 10
 
@@ -44,17 +41,13 @@ class FilledNode:
     where : str
         The node as messages name it, by what it was.
     op : str
-        The op that stands there now; empty where the node was left as it was.
-    how : str
-        ``"reference"``: ONNX's reference implementation runs it, in Python. ``"function"``: it became a call of the function by
-        which ONNX defines it, and the runtime runs that. ``"left"``: nothing could be done.
+        The stand-in; empty where the node was left as it was.
     reason : str
-        What the runtime lacks; of a node that was left, why nothing stands in.
+        What the runtime lacks; of a node that was left, also why nothing stands in.
     """
 
     where: str
     op: str
-    how: str
     reason: str
 
     def __str__(self) -> str:
@@ -78,18 +71,14 @@ class Filled(UserWarning):
 
 
 def _told(nodes: Sequence[FilledNode]) -> str:
-    heads = {
-        "reference": "by ONNX's reference implementation, in Python",
-        "function": "by the functions that ONNX defines them by",
-        "left": "not filled, so that the model does not load",
-    }
     lines: list[str] = []
-    for how, head in heads.items():
-        same = [node for node in nodes if node.how == how]
-        if same:
-            lines.append(f"{len(same)} node{'s' * (len(same) > 1)} {head}:")
-            lines += [f"  {node}" for node in same[:_SHOWN]]
-            lines += [f"  … and {len(same) - _SHOWN} more"] if len(same) > _SHOWN else []
+    for head, same in (
+        ("by ONNX's reference implementation, in Python", [node for node in nodes if node.op]),
+        ("left as it was, so that the model does not load", [node for node in nodes if not node.op]),
+    ):
+        lines += [f"{len(same)} node{'s' * (len(same) > 1)} {head}:"] if same else []
+        lines += [f"  {node}" for node in same[:_SHOWN]]
+        lines += [f"  … and {len(same) - _SHOWN} more"] if len(same) > _SHOWN else []
     return "\n".join(lines)
 
 
@@ -147,11 +136,12 @@ def fill_source(source: Source, nodes: Where = (), original: object = None) -> l
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _define_again(proto)
     wanted = [] if _is_nothing(nodes) else chosen(proto, nodes, original)
+    if not wanted and not missing(proto):
+        return []
     filling = _Filling(proto)
     filling.bring_down()
     filling.put_in([(site, "asked for") for site in wanted])
-    while filling.put_in([(row.site, row.reason) for row in missing(proto) if row.site is not None]):
-        filling.bring_down()  # the functions that came in have versions of their own
+    filling.put_in([(row.site, row.reason) for row in missing(proto) if row.site is not None])
     return filling.done
 
 
@@ -197,37 +187,27 @@ class _Filling:
 
     # ---- stand-ins -----------------------------------------------------------------------------------------------------------
 
-    def put_in(self, lacking: Iterable[tuple[Site, str]]) -> bool:
-        """Put something into the places of these nodes; whether anything changed."""
+    def put_in(self, lacking: Iterable[tuple[Site, str]]) -> None:
+        """Put stand-ins into the places of these nodes, where there are any."""
         changes: list[tuple[Site, str]] = []
         # What stands inside another node goes with it.
         for site, reason in sorted(lacking, key=lambda pair: not bodies(pair[0].node)):
             if id(site.node) in self._over:
                 continue
-            self._kept.append(site)
-            self._over.add(id(site.node))
-            where = site.where
-            why_not = self._no_stand_in(site)
-            body = self._function(site) if why_not else None
-            if not why_not:
-                changes.append((site, self._stand_in(site)))
-                self.done.append(FilledNode(where, changes[-1][1], "reference", reason))
-            elif body is not None:
-                changes.append((site, self._call(site, body)))
-                self.done.append(FilledNode(where, changes[-1][1], "function", reason))
-            else:
-                self.done.append(FilledNode(where, "", "left", f"{reason}; {why_not}"))
-                continue
             inner = [node for graph in bodies(site.node) for node in nodes_in(graph)]
-            self._kept.append(inner)
+            self._kept += [site, inner]
+            self._over.add(id(site.node))
+            why_not = self._no_stand_in(site)
+            if why_not:
+                self.done.append(FilledNode(site.where, "", f"{reason}; {why_not}"))
+                continue
             self._over.update(map(id, inner))
+            changes.append((site, self._stand_in(site)))
+            self.done.append(FilledNode(site.where, changes[-1][1], reason))
         place(self.proto, changes)
         for site, _ in changes:
-            if site.node.domain == _FUNCTIONS:
-                site.node.ClearField("attribute")
-            elif len(site.node.output) != 1:
+            if len(site.node.output) != 1:
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
-        return bool(changes)
 
     def _version(self, node: NodeProto) -> int | None:
         imports = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in self.proto.opset_import}
@@ -244,8 +224,14 @@ class _Filling:
                 kind = self._type(site, name)
                 if kind is not None and (uncarried := _uncarried(kind)):
                     return f"its {end} {shown(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
-        outer = _captured(node)
-        return f"its body reads {shown(outer[0])} from outside" if outer else ""
+        if outer := _captured(node):
+            return f"its body reads {shown(outer[0])} from outside"
+        changed = [inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)]
+        return f"its body holds {shown(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
+
+    def _changed(self, node: NodeProto) -> bool:
+        version, limit = self._version(node), newest_version(_domain(node))
+        return version is not None and limit is not None and version > limit and not _same_in(node, version, limit)
 
     def _type(self, site: Site, name: str) -> TypeProto | None:
         info = self._types.info(site, name)
@@ -256,24 +242,6 @@ class _Filling:
         schema = schema_of_op(_domain(site.node), site.node.op_type, version)
         return _defined(schema.domain, schema.name, schema.since_version)
 
-    def _function(self, site: Site) -> FunctionProto | None:
-        node, version = site.node, self._version(site.node)
-        if version is None or any(a.ref_attr_name for a in node.attribute):
-            return None
-        try:
-            schema = schema_of_op(_domain(node), node.op_type, version)
-        except ModelError:
-            return None
-        return body_of(schema, node, [self._type(site, name) if name else None for name in node.input], version)
-
-    def _call(self, site: Site, body: FunctionProto) -> str:
-        """Make the function by which ONNX defines a node's operator one of the model's own."""
-        taken = {f.name for f in self.proto.functions if f.domain == _FUNCTIONS}
-        body.domain = _FUNCTIONS
-        body.name = next(n for n in (f"{site.node.op_type}_{k}" for k in count(1)) if n not in taken)
-        self.proto.functions.append(body)
-        return f"{_FUNCTIONS}::{body.name}"
-
 
 def _domain(node: NodeProto) -> str:
     return "" if node.domain == "ai.onnx" else node.domain
@@ -282,8 +250,6 @@ def _domain(node: NodeProto) -> str:
 def _same_in(node: NodeProto, version: int, older: int) -> bool:
     """Whether a node means the same in an older version of its domain: its operator's definition differs in types at most."""
     domain = _domain(node)
-    if domain == "" and version > onnx.defs.onnx_opset_version():
-        return False
     try:
         now, then = (schema_of_op(domain, node.op_type, number) for number in (version, older))
     except ModelError:
@@ -340,7 +306,7 @@ def _define_again(proto: ModelProto) -> None:
     for site in walk(proto):
         domain, (op_type, _, version) = site.node.domain, site.node.op_type.rpartition("_")
         ours = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
-        if not ours or domain == _FUNCTIONS or not version.isdecimal():
+        if not ours or not version.isdecimal():
             continue
         with contextlib.suppress(ModelError):  # then it is none of ours, and a node that nobody has
             schema = schema_of_op(domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6]))

@@ -26,6 +26,7 @@ __all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "
 _KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
 _NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
 _LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
+_LARGEST = 2**31 - 1  # that onnx takes as a version
 _STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
 
 
@@ -108,10 +109,11 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     """
     get = onnx.defs.get_schema
     try:
-        schema = get(op_type, domain=domain) if opset is None else get(op_type, opset, domain)
+        schema = get(op_type, domain=domain) if opset is None else get(op_type, min(opset, _LARGEST), domain)
     except onnx.defs.SchemaError:
         schema = None
-    if schema is not None and not schema.deprecated:
+    ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
+    if schema is not None and not schema.deprecated and not ahead:
         return schema
     known = {s.name for s in onnx.defs.get_all_schemas() if s.domain == domain and not s.deprecated}
     where = f"reference of {shown(domain)}::{shown(op_type)}"
