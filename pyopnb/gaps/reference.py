@@ -7,7 +7,7 @@ the reference has a class for it, or ONNX defines it by a function of other oper
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,18 +227,18 @@ class Evaluation:
         ]
         model = self._model([node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
         known = input_types(GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output))
-        return tuple(known.get(name, ANY) for name in node.output)
+        # onnx makes up names for sizes that it does not know, and two nodes would be told the same one.
+        symbols = {dim for kind in given if kind is not None for dim in kind.shape or () if isinstance(dim, str)}
+        return tuple(_without_others(known.get(name, ANY), symbols) for name in node.output)
 
     def exists(self) -> bool:
         """Whether there is a reference implementation."""
-        from onnx.reference.op_run import RuntimeContextError
-
         try:
             self._direct(tuple(True for _ in self._schema.inputs))
-        except RuntimeContextError:
-            return True
         except NotImplementedError:
             return False
+        except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or does not like the attrs
+            return True
         return True
 
     def _evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
@@ -305,6 +305,12 @@ class Evaluation:
             functions=self._functions,
             opset_imports=[helper.make_opsetid(*pair) for pair in (imports or self._imports).items()],
         )
+
+
+def _without_others(kind: TensorType, symbols: Collection[str]) -> TensorType:
+    if kind.shape is None:
+        return kind
+    return kind.like(shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape])
 
 
 class StandIn:

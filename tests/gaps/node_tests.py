@@ -27,7 +27,7 @@ from pyopnb.gaps.missing import missing
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.runtime.values import from_ortvalue, texts_to_ortvalue, to_ortvalue
 
-__all__ = ["BY_NODES", "EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report"]
+__all__ = ["BY_NODES", "EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run"]
 
 _DRAWN = ("test_bernoulli", "test_training_dropout")
 """Beginnings of the names of cases whose values are drawn: others are right as well, and dtype and shape are compared."""
@@ -106,7 +106,7 @@ def cases() -> dict[str, TestCase]:
 def plainly(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     """The results of plain onnxruntime."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), _quiet(), ["CPUExecutionProvider"], enable_fallback=0)
-    return _run(session, model, feeds)
+    return run(session, model, feeds)
 
 
 def _quiet() -> onnxruntime.SessionOptions:
@@ -115,7 +115,7 @@ def _quiet() -> onnxruntime.SessionOptions:
     return options
 
 
-def _run(session: onnxruntime.InferenceSession, model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def run(session: onnxruntime.InferenceSession, model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     """Run a session on anything that a case feeds: dtypes that NumPy lacks, strings, sequences, optionals left out."""
     run = onnxruntime.RunOptions()
     run.log_severity_level = 4
@@ -143,6 +143,13 @@ def _fed(value: Any, kind: Any) -> Any:
     if kind is None or isinstance(value, list) or kind.name in _CARRIED_BY_NUMPY | {"string"}:
         return value
     return to_ortvalue(value, kind)
+
+
+def can_be_an_op(model: ModelProto) -> bool:
+    """Whether the model is one node with nothing at its ends that a custom op cannot have."""
+    kinds = [_element(info.type) for info in [*model.graph.input, *model.graph.output] if info.type.HasField("tensor_type")]
+    ends = len(model.graph.input) + len(model.graph.output)
+    return len(model.graph.node) == 1 and len(kinds) == ends and all(kind.carried for kind in kinds)
 
 
 def data_sets(case: TestCase) -> list[tuple[dict[str, Any], list[Any]]]:
@@ -208,7 +215,7 @@ def filled(model: ModelProto, feeds: dict[str, Any], nodes: Any = ()) -> list[An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Filled)
         whole = fill(model, nodes)
-    return _run(pyopnb.Session(whole), whole, feeds)
+    return run(pyopnb.Session(whole), whole, feeds)
 
 
 def _untouched(model: ModelProto) -> bool:
