@@ -6,7 +6,7 @@ what stands inside a node is a generator that the walk puts on a stack of its ow
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,9 @@ _ONNX = ("", "ai.onnx.ml")
 _LARGE = frozenset(
     getattr(AttributeProto, name) for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 )
+
+_GUESSES = 200
+"""Unknown names for which the nearest known one is looked for: half a millisecond each, and a file can hold any number."""
 
 _Task = Generator["_Task", Any, Any]
 
@@ -86,14 +89,13 @@ class _Around:
     versions: Mapping[str, int]
     trail: tuple[Any, ...] = ()  # where the scope stands: the trail of the outer one, and a text
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
-    calls: frozenset[tuple[str, str, str]] = frozenset()
     found: list[tuple[Site, Lack]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
     expanded: bool = False  # in a function that ONNX gives for an operator
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (*sorted(self.versions.items()), self.calls, self.unused, self.expanded)
+        return frozenset(self.versions.items()), self.unused, self.expanded
 
     @property
     def path(self) -> str:
@@ -122,7 +124,7 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
 
 def versions_of(imports: Iterable[Any]) -> dict[str, int]:
     """The versions of the domains that a model or function imports."""
-    return {_domain(entry.domain): entry.version for entry in imports}
+    return {_domain(entry.domain): entry.version for entry in imports if isinstance(entry.domain, str)}
 
 
 def _domain(name: str) -> str:
@@ -145,6 +147,8 @@ class _Walk:
     def __init__(self, proto: ModelProto) -> None:
         functions = [f for f in proto.functions if _domain(f.domain) not in _ONNX]
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in functions}
+        self.called: set[tuple[str, str, str]] = set()  # the functions that the walk is inside of
+        self.guesses = _GUESSES
         self.places: dict[Any, int] = {}
         self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
 
@@ -171,6 +175,7 @@ class _Walk:
 
     def node(self, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> _Task:
         """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
+        _refuse_undecodable(node, around.path)
         domain = _domain(node.domain)
         own = _of_op(node, domain)
         if own is not None:
@@ -250,30 +255,37 @@ class _Walk:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
         key = (function.domain, function.name, getattr(function, "overload", ""))
         text = f"function {shown(function.domain)}::{shown(function.name)}"
-        if key in around.calls:
+        if key in self.called:
             raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
         versions = versions_of(function.opset_import) | dict(around.versions)
         attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
-        inner = replace(around, versions=versions, trail=((), text), attrs=attrs, calls=around.calls | {key})
-        return None, (yield self.scope(function, kinds, None, inner))
+        inner = replace(around, versions=versions, trail=((), text), attrs=attrs)
+        self.called.add(key)
+        ends = yield self.scope(function, kinds, None, inner)
+        self.called.remove(key)
+        return None, ends
 
     def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
         """What is lacking for a node whose operator the runtime does not have in that version."""
         asked = shown(full_name(node))
+        self.guesses -= 1
         if domain not in schema_domains():
             known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
-            reason = f"the runtime has no domain {shown(domain)}, and no op of the registry is {asked}"
             if version is None and full_name(node) in known:
                 return Lack("unknown domain", f"the model has {asked} and imports no version of {shown(domain)}")
-            return Lack("unknown domain", reason + (f"; nearest: {shown(nearest(full_name(node), known))}" if known else ""))
+            reason = f"the runtime has no domain {shown(domain)}, and no op of the registry is {asked}"
+            return Lack("unknown domain", reason + self.guess(full_name(node), known))
         versions = operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
             return Lack("unknown op", f"it came in version {since}; the model imports {version}", since)
-        names = [op_type for place, op_type in operators() if place == domain]
-        close = nearest(node.op_type, names)
-        return Lack("unknown op", f"the runtime has no {asked}" + (f"; nearest: {domain}::{close}" if close in names else ""))
+        names = [f"{domain}::{op_type}" for place, op_type in operators() if place == domain]
+        return Lack("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
+
+    def guess(self, name: str, known: Collection[str]) -> str:
+        close = nearest(name, known) if known and self.guesses >= 0 else ""
+        return f"; nearest: {shown(close)}" if close in known else ""
 
     @staticmethod
     def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
@@ -356,6 +368,14 @@ def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
 
 
 _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
+
+
+def _refuse_undecodable(node: NodeProto, path: str) -> None:
+    # protobuf gives bytes where a name is not UTF-8.
+    for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
+        if not isinstance(name, str):
+            where = f"a node of op type {shown(node.op_type)}" + (f", in {path}" if path else "")
+            raise ModelError(where, expected="names in UTF-8", got=shown(name))
 
 
 def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:

@@ -15,6 +15,9 @@ from pyopnb.models.installed import Operator, operator_at
 
 __all__ = ["body_of", "defaults_of", "given_by_operator", "inferred", "is_constant", "schema_at"]
 
+_LARGEST = 2**31 - 1
+"""The largest version that onnx takes; a file can say more."""
+
 _VALUES = {"int": "tensor(int64)", "float": "tensor(float)", "string": "tensor(string)"}
 
 
@@ -23,7 +26,7 @@ def schema_at(domain: str, op_type: str, version: int | None = None) -> Any:
     try:
         if version is None:
             return onnx.defs.get_schema(op_type, domain=domain)
-        return onnx.defs.get_schema(op_type, version, domain)
+        return onnx.defs.get_schema(op_type, min(max(version, 0), _LARGEST), domain)
     except onnx.defs.SchemaError:
         return None
 
@@ -71,7 +74,7 @@ def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versi
     """
     from onnx.shape_inference import InferenceError, infer_node_outputs
 
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    imports = [onnx.helper.make_opsetid(domain, min(version, _LARGEST)) for domain, version in versions.items()]
     for exact in (True, False):
         known = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
         try:

@@ -19,6 +19,10 @@ from pyopnb.ops.table import Table
 __all__ = ["Missing", "MissingNode", "missing"]
 
 
+_TOLD = 200
+"""Rows that a table shows; all of them are in the sequence."""
+
+
 @dataclass(frozen=True)
 class MissingNode:
     """A node that the runtime cannot run.
@@ -78,8 +82,11 @@ class Missing(Sequence[MissingNode]):
         return iter(self._rows)
 
     def _table(self) -> Table:
-        inside = any(row.path for row in self._rows)
-        rows = [(row.node, row.op, row.kind, row.reason, *([row.path] if inside else [])) for row in self._rows]
+        told = self._rows[:_TOLD]
+        inside = any(row.path for row in told)
+        rows = [(row.node, row.op, row.kind, row.reason, *([row.path] if inside else [])) for row in told]
+        if len(told) < len(self._rows):
+            rows.append((f"and {len(self._rows) - len(told)} more", *[""] * (len(rows[0]) - 1)))
         head = ("node", "op", "missing", "reason", *(["in"] if inside else []))
         return Table(head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node")
 

@@ -73,7 +73,8 @@ def newest_version(domain: str) -> int | None:
 
     The runtime lists operators of versions that it does not take yet, and may take one that the installed onnx does not know.
     """
-    listed = schema_domains().get("" if domain == "ai.onnx" else domain)
+    domain = "" if domain == "ai.onnx" else domain
+    listed = schema_domains().get(domain)
     if listed is None:
         return None
     return next((n for n in range(listed, 0, -1) if _taken(n, newest_ir_version(), domain)), 1)

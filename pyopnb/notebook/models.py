@@ -12,9 +12,9 @@ __all__ = ["model_of", "models"]
 
 
 def model_of(text: str) -> Any:
-    """The notebook's value of that name where it is a model, or else the text, a path."""
+    """The notebook's value of that name where it is a model or a path, or else the text, a path."""
     value = _notebook().get(text)
-    return value if isinstance(value, (ModelProto, bytes, os.PathLike)) else text
+    return value if isinstance(value, (ModelProto, bytes, str, os.PathLike)) else text
 
 
 def models(fragment: str) -> list[tuple[str, str]]:
@@ -33,5 +33,5 @@ def models(fragment: str) -> list[tuple[str, str]]:
 
 
 def _notebook() -> dict[str, Any]:
-    shell = get_ipython()  # type: ignore[no-untyped-call]  # IPython has no types there
+    shell = get_ipython()
     return shell.user_ns if shell is not None else {}

@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from IPython.core.completer import provisionalcompleter
 
+import pyopnb
 from pyopnb import registry
-from pyopnb.notebook.table import Source, Table
+from pyopnb.notebook.table import Source
+from pyopnb.ops.table import Table
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 
@@ -116,11 +118,12 @@ def test_a_long_line_of_source_is_not_cut():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("histroy A", "%pyop: expected history, rollback, source or nothing, got histroy. Try: "),
+        ("histroy A", "%pyop: expected history, rollback, source, missing or nothing, got histroy. Try: "),
         ("history", "%pyop history: expected an op, got nothing. Try: %pyop history OP"),
         ("history A 1", "%pyop history: expected an op, got A 1. Try: %pyop history OP"),
         ("source A B", "%pyop source, version: expected a number, got B. Try: %pyop source OP [N]"),
         ("rollback A 1 2", "%pyop rollback: expected an op and a version, got A 1 2. Try: %pyop rollback OP [N]"),
+        ("missing", "%pyop missing: expected a model's name or path, got nothing. Try: %pyop missing MODEL"),
         ("source 'A", "No closing quotation: source 'A"),
     ],
 )
@@ -199,7 +202,7 @@ OPS = ["demo::SoftClip", "pyopnb::Other"]
         ("%%pyop -d ", ["demo", "pyopnb"]),
         ("%%pyop --domain p", ["pyopnb"]),
         ("%%pyop -q -d demo --o", ["--opset"]),
-        ("%pyop ", ["history", "rollback", "source"]),
+        ("%pyop ", ["history", "missing", "rollback", "source"]),
         ("%pyop ro", ["rollback"]),
         ("%pyop history ", OPS),
         ("%pyop history pyopnb::", ["pyopnb::Other"]),
@@ -223,3 +226,43 @@ def test_the_body_is_completed_as_python(ops, shell):
     assert offered(shell, "%%pyop\n%%pyop --d") != ["--domain"]
     assert "a_long_name" in offered(shell, "a_long_n")
     assert "%pyop" in offered(shell, "%pyo")
+
+
+# ---- what is missing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clipper(shell, tmp_path, monkeypatch):
+    """A model under a name of the notebook and in a file of the working folder."""
+    model = pyopnb.model(pyopnb.node("Erff", "x", "y"), {"x": "float32[N]"}, "y")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "sub"):
+        (place / "clip.onnx").write_bytes(model.SerializeToString())
+        (place / "clip.txt").write_text("")
+    shell.push({"clipper": model, "clipping": 3, "path": tmp_path / "clip.onnx"})
+    return model
+
+
+@pytest.mark.parametrize("model", ["clipper", "path", "clip.onnx", "sub/clip.onnx"])
+def test_missing_takes_a_name_or_a_path(clipper, run, model):
+    assert repr(run(f"%pyop missing {model}").value) == repr(pyopnb.missing(clipper))
+
+
+def test_missing_of_neither(clipper, run):
+    ran = run("%pyop missing clipping")
+    assert not ran.ok
+    assert ran.out.startswith("ModelError: Load model clipping failed. File doesn't exist.")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "matches"),
+    [
+        ("cl", ["clip.onnx", "clipper"]),
+        ("s", ["sub/"]),
+        ("sub/", ["sub/clip.onnx"]),
+        ("sub/clip.o", ["sub/clip.onnx"]),
+    ],
+)
+def test_completion_of_models(clipper, shell, fragment, matches):
+    assert sorted(offered(shell, f"%pyop missing {fragment}")) == matches
