@@ -45,7 +45,7 @@ class Example:
 
     def __str__(self) -> str:
         attrs = "".join(f", {shown(key)}={shown(repr(value), 40)}" for key, value in self.attrs.items())
-        return f"({', '.join('None' if kind is None else str(kind) for kind in self.types)}{attrs})"
+        return f"({f'{listed(self.types)}{attrs}' if self.types else attrs.removeprefix(', ')})"
 
 
 def example_of(item: Any, attrs: Mapping[str, Any], number: int) -> Example:
@@ -60,15 +60,19 @@ def example_of(item: Any, attrs: Mapping[str, Any], number: int) -> Example:
     own = parts.pop() if parts and isinstance(parts[-1], dict) else {}
     arrays = []
     for place, part in enumerate(parts):
-        where = f"example {number}, input {place}"
-        try:
-            array = None if part is None else np.asarray(part)
-            array = array.astype(object) if array is not None and array.dtype.kind in "UT" else array
-            type_of(array) if array is not None else None
-        except ValueError as error:
-            raise FeedError(where, expected="an array of a dtype of ONNX", got=shown(str(error))) from None
-        arrays.append(array)
+        arrays.append(None if part is None else _array(part, f"example {number}, input {place}"))
     return Example(tuple(arrays), {**attrs, **own})
+
+
+def _array(part: Any, where: str) -> np.ndarray:
+    try:
+        array = np.asarray(part)
+        kind = str(type_of(array))
+    except ValueError as error:
+        raise FeedError(where, expected="an array of a dtype of ONNX", got=shown(str(error))) from None
+    if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
+        raise FeedError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__}, which holds Python objects")
+    return array.astype(object) if kind.startswith("string") else array
 
 
 def made_example(op: Op, attrs: Mapping[str, Any]) -> Example:

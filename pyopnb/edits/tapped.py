@@ -180,14 +180,15 @@ def _tap(
     cls = _tap_class(function, as_it_was, site.where, [before(n) for n in inputs], [before(n) for n in outputs])
     fresh = {name: _fresh(name, taken) for name in outputs}
     node.output[:] = [fresh.get(name, "") for name in node.output]
-    tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs, name=f"{node.name} (tap)" if node.name else "")
+    name = _op_name(node.op_type)
+    tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
+    tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
     if isinstance(scope, GraphProto):
         for old, new in fresh.items():
             info = types.info(site, old)
             if info is not None:
                 scope.value_info.append(info)
                 scope.value_info[-1].name = new
-    name = _op_name(node.op_type)
     registry.define(cls, name)
     return Site(tap, scope, site.path), name
 
@@ -218,7 +219,8 @@ def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, 
             if len(types) != count:
                 raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …) anew")
             # The rank and no more: a file can declare dimensions that are not those of a run, and it runs all the same.
-            return [TensorType(t.dtype, None if t.shape is None else (None,) * len(t.shape)) for t in types[len(inputs) :]]
+            # While the runtime infers, it tells an unknown rank as it tells a scalar's: then not even the rank.
+            return [TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None) for t in types[len(inputs) :]]
 
         def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
             came = dict(zip(inputs, arrays, strict=False))

@@ -13,6 +13,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
@@ -155,7 +156,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        self._removed: dict[str, Op] = {}
+        # For the sessions that still use them, and no longer than these do.
+        self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
         self._modules: dict[tuple[str, str], Op] = {}
         self._listeners: dict[object, Callable[[Version], None]] = {}
         self._lock = threading.RLock()

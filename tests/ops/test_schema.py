@@ -1,7 +1,5 @@
 """What is read from a class, and what a node may give it."""
 
-
-
 from __future__ import annotations
 
 import copy

@@ -346,3 +346,27 @@ def test_nodes_of_a_saved_model_can_be_bare_and_retired(tmp_path: Path) -> None:
     options.optimized_model_filepath = str(tmp_path / "saved.onnx")
     pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"}), options)
     assert pyopnb.Session(tmp_path / "saved.onnx")(X)["y"].tolist() == [-3, 6]
+
+
+def test_a_dimension_of_which_infer_says_nothing_fits_any() -> None:
+    """ONNX Runtime took it for one of size -1, and refused the Mul."""
+
+    class Op:
+        def infer(self, x: Any) -> Any:
+            return x.like(shape=(None,) * 4)
+
+        def compute(self, x: Any) -> Any:
+            return x
+
+    pyopnb.registry.define(Op, "m::Op")
+    nodes = [
+        pyopnb.node("m::Op", "x", "a"),
+        pyopnb.node("MaxPool", "a", "p", kernel_shape=[1, 1]),
+        pyopnb.node("Mul", "p w", "b"),
+        pyopnb.node("m::Op", "b", "y"),
+    ]
+    session = pyopnb.Session(
+        pyopnb.model(nodes, {"x": "float32[1,4,2,2]"}, "y", initializers={"w": np.ones((1, 4, 1, 1), np.float32)})
+    )
+    assert "y: float32[?,?,?,?]" in repr(session)
+    assert session(x=np.ones((1, 4, 2, 2), np.float32))["y"].shape == (1, 4, 2, 2)
