@@ -282,10 +282,10 @@ def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run):
     assert cell == pyopnb.skeleton(shell.user_ns["m"], "Celu")
     shell.set_next_input("")
     run(cell)
-    assert pyopnb.Session(shell.user_ns["m"])(x=np.float64([2]))["y"].tolist() == [2]
+    assert pyopnb.Session(shell.user_ns["m"])(x=[2.0])["y"].tolist() == [2]
 
 
 def test_skeleton_of_no_node(shell, run):
     shell.user_ns["m"] = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
     ran = run("%pyop skeleton m Bas")
-    assert "got none of these. Try: Abs" in str(ran.error)
+    assert "got none of these" in str(ran.error)
