@@ -3,7 +3,10 @@
 from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
+from pyopnb.gaps.fill import Filled, fill
 from pyopnb.gaps.missing import Missing, missing
+from pyopnb.gaps.reference import reference
+from pyopnb.gaps.skeleton import skeleton
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.models.build import model, node
 from pyopnb.models.evaluator import reference_ops
@@ -32,6 +35,7 @@ __all__ = [
     "DefinitionError",
     "EscapedInput",
     "FeedError",
+    "Filled",
     "Missing",
     "ModelError",
     "ModuleRefused",
@@ -46,16 +50,19 @@ __all__ = [
     "UnknownOp",
     "call",
     "check",
+    "fill",
     "get_library_path",
     "missing",
     "model",
     "node",
     "parse",
     "pyop",
+    "reference",
     "reference_ops",
     "registry",
     "replace",
     "run",
+    "skeleton",
     "tensor_type",
     "text",
     "wrap",

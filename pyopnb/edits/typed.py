@@ -66,6 +66,6 @@ def _inferred(proto: ModelProto) -> ModelProto:
     known = lean(proto).proto
     try:
         return onnx.shape_inference.infer_shapes(known)
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
         # A model that onnx does not understand can be one that the runtime does; what the file declares is still known.
         return known

@@ -97,7 +97,9 @@ def walk(model: ModelProto) -> Iterator[Site]:
         for node in scope.node:
             yield Site(node, scope, path)
             for attribute in node.attribute:
-                bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+                bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
+                if not bodies:
+                    continue
                 inside = f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute.name)}"
                 scopes += [(body, f"{path}, {inside}" if path else inside) for body in bodies]
 

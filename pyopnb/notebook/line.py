@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "rollback": "%pyop rollback OP [N]",
     "source": "%pyop source OP [N]",
     "missing": "%pyop missing MODEL",
+    "skeleton": "%pyop skeleton MODEL NODE",
 }
 
 
@@ -65,18 +66,20 @@ def op_name(args: argparse.Namespace, class_name: str) -> str:
     return f"{asked}::{op_type}"
 
 
-def read_subcommand(line: str) -> tuple[str, str, int | None]:
-    """Subcommand, op or model, and version number of a ``%pyop`` line that is not empty, or UsageError."""
+def read_subcommand(line: str) -> tuple[str, str, str | None]:
+    """Subcommand, op or model, and version or node of a ``%pyop`` line that is not empty, or UsageError."""
     command, *rest = _words(line)
     if command not in SUBCOMMANDS:
         raise _usage("%pyop", f"{', '.join(SUBCOMMANDS)} or nothing", shown(command), " or ".join(SUBCOMMANDS.values()))
     form = SUBCOMMANDS[command]
-    if not 1 <= len(rest) <= form.count(" ") - 1:
-        taken = "a model's name or path" if "MODEL" in form else "an op and a version" if "[N]" in form else "an op"
+    most = form.count(" ") - 1
+    if not most - form.count("[") <= len(rest) <= most:
+        kinds = {"NODE": "a model and a node", "MODEL": "a model's name or path", "[N]": "an op and a version"}
+        taken = next((kind for word, kind in kinds.items() if word in form), "an op")
         raise _usage(f"%pyop {command}", taken, shown(" ".join(rest)), form)
-    if len(rest) == 2 and not rest[1].isdecimal():
+    if len(rest) == 2 and "[N]" in form and not rest[1].isdecimal():
         raise _usage(f"%pyop {command}, version", "a number", shown(rest[1]), form)
-    return command, rest[0], int(rest[1]) if len(rest) == 2 else None
+    return command, rest[0], rest[1] if len(rest) == 2 else None
 
 
 def _words(line: str) -> list[str]:
@@ -125,7 +128,7 @@ def _choices(action: argparse.Action) -> Iterable[str]:
 def _for_line(words: list[str], fragment: str) -> Iterable[tuple[str, str]]:
     if not words:
         return [(command, "keyword") for command in SUBCOMMANDS]
-    if words == ["missing"]:
+    if words in (["missing"], ["skeleton"]):
         return models(fragment)
     if len(words) == 1:
         return _ops()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from pyopnb.gaps.missing import missing
+from pyopnb.gaps.skeleton import skeleton
 from pyopnb.notebook.cell import briefly, described, run
 from pyopnb.notebook.line import CELL, read, read_subcommand
 from pyopnb.notebook.models import model_of
@@ -32,6 +35,7 @@ A cell that fails, its last expression included, leaves the version before it in
     %pyop rollback OP [N]     bring an earlier version back
     %pyop source OP [N]       the text of a version
     %pyop missing MODEL       the nodes that the installed ONNX Runtime cannot run
+    %pyop skeleton MODEL NODE the cell for one of them, put below
 """
 
 
@@ -39,7 +43,7 @@ def _pyop(self: PyopMagics, line: str, cell: str | None = None) -> object:
     __tracebackhide__ = True
     if cell is None:
         with briefly():
-            return _answer(line)
+            return _answer(self.shell, line)
     read(line)
     if not cell.strip():
         raise UsageError("%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?")
@@ -57,10 +61,14 @@ class PyopMagics(Magics):
     pyop = no_var_expand(line_cell_magic(_pyop))
 
 
-def _answer(line: str) -> object:
+def _answer(shell: Any, line: str) -> object:
     if not line.strip():
         return registry_table(registry)
-    command, op, number = read_subcommand(line)
+    command, op, second = read_subcommand(line)
+    if command == "skeleton":
+        shell.set_next_input(str(skeleton(model_of(op), second)))  # a cell below, or the next prompt
+        return None
+    number = None if second is None else int(second)
     if command == "missing":
         return missing(model_of(op))
     if command == "history":

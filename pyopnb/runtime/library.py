@@ -179,12 +179,13 @@ def infer(
             said = promise(schema, instance, given, count, where, None)
         return [_complete(t, given, fixed) for t, fixed in zip(said, _padded(fixed_by_hints(schema), count), strict=True)]
     plan, node = planned
+    given = [_sure(kind, place in node.scalars) for place, kind in enumerate(given)]
     answers = []
     for number, promised in enumerate(_promise_early(plan, node, given, reader)):
         kind = settled(promised, node.numbered.declared[number], given)
         fixed = _padded(node.numbered.fixed, node.outputs)[number]
         answer = _complete(kind, given, fixed)
-        if answer is None and kind is not None and kind.dtype and not fixed and kind.dtype != _first_dtype(given):
+        if answer is None and kind is not None and kind.dtype and not fixed and not _alike(kind.dtype, given):
             plan.wanted.setdefault(marker, {})[number] = kind.dtype.runtime
         answers.append(answer)
     return answers
@@ -216,6 +217,16 @@ def _promise_early(
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
     return given[0].dtype if given and given[0] else None
+
+
+def _sure(kind: TensorType | None, scalar: bool) -> TensorType | None:
+    """While it infers, the runtime shows an unknown rank as it shows a scalar's."""
+    return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
+
+
+def _alike(element: DType, given: Sequence[TensorType | None]) -> bool:
+    """Whether all inputs are of that dtype: an output of which the runtime is told nothing gets that of one of them."""
+    return {t.dtype for t in given if t} == {element}
 
 
 def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed: int) -> tuple[int, tuple[Any, ...]] | None:

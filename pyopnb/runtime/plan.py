@@ -52,6 +52,7 @@ class PlannedNode:
     linked: dict[str, Any]
     where: str
     retired: Retired | None = None
+    scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
 
     @property
@@ -138,6 +139,7 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
         values = one.attrs if one else attribute_values(site.node, proto, site.where)
         node = PlannedNode(op, numbered, values, linked_attributes(site.node), site.where, one.retired if one else None)
+        node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
         if one:
             numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)
         else:

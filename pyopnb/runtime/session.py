@@ -17,6 +17,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.edits.inlined import inlined
+from pyopnb.gaps.fill import Filled, FilledNode, fill_source
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read
@@ -61,6 +62,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         Exact names of modules that the retired PyOp's nodes may have their classes from; see `ModuleRefused`.
     base_dir : path, optional
         The folder of the external data of a model in memory.
+    fill : bool
+        Let ONNX's reference implementation stand in for nodes that the runtime lacks, as `pyopnb.fill` does.
+
+    Attributes
+    ----------
+    filled : tuple of FilledNode
+        What ``fill=True`` did; the warning `Filled` says it as well.
 
     Raises
     ------
@@ -98,6 +106,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         *,
         modules: Sequence[str] = (),
         base_dir: str | os.PathLike[str] | None = None,
+        fill: bool = False,
         **kwargs: Any,
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
@@ -105,7 +114,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._following = threading.RLock()
         try:
             self._modules = checked_modules(modules)
-            self._build(read(model, base_dir))
+            source = read(model, base_dir)
+            self.filled = _filled(source) if fill else ()
+            self._build(source)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # it names the place; the way to it leads through pyopnb alone
 
@@ -277,6 +288,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         takes = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
         gives = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
+
+
+def _filled(source: Source) -> tuple[FilledNode, ...]:
+    done = fill_source(source)
+    source.given = None  # the bytes or the file, which are not what is to be loaded now
+    if done:
+        warnings.warn(Filled(done), stacklevel=3)
+    return tuple(done)
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

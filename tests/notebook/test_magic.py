@@ -118,11 +118,12 @@ def test_a_long_line_of_source_is_not_cut():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("histroy A", "%pyop: expected history, rollback, source, missing or nothing, got histroy. Try: "),
+        ("histroy A", "%pyop: expected history, rollback, source, missing, skeleton or nothing, got histroy. Try: "),
         ("history", "%pyop history: expected an op, got nothing. Try: %pyop history OP"),
         ("history A 1", "%pyop history: expected an op, got A 1. Try: %pyop history OP"),
         ("source A B", "%pyop source, version: expected a number, got B. Try: %pyop source OP [N]"),
         ("rollback A 1 2", "%pyop rollback: expected an op and a version, got A 1 2. Try: %pyop rollback OP [N]"),
+        ("skeleton m", "%pyop skeleton: expected a model and a node, got m. Try: %pyop skeleton MODEL NODE"),
         ("missing", "%pyop missing: expected a model's name or path, got nothing. Try: %pyop missing MODEL"),
         ("source 'A", "No closing quotation: source 'A"),
     ],
@@ -202,7 +203,7 @@ OPS = ["demo::SoftClip", "pyopnb::Other"]
         ("%%pyop -d ", ["demo", "pyopnb"]),
         ("%%pyop --domain p", ["pyopnb"]),
         ("%%pyop -q -d demo --o", ["--opset"]),
-        ("%pyop ", ["history", "missing", "rollback", "source"]),
+        ("%pyop ", ["history", "missing", "rollback", "skeleton", "source"]),
         ("%pyop ro", ["rollback"]),
         ("%pyop history ", OPS),
         ("%pyop history pyopnb::", ["pyopnb::Other"]),
@@ -267,3 +268,25 @@ def test_missing_of_neither(clipper, run):
 )
 def test_completion_of_models(clipper, shell, fragment, matches):
     assert sorted(offered(shell, f"%pyop missing {fragment}")) == matches
+
+
+# ---- the cell for a node -----------------------------------------------------------------------------------------------------
+
+
+def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run):
+    shell.user_ns["m"] = pyopnb.model(
+        pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
+    )
+    ran = run("%pyop skeleton m Celu")
+    assert ran.value is None
+    cell = shell.rl_next_input
+    assert cell == pyopnb.skeleton(shell.user_ns["m"], "Celu")
+    shell.set_next_input("")
+    run(cell)
+    assert pyopnb.Session(shell.user_ns["m"])(x=[2.0])["y"].tolist() == [2]
+
+
+def test_skeleton_of_no_node(shell, run):
+    shell.user_ns["m"] = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+    ran = run("%pyop skeleton m Bas")
+    assert "got none of these" in str(ran.error)

@@ -457,3 +457,48 @@ def test_identity_of_strings(array: np.ndarray) -> None:
     define(lambda self, x: x)
     got = pyopnb.Session(one({"x": "string[...]"}))(x=array)["y"]
     assert (got.shape, got.tolist()) == (array.shape, array.tolist())
+
+
+# ---- what the runtime is told where the rank is unknown ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outputs", ["y", {"y": "float32[...]"}, {"y": "float32[N]"}])
+@pytest.mark.parametrize("infers", [False, True])
+def test_an_output_has_the_first_inputs_dtype_whatever_the_others_have(outputs, infers):
+    class Reduce:
+        def compute(self, x, axes):
+            return x.sum(axis=tuple(axes))
+
+    if infers:
+        Reduce.infer = lambda self, x, axes: pyopnb.TensorType(x.dtype, None)
+    pyopnb.pyop("demo::Reduce")(Reduce)
+    model = pyopnb.model(pyopnb.node("demo::Reduce", "x a", "y"), {"x": "float32[N,3]", "a": "int64[1]"}, outputs)
+    result = pyopnb.Session(model)(x=np.ones((2, 3), np.float32), a=np.int64([0]))
+    assert result["y"].tolist() == [2, 2, 2] and result["y"].dtype == np.float32
+
+
+def test_an_unknown_rank_is_no_scalar():
+    class Unknown:
+        def infer(self, x):
+            return pyopnb.TensorType(x.dtype, None)
+
+        def compute(self, x):
+            return x
+
+    class Same:
+        seen = []
+
+        def infer(self, x):
+            self.seen.append(str(x))
+            return x
+
+        def compute(self, x):
+            return x
+
+    pyopnb.pyop("demo::Unknown")(Unknown)
+    pyopnb.pyop("demo::Same")(Same)
+    nodes = [pyopnb.node("demo::Unknown", "x", "a"), pyopnb.node("demo::Same", "a", "y"), pyopnb.node("demo::Same", "s", "t")]
+    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]", "s": "float32[]"}, "y t"))
+    assert set(Same.seen) == {"float32[...]", "float32[]"} and Same.seen.count("float32[...]") >= Same.seen.count("float32[]")
+    y, t = session(x=np.ones(2, np.float32), s=np.float32(1))
+    assert y.shape == (2,) and t.shape == ()

@@ -1,0 +1,493 @@
+"""ONNX's reference implementation of one operator, as something that can be called.
+
+``onnx.reference`` evaluates models. Here one operator, at one version and with its attrs, becomes a function of arrays: either
+the reference has a class for it, or ONNX defines it by a function of other operators, which is then what runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
+
+from pyopnb.models.nodes import full_name, input_types
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.registry import split_name
+from pyopnb.ops.types import ANY, TensorType, type_of
+
+__all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "reference", "schema_of_op", "standing_in"]
+
+_KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
+_NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
+_LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
+_LARGEST = 2**31 - 1  # that onnx takes as a version
+_STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
+
+
+def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any) -> Any:
+    """Run ONNX's reference implementation of one operator.
+
+    Parameters
+    ----------
+    op : str
+        ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``.
+    *inputs : array, or list of arrays for a sequence
+        None leaves an optional input out.
+    opset : int, optional
+        The version of the operator's domain; the newest that the installed onnx knows if not given.
+    outputs : int, optional
+        How many outputs are wanted; the fewest that the operator has if not given.
+    **attrs
+        As `node` takes them. None: no attr.
+
+    Returns
+    -------
+    array or tuple
+        A tuple where there are several outputs.
+
+    Raises
+    ------
+    ModelError
+        There is no such operator, no reference implementation of it, or it has no such attr.
+    Exception
+        What the reference implementation raised, as itself.
+
+    Examples
+    --------
+    >>> reference("::Celu", np.float32([-1, 0, 2]), alpha=2.0)
+    array([-0.78693867,  0.        ,  2.        ], dtype=float32)
+    >>> values, places = reference("::TopK", np.float32([3, 1, 2]), np.int64([2]))
+    >>> values.tolist(), places.tolist()
+    ([3.0, 2.0], [0, 2])
+    """
+    domain, op_type = split_name(op if "::" in op else f"::{op}")
+    schema = schema_of_op(domain, op_type, opset)
+    version = schema.since_version if opset is None else opset
+    count = _count(schema, attrs) if outputs is None else outputs
+    made = Evaluation(domain, op_type, version, attrs, count)(*map(_argument, inputs))
+    return made if count > 1 else made[0]
+
+
+def _argument(value: Any) -> Any:
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (np.ndarray, type(None))) for item in value):
+        return list(value)
+    return np.asarray(value, dtype=object if isinstance(value, str) else None)
+
+
+def _count(schema: Any, attrs: Mapping[str, Any]) -> int:
+    variadic = schema.outputs and schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    if variadic and attrs.get(_STATED):
+        return int(attrs[_STATED])
+    if variadic:
+        raise ModelError(
+            f"reference of {schema.domain}::{schema.name}",
+            expected="outputs=…, as it gives as many as the node asks for",
+            got="nothing",
+            next="outputs=2",
+        )
+    return max(1, int(schema.min_output))
+
+
+# ---- what onnx knows of an operator ------------------------------------------------------------------------------------------
+
+
+def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
+    """The operator's definition in that version of its domain.
+
+    Raises
+    ------
+    ModelError
+        The installed onnx knows no such operator, or not in that version.
+    """
+    get = onnx.defs.get_schema
+    try:
+        schema = get(op_type, domain=domain) if opset is None else get(op_type, min(opset, _LARGEST), domain)
+    except onnx.defs.SchemaError:
+        schema = None
+    ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
+    if schema is not None and not schema.deprecated and not ahead:
+        return schema
+    known = {s.name for s in onnx.defs.get_all_schemas() if s.domain == domain and not s.deprecated}
+    where = f"reference of {shown(domain)}::{shown(op_type)}"
+    if op_type in known or schema is not None:
+        raise ModelError(where, expected="a version in which ONNX has it", got=f"version {opset or 'newest'}")
+    names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
+    raise ModelError(
+        where,
+        expected=f"an operator of onnx {onnx.__version__}",
+        got="a name that it does not know",
+        next=nearest(f"{domain}::{op_type}", names) if names else None,
+    )
+
+
+def has_reference(node: NodeProto, opset: int) -> bool:
+    """Whether the installed onnx can run the node's operator in that version of its domain."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    try:
+        evaluation = Evaluation(domain, node.op_type, opset, {a.name: a for a in node.attribute}, max(1, len(node.output)))
+    except ModelError:
+        return False
+    return evaluation.exists()
+
+
+def one_for_all(domain: str, op_type: str, opset: int) -> bool:
+    """Whether the reference runs the newest version of an operator though this one is defined in other words."""
+    schema, newest = schema_of_op(domain, op_type, opset), onnx.defs.get_schema(op_type, domain=domain)
+    if schema.since_version == newest.since_version or schema.doc == newest.doc:
+        return False
+    classes = {name for name in _classes(domain) if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()}
+    return not classes
+
+
+def _classes(domain: str) -> set[str]:
+    from onnx.reference.op_run import OpRun
+
+    ahead, names = [OpRun], set()
+    while ahead:
+        cls = ahead.pop()
+        names.add(cls.__name__)
+        ahead += cls.__subclasses__()
+    return names
+
+
+# ---- one operator ------------------------------------------------------------------------------------------------------------
+
+
+class Evaluation:
+    """One operator, at one version and with its attrs, as a function of arrays that gives a tuple.
+
+    Parameters
+    ----------
+    domain, op_type : str
+    opset : int
+        Version of the domain.
+    attrs : mapping
+        Name to value, or to AttributeProto.
+    outputs : int
+
+    Raises
+    ------
+    ModelError
+        There is no such operator, no reference implementation of it, or it has no such attr.
+    """
+
+    def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
+        self._schema = schema_of_op(domain, op_type, opset)
+        self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
+        self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
+        self._functions: list[FunctionProto] = []
+        for value in attrs.values():
+            self._heed(value)
+        self._imports[domain] = self._opset
+        self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
+        given = {name: _attribute(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None}
+        self._node.attribute.extend(_told_apart(self._schema, given))
+        self._made: dict[Any, Any] = {}
+        self._making = threading.Lock()
+
+    def _heed(self, value: Any) -> None:
+        """A graph among the attrs was written for the versions of its own model."""
+        if isinstance(value, (list, tuple)):
+            for item in value:
+                self._heed(item)
+        if not isinstance(value, ModelProto):
+            return
+        self._functions = list(value.functions)
+        for entry in value.opset_import:
+            if entry.domain != self._schema.domain:
+                self._imports[entry.domain] = entry.version
+            elif schema_of_op(entry.domain, self._schema.name, entry.version).since_version == self._schema.since_version:
+                self._opset = entry.version
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs; an input that is None is left out."""
+        present = tuple(value is not None for value in inputs)
+        evaluator, names = self._evaluator(present, inputs)
+        feeds = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
+        with np.errstate(all="ignore"):
+            return tuple(evaluator.run(None, feeds))
+
+    def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
+        """The outputs' types, as far as onnx's shape inference tells them from those of the inputs."""
+        node = NodeProto()
+        node.CopyFrom(self._node)
+        node.input.extend("" if kind is None else f"x{n}" for n, kind in enumerate(given))
+        inputs = [
+            helper.make_tensor_value_info(f"x{n}", kind.dtype.onnx if kind.dtype else 0, kind.shape)
+            for n, kind in enumerate(given)
+            if kind is not None
+        ]
+        model = self._model([node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
+        known = input_types(GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output))
+        # onnx makes up names for sizes that it does not know, and two nodes would be told the same one.
+        symbols = {dim for kind in given if kind is not None for dim in kind.shape or () if isinstance(dim, str)}
+        return tuple(_without_others(known.get(name, ANY), symbols) for name in node.output)
+
+    def exists(self) -> bool:
+        """Whether there is a reference implementation."""
+        try:
+            self._direct(tuple(True for _ in self._schema.inputs))
+        except NotImplementedError:
+            return False
+        except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or does not like the attrs
+            return True
+        return True
+
+    def _evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
+        with self._making:
+            if None not in self._made:
+                self._made[None] = self._kind(present)
+            if self._made[None] == "class":
+                key: Any = present
+            elif self._made[None] == "function":
+                key = len(present)
+            else:
+                key = tuple(_type_key(value) for value in inputs)
+            if key not in self._made:
+                while len(self._made) > _KEPT:
+                    self._made.pop(next(k for k in self._made if k is not None))
+                self._made[key] = self._direct(present) if key is present else self._through_body(inputs)
+            return self._made[key]
+
+    def _kind(self, present: tuple[bool, ...]) -> str:
+        """``class`` where the reference has one; else ``function``, or ``typed`` where that depends on the inputs' types."""
+        from onnx.reference.op_run import OpFunction, RuntimeContextError
+
+        try:
+            evaluator, _ = self._direct(present)
+        except RuntimeContextError:
+            return "typed"
+        except NotImplementedError as error:
+            raise ModelError(
+                self._where,
+                expected=f"an operator that onnx {onnx.__version__} implements or defines by a function",
+                got="a definition in words alone",
+                next="write it: pyopnb.skeleton(model, node)",
+            ) from error
+        return "function" if isinstance(evaluator.rt_nodes_[0], OpFunction) else "class"
+
+    def _direct(self, present: tuple[bool, ...]) -> Any:
+        names = [f"x{n}" if there else "" for n, there in enumerate(present)]
+        node = NodeProto()
+        node.CopyFrom(self._node)
+        node.input.extend(names)
+        return self._evaluator_of([node], [n for n in names if n], node.output, self._imports), names
+
+    def _through_body(self, inputs: Sequence[Any]) -> Any:
+        node = NodeProto()
+        node.CopyFrom(self._node)
+        node.input.extend("" if value is None else f"x{n}" for n, value in enumerate(inputs))
+        body = body_of(self._schema, node, [None if value is None else _type_proto(value) for value in inputs], self._opset)
+        if body is None:
+            raise ModelError(self._where, expected="inputs that its definition allows", got=", ".join(map(_type_key, inputs)))
+        imports = self._imports | {entry.domain: entry.version for entry in body.opset_import}
+        names = list(body.input)
+        evaluator = self._evaluator_of(_without_absent(body, inputs), names, body.output[: len(node.output)], imports)
+        return evaluator, names
+
+    def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
+        from onnx.reference import ReferenceEvaluator
+
+        takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
+        return ReferenceEvaluator(self._model(nodes, takes, gives, imports))
+
+    def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
+        return helper.make_model(
+            GraphProto(name="alone", node=nodes, input=inputs, output=outputs),
+            functions=self._functions,
+            opset_imports=[helper.make_opsetid(*pair) for pair in (imports or self._imports).items()],
+        )
+
+
+def _without_others(kind: TensorType, symbols: Collection[str]) -> TensorType:
+    if kind.shape is None:
+        return kind
+    return kind.like(shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape])
+
+
+class StandIn:
+    """ONNX's reference implementation of an operator as an op; `standing_in` makes one for each operator.
+
+    ``reference_outputs`` is how many outputs the node has, which ``compute`` is not told otherwise.
+    """
+
+    operator: tuple[str, str, int]
+
+    def __init__(self, reference_outputs: int = 1, **attrs: Any) -> None:
+        self._evaluation = Evaluation(*self.operator, attrs, reference_outputs)
+
+    def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
+        return self._evaluation.infer(*given)
+
+    def compute(self, *inputs: Any) -> Any:
+        results = self._evaluation(*inputs)
+        return results if len(results) > 1 else results[0]
+
+
+def standing_in(domain: str, op_type: str, opset: int) -> type[StandIn]:
+    """The class of an op in which the reference implementation runs.
+
+    Examples
+    --------
+    >>> standing_in("", "Celu", 12)(alpha=2.0).compute(np.float32([3]))
+    array([3.], dtype=float32)
+    """
+    doc = f"ONNX's reference implementation of {domain}::{op_type}, version {opset}."
+    return type(f"{op_type}_{opset}", (StandIn,), {"operator": (domain, op_type, opset), "__doc__": doc})
+
+
+def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
+    """The value as the operator's definition has it; an AttributeProto as it is."""
+    if isinstance(value, AttributeProto):
+        return value
+    known = schema.attributes.get(name)
+    if known is None:
+        raise ModelError(
+            f"{where}, attr {shown(name)}",
+            expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
+            got=f"{shown(name)} = {shown(repr(value))}",
+            next=f"write {nearest(name, schema.attributes)}" if schema.attributes else "leave it out",
+        )
+    kind = AttributeProto.AttributeType.Value(known.type.name)
+    try:
+        return _made(name, value, kind)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"{where}, attr {name}",
+            expected=f"a value of kind {known.type.name}",
+            got=f"{type(value).__name__} {shown(repr(value))}",
+        ) from error
+
+
+def _made(name: str, value: Any, kind: int) -> AttributeProto:
+    if kind in _NUMBERS:
+        exact = _NUMBERS[kind](value)
+        if exact != value and exact == exact:
+            raise ValueError("not that number")
+        return helper.make_attribute(name, exact, attr_type=kind)
+    if kind in _LISTS:
+        return helper.make_attribute(name, [_LISTS[kind](item) for item in value], attr_type=kind)
+    if isinstance(value, ModelProto):
+        value = value.graph
+    elif isinstance(value, (np.ndarray, np.generic)):
+        value = numpy_helper.from_array(np.asarray(value))
+    elif isinstance(value, (list, tuple)):
+        value = [item.graph if isinstance(item, ModelProto) else item for item in value]
+    made = helper.make_attribute(name, value)
+    if made.type != kind:
+        raise TypeError("another kind")
+    return made
+
+
+def _told_apart(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
+    """The attrs that the reference must be told.
+
+    It knows the defaults of the newest version: what is the same there is left out, as not every class of the reference takes
+    every attr, and where this version has another default it is written out.
+    """
+    newest = onnx.defs.get_schema(schema.name, domain=schema.domain).attributes
+    mine = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
+    theirs = {name: _default_of(attr) for name, attr in newest.items() if _has_default(attr)}
+    values = {name: default for name, default in mine.items() if name in newest} | dict(given)
+    return [value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))]
+
+
+def _has_default(attr: Any) -> bool:
+    return bool(attr.default_value.type) and not (
+        attr.default_value.type == AttributeProto.TENSOR and not attr.default_value.t.data_type
+    )
+
+
+def _default_of(attr: Any) -> AttributeProto:
+    default = AttributeProto()
+    default.CopyFrom(attr.default_value)
+    default.name = attr.name
+    return default
+
+
+# ---- operators that ONNX defines by a function of others ---------------------------------------------------------------------
+
+
+def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
+    """The function by which ONNX defines a node's operator, the node's attrs put in their places; None where there is none.
+
+    Parameters
+    ----------
+    schema : onnx.defs.OpSchema
+    node : NodeProto
+    types : sequence of (TypeProto or None)
+        Of its inputs; None for what is left out or not known.
+    opset : int
+        Version of the operator's domain.
+    """
+    body = FunctionProto()
+    if schema.has_function:
+        body.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        kinds = [(kind or TypeProto()).SerializeToString() for kind in types]
+        try:
+            text = schema.get_context_dependent_function(node.SerializeToString(), kinds)
+        except RuntimeError:  # how onnx says that these types have none
+            return None
+        body.ParseFromString(text)
+    if not body.node:
+        return None
+    if not any(entry.domain == "" for entry in body.opset_import):
+        body.opset_import.append(helper.make_opsetid("", opset if schema.domain == "" else onnx.defs.onnx_opset_version()))
+    given = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
+    given |= {a.name: a for a in node.attribute}
+    for inner in _nodes_within(body.node):
+        _put_attrs(inner, given)
+    del body.attribute[:], body.attribute_proto[:]
+    return body
+
+
+def _nodes_within(nodes: Any) -> list[NodeProto]:
+    found, ahead = [], [list(nodes)]
+    while ahead:
+        for node in ahead.pop():
+            found.append(node)
+            ahead += [list(g.node) for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs)]
+    return found
+
+
+def _put_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+    """Values for the attrs that refer to those of the function; what it was not given, its nodes do not have."""
+    for place in reversed(range(len(node.attribute))):
+        attr = node.attribute[place]
+        if not attr.ref_attr_name:
+            continue
+        name, value = attr.name, given.get(attr.ref_attr_name)
+        if value is None:
+            del node.attribute[place]
+        else:
+            attr.CopyFrom(value)
+            attr.name = name
+
+
+def _without_absent(body: FunctionProto, inputs: Sequence[Any]) -> Any:
+    """The function's nodes without the inputs that the function was not given."""
+    absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
+    for node in _nodes_within(body.node) if absent else ():
+        node.input[:] = ["" if name in absent else name for name in node.input]
+    return body.node
+
+
+def _type_proto(value: Any) -> TypeProto:
+    if isinstance(value, list):
+        return helper.make_sequence_type_proto(_type_proto(value[0]) if value else TypeProto())
+    return helper.make_tensor_type_proto(dtype(value.dtype).onnx, value.shape)
+
+
+def _type_key(value: Any) -> str:
+    if isinstance(value, list):
+        return f"seq({_type_key(value[0]) if value else ''})"
+    return "nothing" if value is None else str(type_of(value))
