@@ -1,0 +1,107 @@
+"""The networks that come with onnx: one kind of operator in each runs through its skeleton, as written, inside ONNX Runtime.
+
+Where a file holds constants for weights, the weights are random: constants would hide a wrong axis.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.version_converter
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+import pyopnb
+
+DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+
+
+def light(name: str) -> ModelProto:
+    """A light model, each of its ConstantOfShape, which stand for weights, an initializer of random numbers."""
+    model = onnx.load(DATA / "light" / f"light_{name}.onnx")
+    graph = model.graph
+    model.ir_version = 8  # before 4, an initializer that is no input has no type for ONNX's inference
+    shapes = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
+    rng = np.random.default_rng(0)
+    for node in [n for n in graph.node if n.op_type == "ConstantOfShape"]:
+        graph.initializer.append(numpy_helper.from_array(weights(rng, shapes[node.input[0]]), node.output[0]))
+        graph.node.remove(node)
+    softmax = [n for n in graph.node if n.op_type == "Softmax"]
+    # With random weights a Softmax gives one 1 and many 0, which hides what came before it.
+    graph.output.extend(helper.make_tensor_value_info(n.input[0], 1, None) for n in softmax)
+    return model
+
+
+def weights(rng: np.random.Generator, shape: list[int]) -> np.ndarray:
+    """Such that numbers neither vanish nor explode on their way; what has one axis may be a variance, and is positive."""
+    drawn = rng.standard_normal(shape, np.float32)
+    return np.abs(drawn) + np.float32(0.5) if len(shape) == 1 else drawn * np.float32(math.sqrt(2 / math.prod(shape[1:])))
+
+
+def newer(name: str) -> ModelProto:
+    """A light model brought to opset 15, from which on the reference's BatchNormalization infers and does not train."""
+    return onnx.version_converter.convert_version(light(name), 15)
+
+
+def converted(name: str) -> ModelProto:
+    """One of the models that were converted from PyTorch."""
+    return onnx.load(DATA / "pytorch-converted" / f"test_{name}" / "model.onnx")
+
+
+def feeds(model: ModelProto) -> dict[str, np.ndarray]:
+    held = {t.name for t in model.graph.initializer}
+    rng = np.random.default_rng(1)
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input if i.name not in held}
+    return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def through_skeleton(model: ModelProto, op_type: str) -> tuple[ModelProto, int]:
+    """The model with every node of a type run by one cell, the skeleton of the first of them; and how many they are."""
+    nodes = [n for n in model.graph.node if n.op_type == op_type]
+    alike = {tuple((a.name, a.type) for a in n.attribute) for n in nodes}
+    assert len(alike) == 1, "one class serves them all: the others' attrs are its parameters too"
+    namespace: dict[str, object] = {"__name__": "cell"}
+    first, _, body = str(pyopnb.skeleton(model, nodes[0])).partition("\n")
+    assert first == "%%pyop"
+    exec(body, namespace)
+    pyopnb.pyop(f"pyopnb::{op_type}")(namespace[op_type])
+    return pyopnb.replace(model, f"::{op_type}", f"pyopnb::{op_type}"), len(nodes)
+
+
+def worst(model: ModelProto, op_type: str) -> tuple[float, int]:
+    """The largest error of any output, relative to the largest number in it; and the nodes that were replaced."""
+    fed = feeds(model)
+    replaced, count = through_skeleton(model, op_type)
+    theirs, ours = pyopnb.Session(model)(**fed), pyopnb.Session(replaced)(**fed)
+    errors = []
+    for name in theirs.keys():
+        assert ours[name].shape == theirs[name].shape and ours[name].dtype == theirs[name].dtype
+        assert np.isfinite(theirs[name]).all() and np.ptp(theirs[name]) > 0
+        errors.append(float(np.abs(ours[name] - theirs[name]).max() / np.abs(theirs[name]).max()))
+    return max(errors), count
+
+
+NETWORKS = {
+    # name: model, op type, nodes, tolerance relative to the largest number of an output
+    "squeezenet Softmax": (light, "squeezenet", "Softmax", 1, 1e-6),
+    "squeezenet Concat": (light, "squeezenet", "Concat", 8, 1e-6),
+    "inception_v1 Concat": (light, "inception_v1", "Concat", 9, 1e-6),
+    "shufflenet BatchNormalization": (newer, "shufflenet", "BatchNormalization", 49, 1e-4),
+    "densenet121 BatchNormalization": (newer, "densenet121", "BatchNormalization", 121, 1e-4),
+    "densenet121 Concat": (light, "densenet121", "Concat", 58, 1e-6),
+    "squeezenet MaxPool": (light, "squeezenet", "MaxPool", 3, 0.0),
+    "bvlc_alexnet LRN": (light, "bvlc_alexnet", "LRN", 2, 0.0),
+    "inception_v2 Gemm": (light, "inception_v2", "Gemm", 1, 1e-4),
+    "resnet50 Gemm": (light, "resnet50", "Gemm", 1, 1e-4),
+    "MaxPool2d": (converted, "MaxPool2d", "MaxPool", 1, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
+    make, model, op_type, nodes, tolerance = NETWORKS[name]
+    error, count = worst(make(model), op_type)
+    print(f"{name}: {count} nodes through Python, largest error {error:.1e} of the largest number")
+    assert count == nodes
+    assert error <= tolerance
