@@ -180,6 +180,7 @@ class Evaluation:
     """
 
     def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
+        opset, attrs = _mended(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
         self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
@@ -385,6 +386,19 @@ def _made(name: str, value: Any, kind: int) -> AttributeProto:
     if made.type != kind:
         raise TypeError("another kind")
     return made
+
+
+def _mended(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
+    """The version and attrs by which the reference does what an operator's definition says.
+
+    From version 7 to 13, BatchNormalization trains where the node has more outputs than one, and onnx's classes for these
+    versions train always. Version 14 tells the same by an attr, and does not train by default.
+    """
+    spatial = attrs.get("spatial", 1)
+    flat = not (spatial.i if isinstance(spatial, AttributeProto) else spatial)
+    if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1 or flat:
+        return opset, attrs
+    return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
 
 
 def _told_apart(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:

@@ -78,6 +78,18 @@ def test_the_default_of_that_version() -> None:
     assert np.allclose(old, pyopnb.reference("Softmax", x, axis=1)) and not np.allclose(old, new)
 
 
+@pytest.mark.parametrize("opset", [7, 9, 14])
+def test_a_batch_normalization_that_does_not_train(opset: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 4)).astype(F)
+    scale, bias, mean, var = (rng.uniform(1, 2, (3, 1)).astype(F) for _ in range(4))
+    rest = [v[:, 0] for v in (scale, bias, mean, var)]
+    found = pyopnb.reference("BatchNormalization", x, *rest, opset=opset, epsilon=1e-3)
+    if opset == 7:
+        assert np.array_equal(found, Evaluation("", "BatchNormalization", 7, {"epsilon": 1e-3, "spatial": 1}, 1)(x, *rest)[0])
+    np.testing.assert_allclose(found, (x - mean) / np.sqrt(var + 1e-3) * scale + bias, rtol=1e-5)
+
+
 def test_a_value_that_is_the_default_is_no_attr_to_the_reference() -> None:
     # The class for CastLike does not know round_mode, which the definition has.
     assert pyopnb.reference("CastLike", F([1.5]), np.int64([0]), round_mode="up").tolist() == [1]
