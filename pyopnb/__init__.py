@@ -3,14 +3,14 @@
 from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
-from pyopnb.gaps.fill import Filled, fill
+from pyopnb.standins.fill import Filled, fill
 from pyopnb.gaps.missing import Missing, missing
-from pyopnb.gaps.reference import reference
-from pyopnb.gaps.skeleton import skeleton
+from pyopnb.standins.reference import reference
+from pyopnb.standins.skeleton import skeleton
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
-from pyopnb.models.build import model, node
+from pyopnb.graphs.build import model, node
 from pyopnb.models.evaluator import reference_ops
-from pyopnb.models.text import parse, text
+from pyopnb.graphs.text import parse, text
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,

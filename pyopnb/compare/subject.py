@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from pyopnb.models.build import model, node
+from pyopnb.graphs.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, ResultError, shown

@@ -18,7 +18,7 @@ from onnx import ModelProto
 
 from pyopnb.compare.difference import RELATIVE, difference, is_float, ulps
 from pyopnb.compare.subject import Example, Subject, listed
-from pyopnb.models.build import model, node
+from pyopnb.graphs.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, shown

@@ -1,1 +1,1 @@
-"""What the installed ONNX Runtime cannot run, and what stands in for it."""
+"""What the installed ONNX Runtime cannot run, from its own lists of kernels and operators."""

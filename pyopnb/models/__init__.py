@@ -1,1 +1,1 @@
-"""ModelProtos: read, walked, built, prepared for the installed runtime."""
+"""ModelProtos: read, walked, known to onnx, prepared for the installed runtime."""

@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from pyopnb.models.nodes import input_types
-from pyopnb.models.text import parse
+from pyopnb.graphs.text import parse
 from pyopnb.notebook.cell import briefly
 from pyopnb.ops.errors import PyopError, shown
 from pyopnb.ops.types import ANY, TensorType

@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from pyopnb.gaps.missing import missing
-from pyopnb.gaps.skeleton import skeleton
+from pyopnb.standins.skeleton import skeleton
 from pyopnb.notebook.cell import briefly, described, run
 from pyopnb.notebook.line import CELL, read, read_subcommand
 from pyopnb.notebook.models import model_of

@@ -17,7 +17,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.edits.inlined import inlined
-from pyopnb.gaps.fill import Filled, FilledNode, fill_source
+from pyopnb.standins.fill import Filled, FilledNode, fill_source
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read

@@ -17,8 +17,8 @@ from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
 from pyopnb import missing
-from pyopnb.models.faults import is_unknown
-from pyopnb.models.imports import import_domains
+from pyopnb.graphs.faults import is_unknown
+from pyopnb.graphs.imports import import_domains
 from pyopnb.models.installed import newest_ir_version, newest_opset, newest_version
 from pyopnb.models.nodes import nodes_in, walk
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.gaps.skeleton import Cell
+from pyopnb.standins.skeleton import Cell
 
 F = np.float32
 

@@ -1,7 +1,7 @@
 """ONNX's text form of a model, written from its protos.
 
 The printer of onnx says ``…`` for half of the dtypes, and drops defaults of functions. What stands here is read back by
-`pyopnb.models.text` and compared, so that nothing is lost in silence.
+`pyopnb.graphs.text` and compared, so that nothing is lost in silence.
 """
 
 from __future__ import annotations

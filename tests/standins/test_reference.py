@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.gaps.reference import Evaluation, has_reference, one_for_all, standing_in
+from pyopnb.standins.reference import Evaluation, has_reference, one_for_all, standing_in
 from pyopnb.ops.types import tensor_type
 
 F = np.float32

@@ -17,7 +17,7 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.gaps.fill import FilledNode
+from pyopnb.standins.fill import FilledNode
 from pyopnb.models.installed import newest_ir_version, newest_opset
 
 F = np.float32

@@ -567,7 +567,7 @@ def test_what_the_text_form_cannot_hold(change: Any, match: str) -> None:
 
 
 def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyopnb.models.printed._number", lambda value: f"{float(value):.3g}")
+    monkeypatch.setattr("pyopnb.graphs.printed._number", lambda value: f"{float(value):.3g}")
     with pytest.raises(
         pyopnb.ModelError,
         match=r"^model\.graph\.node\[0\]\.attribute\[0\]\.f: expected what ONNX's text form can hold, got 0\.123",

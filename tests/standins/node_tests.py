@@ -22,7 +22,7 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
-from pyopnb.gaps.fill import Filled, fill
+from pyopnb.standins.fill import Filled, fill
 from pyopnb.gaps.missing import missing
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.runtime.values import from_ortvalue, texts_to_ortvalue, to_ortvalue

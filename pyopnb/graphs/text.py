@@ -12,12 +12,12 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from pyopnb.models.build import type_outputs
-from pyopnb.models.faults import Fault, faults
-from pyopnb.models.imports import import_domains
-from pyopnb.models.layout import BLANK, QUOTED, Layout, Token
+from pyopnb.graphs.build import type_outputs
+from pyopnb.graphs.faults import Fault, faults
+from pyopnb.graphs.imports import import_domains
+from pyopnb.graphs.layout import BLANK, QUOTED, Layout, Token
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
-from pyopnb.models.printed import DEEPEST, TEXT_NAMES, printed, quoted
+from pyopnb.graphs.printed import DEEPEST, TEXT_NAMES, printed, quoted
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, nearest, shown
 

@@ -1,0 +1,1 @@
+"""Graphs made by hand: from nodes, and from text; and what no graph may have."""
