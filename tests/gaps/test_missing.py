@@ -33,6 +33,7 @@ SAYS = {
     "Unrecognized attribute": {"opset too new"},
     "Could not find an implementation": _KERNEL,
     "Failed to find kernel": _KERNEL,
+    "MLDataType for": _KERNEL,  # an end of the graph of a dtype that the runtime does not carry
     "bound to different types": _KERNEL,  # in the function that ONNX gives for an operator without a kernel
     "is not a registered function/op": {"unknown domain"},
 }
