@@ -14,7 +14,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.gaps.kinds import kind_of, proto_of, tensor_kind
 from pyopnb.gaps.known import body_of, defaults_of, given_by_operator, inferred, is_constant, schema_at
-from pyopnb.gaps.lookup import Kinds, clash, has_kernel, lacking, refused, widened
+from pyopnb.gaps.lookup import Kinds, has_kernel, lacking, refused, widened
 from pyopnb.gaps.order import in_order
 from pyopnb.models.installed import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.nodes import Site, first_output, full_name
@@ -91,7 +91,7 @@ class _Around:
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
     found: list[tuple[Site, Lack]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
-    expanded: bool = False  # in a function that ONNX gives for an operator
+    expanded: bool = False  # in a function that ONNX gives for an operator, whose node is then told of
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -208,7 +208,7 @@ class _Walk:
             if None in outputs and (schema := schema_at(operator.domain, node.op_type, operator.since)):
                 more = self.inferred(schema, node, kinds, names, around)
                 outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
-        lack = _misfit(node, operator, kinds, outputs, around)
+        lack = _misfit(node, operator, kinds, outputs)
         if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
             return lack, outputs
         if "tensor(float16)" in kinds and has_kernel(operator, widened(kinds), widened(outputs)):
@@ -411,7 +411,7 @@ def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
     return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
 
 
-def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around) -> Lack | None:
+def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
     """What is lacking before any kernel is looked for: the runtime refuses the node as such."""
     since = operator.since
     if operator.deprecated:
@@ -423,6 +423,4 @@ def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, a
                 reason = f"attr {shown(attribute.name)} is newer than the runtime's version {since} of it"
                 return Lack("opset too new", reason, int(schema.since_version))
     wrong = refused(operator, kinds, outputs) if not is_constant(node) else None
-    if wrong is None and around.expanded:
-        wrong = clash(operator, kinds)  # in the file itself that is a mistake of the file, and none of the runtime's
     return Lack("no kernel for dtype", wrong, since) if wrong else None

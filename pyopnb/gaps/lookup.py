@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyopnb.gaps.kinds import in_notation, listed
 from pyopnb.models.installed import Kernel, Operator, Port, kernels
 
-__all__ = ["Kinds", "clash", "has_kernel", "lacking", "port_at", "refused", "widened"]
+__all__ = ["Kinds", "has_kernel", "lacking", "port_at", "refused", "widened"]
 
 Kinds = Sequence[str | None]
 """A type for each place: ``""`` where nothing is connected, None where nothing is known."""
@@ -29,16 +29,6 @@ def refused(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
             port = port_at(ports, place)
             if kind and port and kind not in port.takes:
                 return f"{port.name} is {in_notation(kind)}; the operator takes {listed(port.takes)}"
-    return None
-
-
-def clash(operator: Operator, inputs: Kinds) -> str | None:
-    """What is wrong where inputs that must be of one type are not; None where nothing is."""
-    bound: dict[str, str] = {}
-    for place, kind in enumerate(inputs):
-        port = port_at(operator.inputs, place)
-        if kind and port and port.homogeneous and bound.setdefault(port.type, kind) != kind:
-            return f"{port.type} is {in_notation(bound[port.type])} and {in_notation(kind)}"
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,11 +26,11 @@ def test_there_and_back(kind):
 
 
 def test_every_type_that_the_runtime_lists():
-    listed_kinds = {
-        kind for rows in operators().values() for row in rows for port in row.inputs + row.outputs for kind in port.takes
-    }
+    ports = [port for rows in operators().values() for row in rows for port in row.inputs + row.outputs]
+    known = {name.lower() for name, _ in TensorProto.DataType.items()}  # an old onnx lacks the newest dtypes of the runtime
+    listed_kinds = {k for port in ports for k in port.takes if known.issuperset(re.findall(r"tensor\((\w+)\)", k))}
     assert len(listed_kinds) > 50
-    assert {kind for kind in listed_kinds if kind_of(proto_of(kind)) != kind} <= {"opaque(,)", "undefined"}
+    assert {kind for kind in listed_kinds if kind_of(proto_of(kind)) != kind} == set()
 
 
 @given(st.text())

@@ -26,6 +26,19 @@ OTHER_REASONS = {
 }
 """Why sessions over node tests fail although the runtime has every kernel: a part of its message, and the reason."""
 
+_KERNEL = {"no kernel", "no kernel for dtype"}
+
+SAYS = {
+    "ValidateOpsetForDomain": {"opset too new"},
+    "Unrecognized attribute": {"opset too new"},
+    "Could not find an implementation": _KERNEL,
+    "Failed to find kernel": _KERNEL,
+    "MLDataType for": _KERNEL,  # an end of the graph of a dtype that the runtime does not carry
+    "bound to different types": _KERNEL,  # in the function that ONNX gives for an operator without a kernel
+    "is not a registered function/op": {"unknown domain"},
+}
+"""Parts of the runtime's messages over node tests, and the kinds of which a row must be there."""
+
 
 def refusal(model: ModelProto) -> str | None:
     """What ONNX Runtime says to a model, whose IR version is lowered; None where it takes it."""
@@ -45,7 +58,7 @@ def refusal(model: ModelProto) -> str | None:
 
 
 def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str], dict[str, str], str]:
-    """False alarms, misses, sessions that fail for other reasons, and the table to print."""
+    """False alarms, misses and wrong reasons, sessions that fail for other reasons, and the table to print."""
     false, missed, other = {}, {}, {}
     counts: Counter[str] = Counter()
     for name, case in cases.items():
@@ -56,6 +69,8 @@ def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str
             false[name] = str(found[0])
         elif error and not found:
             (other if reasons else missed)[name] = reasons[0] if reasons else error
+        elif error and not any(part in error and kinds & {row.kind for row in found} for part, kinds in SAYS.items()):
+            missed[name] = f"{found[0]}, and the runtime says: {error}"
     lines = [f"{len(cases)} node tests, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"]
     lines += [f"  {count:5} {kind}" for kind, count in counts.most_common()]
     lines.append(f"{len(false)} false alarms, {len(missed)} misses, {len(other)} that the runtime refuses for other reasons")
