@@ -3,14 +3,11 @@
 from pyopnb.compare.fitness import check
 from pyopnb.edits.replaced import replace
 from pyopnb.edits.tapped import wrap
-from pyopnb.standins.fill import Filled, fill
 from pyopnb.gaps.missing import Missing, missing
-from pyopnb.standins.reference import reference
-from pyopnb.standins.skeleton import skeleton
-from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.graphs.build import model, node
-from pyopnb.models.evaluator import reference_ops
 from pyopnb.graphs.text import parse, text
+from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
+from pyopnb.models.evaluator import reference_ops
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -28,6 +25,9 @@ from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.once import call, run
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
+from pyopnb.standins.fill import Filled, fill
+from pyopnb.standins.reference import reference
+from pyopnb.standins.skeleton import skeleton
 
 __version__ = "0.1.0"
 

@@ -12,9 +12,9 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from pyopnb.graphs.faults import is_unknown
 from pyopnb.graphs.imports import import_domains
+from pyopnb.graphs.order import in_order
 from pyopnb.models.installed import newest_ir_version, newest_opset
 from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
-from pyopnb.graphs.order import in_order
 from pyopnb.models.schemas import inferred
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, nearest, shown

@@ -16,8 +16,8 @@ from pyopnb.graphs.build import type_outputs
 from pyopnb.graphs.faults import Fault, faults
 from pyopnb.graphs.imports import import_domains
 from pyopnb.graphs.layout import BLANK, QUOTED, Layout, Token
-from pyopnb.models.nodes import bodies, forget_inferred, tensors
 from pyopnb.graphs.printed import DEEPEST, TEXT_NAMES, printed, quoted
+from pyopnb.models.nodes import bodies, forget_inferred, tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, nearest, shown
 

@@ -14,8 +14,8 @@ from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import MagicArgumentParser
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
-from pyopnb.models.nodes import input_types
 from pyopnb.graphs.text import parse
+from pyopnb.models.nodes import input_types
 from pyopnb.notebook.cell import briefly
 from pyopnb.ops.errors import PyopError, shown
 from pyopnb.ops.types import ANY, TensorType

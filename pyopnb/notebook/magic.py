@@ -8,13 +8,13 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from pyopnb.gaps.missing import missing
-from pyopnb.standins.skeleton import skeleton
 from pyopnb.notebook.cell import briefly, described, run
 from pyopnb.notebook.line import CELL, read, read_subcommand
 from pyopnb.notebook.models import model_of
 from pyopnb.notebook.table import Source, history_table, registry_table
 from pyopnb.ops.errors import UnknownOp
 from pyopnb.ops.registry import Version, registry
+from pyopnb.standins.skeleton import skeleton
 
 __all__ = ["PyopMagics"]
 

@@ -16,8 +16,8 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 from pyopnb.graphs.build import node
 from pyopnb.graphs.faults import is_unknown, known_ops
 from pyopnb.graphs.imports import import_domains
-from pyopnb.models.installed import newest_opset, schema_domains
 from pyopnb.graphs.text import take_as_floats
+from pyopnb.models.installed import newest_opset, schema_domains
 from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, nearest, shown
 from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Op, Version, registry, split_name

@@ -17,7 +17,6 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.edits.inlined import inlined
-from pyopnb.standins.fill import Filled, FilledNode, fill_source
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read
@@ -28,6 +27,7 @@ from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
+from pyopnb.standins.fill import Filled, FilledNode, fill_source
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_kernels"]
 

@@ -15,13 +15,13 @@ from pyopnb.edits.chosen import Where, chosen
 from pyopnb.edits.replaced import opened, place
 from pyopnb.edits.typed import Types
 from pyopnb.gaps.missing import missing
-from pyopnb.standins.reference import has_reference, schema_of_op, standing_in
 from pyopnb.models.installed import newest_ir_version, newest_version
 from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
 from pyopnb.models.source import Source, edited
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, shown
 from pyopnb.ops.registry import registry, split_name
+from pyopnb.standins.reference import has_reference, schema_of_op, standing_in
 
 __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
 

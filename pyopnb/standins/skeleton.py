@@ -21,12 +21,12 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 from pyopnb.edits.chosen import chosen
 from pyopnb.edits.typed import Types
 from pyopnb.gaps.missing import MissingNode, missing
-from pyopnb.standins.reference import has_reference, one_for_all, schema_of_op
 from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
 from pyopnb.models.source import read
 from pyopnb.ops.errors import DefinitionError, ModelError, shown
 from pyopnb.ops.registry import DEFAULT_DOMAIN, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
+from pyopnb.standins.reference import has_reference, one_for_all, schema_of_op
 
 __all__ = ["Cell", "skeleton"]
 

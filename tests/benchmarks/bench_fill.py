@@ -8,7 +8,7 @@ from pathlib import Path
 
 from table import Row, show
 
-sys.path.append(str(Path(__file__).parent.parent / "gaps"))
+sys.path.append(str(Path(__file__).parent.parent / "standins"))
 
 import node_tests
 

@@ -1,4 +1,4 @@
-"""ONNX's own node tests, run: what `tests/gaps/test_fill.py` asserts and ``tests/benchmarks/bench_fill.py`` prints.
+"""ONNX's own node tests, run: what `tests/standins/test_fill.py` asserts and ``tests/benchmarks/bench_fill.py`` prints.
 
 A case counts as passed where the model loads, runs on every data set of the case, and each result has the expected dtype and
 shape, and values within the tolerances of the case.
@@ -22,10 +22,10 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
-from pyopnb.standins.fill import Filled, fill
 from pyopnb.gaps.missing import missing
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.runtime.values import from_ortvalue, texts_to_ortvalue, to_ortvalue
+from pyopnb.standins.fill import Filled, fill
 
 __all__ = ["BY_NODES", "EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run"]
 

@@ -17,8 +17,8 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.standins.fill import FilledNode
 from pyopnb.models.installed import newest_ir_version, newest_opset
+from pyopnb.standins.fill import FilledNode
 
 F = np.float32
 TOO_NEW = onnx.defs.onnx_opset_version() > newest_opset()

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.standins.reference import Evaluation, has_reference, one_for_all, standing_in
 from pyopnb.ops.types import tensor_type
+from pyopnb.standins.reference import Evaluation, has_reference, one_for_all, standing_in
 
 F = np.float32
 
