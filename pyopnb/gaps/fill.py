@@ -115,7 +115,7 @@ def fill(
 
     Examples
     --------
-    >>> import warnings, pyopnb
+    >>> import warnings, numpy as np, pyopnb
     >>> celu = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
