@@ -60,6 +60,7 @@ def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | No
 
     Examples
     --------
+    >>> import numpy as np
     >>> reference("::Celu", np.float32([-1, 0, 2]), alpha=2.0)
     array([-0.78693867,  0.        ,  2.        ], dtype=float32)
     >>> values, places = reference("::TopK", np.float32([3, 1, 2]), np.int64([2]))
