@@ -1,13 +1,11 @@
 """Write the ONNX operator that you are missing in a notebook cell, and watch it run inside ONNX Runtime a moment later."""
 
-from pyopnb.compare.fitness import check
-from pyopnb.edits.replaced import replace
-from pyopnb.edits.tapped import wrap
-from pyopnb.gaps.missing import Missing, missing
-from pyopnb.graphs.build import model, node
-from pyopnb.graphs.text import parse, text
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
-from pyopnb.models.evaluator import reference_ops
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -23,11 +21,20 @@ from pyopnb.ops.errors import (
 from pyopnb.ops.registry import pyop, registry
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.library import get_library_path
-from pyopnb.runtime.once import call, run
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
-from pyopnb.standins.fill import Filled, fill
-from pyopnb.standins.reference import reference
-from pyopnb.standins.skeleton import skeleton
+
+if TYPE_CHECKING:
+    from pyopnb.compare.fitness import check
+    from pyopnb.edits.replaced import replace
+    from pyopnb.edits.tapped import wrap
+    from pyopnb.gaps.missing import Missing, missing
+    from pyopnb.graphs.build import model, node
+    from pyopnb.graphs.text import parse, text
+    from pyopnb.models.evaluator import reference_ops
+    from pyopnb.runtime.once import call, run
+    from pyopnb.standins.fill import Filled, fill
+    from pyopnb.standins.reference import reference
+    from pyopnb.standins.skeleton import skeleton
 
 __version__ = "0.1.0"
 
@@ -67,6 +74,34 @@ __all__ = [
     "text",
     "wrap",
 ]
+
+_AT_FIRST_USE = {
+    "pyopnb.compare.fitness": ["check"],
+    "pyopnb.edits.replaced": ["replace"],
+    "pyopnb.edits.tapped": ["wrap"],
+    "pyopnb.gaps.missing": ["Missing", "missing"],
+    "pyopnb.graphs.build": ["model", "node"],
+    "pyopnb.graphs.text": ["parse", "text"],
+    "pyopnb.models.evaluator": ["reference_ops"],
+    "pyopnb.runtime.once": ["call", "run"],
+    "pyopnb.standins.fill": ["Filled", "fill"],
+    "pyopnb.standins.reference": ["reference"],
+    "pyopnb.standins.skeleton": ["skeleton"],
+}
+"""What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
+
+_HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load_ipython_extension(shell: object) -> None:

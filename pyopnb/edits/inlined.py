@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import onnx.inliner
 from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.installed import schema_domains
@@ -20,6 +19,8 @@ def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto
     then have no types at all. Where onnx cannot inline, because a function imports another version of ONNX's operators, the
     model stays as it is, which is enough where the file declares those types.
     """
+    import onnx.inliner  # what most sessions never need
+
     held = nodes_of_functions(proto)
     refuse_circles(held)
     holders: set[tuple[str, str]] = set()

@@ -43,7 +43,8 @@ class NumberedNode:
     @property
     def runtime_name(self) -> tuple[str, str]:
         """Domain and op type under which the runtime knows the node."""
-        suffix = "".join(f".{n}" for n in self.fixed) if any(self.fixed) else ""
+        # Never that of an ONNX operator: in places the runtime looks at op types without domains, and would take one for it.
+        suffix = "".join(f".{n}" for n in self.fixed) if any(self.fixed) else "."
         return PREFIX + self.domain, self.op_type + suffix
 
 

@@ -261,7 +261,7 @@ def _close() -> None:
         if not _inferring():
             for name in list(_held):
                 _take_out(name)
-            if defs.has(_STAND_IN[1], _STAND_IN[0]):
+            if _stood_in.is_set():  # asking onnx.defs, which builds all its schemas for that, would cost each exit 30 ms
                 defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
 
 
@@ -349,6 +349,7 @@ def _surroundings(attribute: AttributeProto) -> ModelProto:
 # ---- inference through every op of the registry ------------------------------------------------------------------------------
 
 _STAND_IN = ("pyopnb.inferred", "Node")
+_stood_in = threading.Event()
 _PLACE = "pyopnb_place"
 
 
@@ -433,6 +434,7 @@ def _register_stand_in() -> None:
         )
         schema.set_type_and_shape_inference_function(_infer_stand_in)
         defs.register_schema(schema)
+        _stood_in.set()
 
 
 def _infer_stand_in(context: Any) -> None:

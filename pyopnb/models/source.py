@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ name any folder. The token means nothing in another process, and nobody can gues
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = next((t for t, known in _folders.items() if known == folder), None) or secrets.token_hex(16)
+    token = next((t for t, known in _folders.items() if known == folder), None) or os.urandom(16).hex()
     _folders[token] = folder
     entry = next((e for e in proto.metadata_props if e.key == _FOLDER), None) or proto.metadata_props.add(key=_FOLDER)
     entry.value = token

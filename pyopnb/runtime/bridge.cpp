@@ -453,7 +453,7 @@ PyObject* inferred_from(ort::ShapeContext* context) {
 
 struct Op : ort::CustomOp {
   std::string domain, type;
-  size_t inputs = 1, outputs = 1;
+  size_t inputs = 1, outputs = 1, required = 0;
   std::vector<int> fixed;  // element types of outputs whose rank is unknown, which InferOutputShapeFn cannot say; 0: it can
 };
 
@@ -604,7 +604,10 @@ Op& op_named(const std::string& domain, const std::string& type) {
   };
   op->GetInputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->inputs; };
   op->GetOutputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->outputs; };
-  op->GetInputCharacteristic = op->GetOutputCharacteristic = always<ort::kOptional>;
+  op->GetInputCharacteristic = [](const ort::CustomOp* o, size_t i) -> int {
+    return i < static_cast<const Op*>(o)->required ? ort::kSingle : ort::kOptional;
+  };
+  op->GetOutputCharacteristic = always<ort::kOptional>;
   op->GetInputMemoryType = always<0>;
   op->GetVariadicInputMinArity = op->GetVariadicInputHomogeneity = [](const ort::CustomOp*) { return 0; };
   op->GetVariadicOutputMinArity = op->GetVariadicOutputHomogeneity = [](const ort::CustomOp*) { return 0; };
@@ -621,7 +624,7 @@ Op& op_named(const std::string& domain, const std::string& type) {
 
 struct Signature {
   std::string domain, type;
-  size_t inputs, outputs;
+  size_t inputs, outputs, required;
   std::vector<int> fixed;
 };
 
@@ -629,6 +632,7 @@ void widen(const Signature& wanted) {
   Op& op = op_named(wanted.domain, wanted.type);
   op.inputs = std::max(op.inputs, wanted.inputs);
   op.outputs = std::max(op.outputs, wanted.outputs);
+  op.required = wanted.required;
   op.fixed = wanted.fixed;
 }
 
@@ -683,7 +687,7 @@ std::vector<Signature> signatures(nb::handle rows) {
   std::vector<Signature> made;
   for (nb::handle row : rows)
     made.push_back({nb::cast<std::string>(row[0]), nb::cast<std::string>(row[1]), nb::cast<size_t>(row[2]),
-                    nb::cast<size_t>(row[3]), nb::cast<std::vector<int>>(row[4])});
+                    nb::cast<size_t>(row[3]), nb::cast<size_t>(row[4]), nb::cast<std::vector<int>>(row[5])});
   return made;
 }
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import onnx
 from onnx import AttributeProto
 
 try:
@@ -140,24 +142,70 @@ def _bare(domain: str, op_type: str, name: str) -> tuple[Op, str]:
     return op, f"node '{shown(name)}' ({op.name})" if name else f"a node of {op.name}"
 
 
-def signatures() -> list[tuple[str, str, int, int, list[int]]]:
-    """Domain, op type, most inputs, most outputs and fixed output types of what is to be registered on this thread."""
+_Signature = tuple[str, str, int, int, int, list[int]]
+
+
+def signatures() -> list[_Signature]:
+    """What is to be registered on this thread.
+
+    Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
+    """
     plan = plan_on_this_thread()
     if plan is None:
-        return [_bare_signature(op) for op in registry]
+        return [_bare_signature(op) for op in registry if not _swallowed(op)]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
         inputs, outputs, _ = widest.get(name, (1, 1, []))
         widest[name] = max(inputs, len(node.input)), max(outputs, len(node.output)), list(planned.numbered.fixed)
-    return [(*name, *widths) for name, widths in widest.items()]
+    return [(*name, inputs, outputs, 0, fixed) for name, (inputs, outputs, fixed) in widest.items()]
 
 
-def _bare_signature(op: Op) -> tuple[str, str, int, int, list[int]]:
+def _bare_signature(op: Op) -> _Signature:
     schema = op.current.schema
     inputs = _BARE_VARIADIC if schema.inputs and schema.inputs[-1].variadic else max(1, len(schema.inputs))
     outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
-    return op.domain, op.op_type, inputs, outputs, list(fixed_by_hints(schema))
+    required = _fewest_inputs().get(op.op_type, 0)
+    return op.domain, op.op_type, max(inputs, required), outputs, required, list(fixed_by_hints(schema))
+
+
+_SWALLOWED = frozenset({"Constant", "Identity", "If", "Shape"})
+"""Op types that ONNX Runtime takes for ONNX's in every domain: it never calls the op, and goes on with other numbers.
+
+Found by trying an op of each type that it knows. `Session` gives nodes other op types.
+"""
+
+
+def _swallowed(op: Op) -> bool:
+    """Whether a bare session cannot have the op, and refuses its nodes as unknown.
+
+    Raises
+    ------
+    ModelError
+        It is one that stands in the place of ONNX's own, which the session would use without a word.
+    """
+    if op.op_type in _SWALLOWED and not op.domain:
+        raise ModelError(
+            f"op {op.name}",
+            expected="another op type, in a bare session",
+            got=f"one that ONNX Runtime does not let anybody replace: {', '.join(sorted(_SWALLOWED))}",
+            next="pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)",
+        )
+    return op.op_type in _SWALLOWED
+
+
+@cache
+def _fewest_inputs() -> dict[str, int]:
+    """How many inputs a node of each of ONNX's own operators has at the least.
+
+    ONNX Runtime looks at op types without their domains in places, and ends the process over an ``Add`` of one input, whoever's
+    it is. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
+    """
+    fewest: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            fewest[schema.name] = min(fewest.get(schema.name, schema.min_input), schema.min_input)
+    return fewest
 
 
 def infer(

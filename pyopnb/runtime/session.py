@@ -10,7 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
@@ -27,7 +27,9 @@ from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
-from pyopnb.standins.fill import Filled, FilledNode, fill_source
+
+if TYPE_CHECKING:
+    from pyopnb.standins.fill import FilledNode
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_kernels"]
 
@@ -291,6 +293,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
 
 def _filled(source: Source) -> tuple[FilledNode, ...]:
+    from pyopnb.standins.fill import Filled, fill_source  # what most sessions never need
+
     done = fill_source(source)
     source.given = None  # the bytes or the file, which are not what is to be loaded now
     if done:
