@@ -19,7 +19,7 @@ from pyopnb.ops.registry import Op
 
 __all__ = ["Fitness", "Verdict", "check"]
 
-PASS, FAIL, SKIP = "pass", "fail", "n/a"
+_PASS, _FAIL, _SKIP = "pass", "fail", "n/a"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether it is not a failure."""
-        return self.outcome != FAIL
+        return self.outcome != _FAIL
 
     def __str__(self) -> str:
         return f"{self.name}: {self.outcome}, {self.text}"
@@ -189,16 +189,16 @@ def _verdict(
     name: str, test: Callable[[Subject], str], first: Sequence[str], subject: Subject, verdicts: Mapping[str, Verdict]
 ) -> Verdict:
     if not subject.ran and name != "schema":
-        return Verdict(name, SKIP, "the op does not run on the examples: see schema")
+        return Verdict(name, _SKIP, "the op does not run on the examples: see schema")
     if seen := [other for other in first if not verdicts[other].ok]:
-        return Verdict(name, SKIP, f"first what {seen[0]} says")
+        return Verdict(name, _SKIP, f"first what {seen[0]} says")
     try:
-        return Verdict(name, PASS, test(subject))
+        return Verdict(name, _PASS, test(subject))
     except Skipped as why:
-        return Verdict(name, SKIP, str(why))
+        return Verdict(name, _SKIP, str(why))
     except Failed as why:
-        return Verdict(name, FAIL, str(why))
+        return Verdict(name, _FAIL, str(why))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a bad op may raise whatever it likes: that is what is being found out
-        return Verdict(name, FAIL, raised(error))
+        return Verdict(name, _FAIL, raised(error))

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import inspect
 import pkgutil
+import typing
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,19 @@ def test_exported_name_is_there_and_described(name):
     assert inspect.getdoc(value), f"pyopnb.{name} has no docstring"
 
 
+def test_what_is_imported_at_first_use_is_exported():
+    assert set(pyopnb._HOMES) <= set(pyopnb.__all__) <= set(dir(pyopnb))
+    with pytest.raises(AttributeError, match="module 'pyopnb' has no attribute 'sesion'"):
+        pyopnb.sesion  # noqa: B018
+
+
 def test_all_is_sorted_and_without_repeats():
     assert list(pyopnb.__all__) == sorted(set(pyopnb.__all__))
 
 
 def test_package_exports_nothing_by_accident():
     names = {name for name, value in vars(pyopnb).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    extra = sorted(names - set(pyopnb.__all__) - HOOKS)
+    extra = sorted(names - set(pyopnb.__all__) - HOOKS - {"annotations", *typing.__all__})
     assert not extra, f"{extra}: add them to pyopnb.__all__, or import them where they are used"
 
 
