@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.compare.subject import Subject, example_of, made_example
 from pyopnb.compare.trials import TRIALS, Failed, Skipped, raised
 from pyopnb.edits.replaced import find_op
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import briefly, shown
 from pyopnb.ops.registry import Op
 
 __all__ = ["Fitness", "Verdict", "check"]
@@ -119,6 +119,7 @@ def _on_one_line(text: str) -> str:
     return shown(" ".join(text.split()), 1000)
 
 
+@briefly
 def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> Fitness:
     """Try whether an op is fit to be used in models.
 

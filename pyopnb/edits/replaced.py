@@ -14,7 +14,7 @@ from pyopnb.edits.chosen import Where, chosen
 from pyopnb.edits.typed import Types
 from pyopnb.models.nodes import Site, attribute_values, linked_attributes, nodes_in
 from pyopnb.models.source import Source, edited, read
-from pyopnb.ops.errors import ModelError, UnknownOp, nearest, shown
+from pyopnb.ops.errors import ModelError, UnknownOp, briefly, nearest, shown
 from pyopnb.ops.registry import Op, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
@@ -22,6 +22,7 @@ from pyopnb.ops.types import ANY
 __all__ = ["find_op", "opened", "place", "replace"]
 
 
+@briefly
 def replace(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,

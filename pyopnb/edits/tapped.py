@@ -17,7 +17,7 @@ from pyopnb.edits.replaced import opened, place
 from pyopnb.edits.typed import Types
 from pyopnb.models.nodes import Site, type_of_proto, walk
 from pyopnb.models.source import edited
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, briefly, shown
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 
@@ -61,6 +61,7 @@ def _described(array: np.ndarray) -> str:
     return text + "".join(f", {count} {what}" for what, count in counts.items() if count)
 
 
+@briefly
 def wrap(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,

@@ -19,7 +19,7 @@ from pyopnb.gaps.order import in_order
 from pyopnb.models.installed import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.numbered import PREFIX
-from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.errors import ModelError, closest, shown
 from pyopnb.ops.registry import registry
 
 __all__ = ["Lack", "lacks", "versions_of"]
@@ -284,8 +284,8 @@ class _Walk:
         return Lack("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
 
     def guess(self, name: str, known: Collection[str]) -> str:
-        close = nearest(name, known) if known and self.guesses >= 0 else ""
-        return f"; nearest: {shown(close)}" if close in known else ""
+        close = closest(name, known) if self.guesses >= 0 else None
+        return f"; nearest: {shown(close)}" if close else ""
 
     @staticmethod
     def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:

@@ -13,7 +13,7 @@ from pyopnb.gaps.flow import lacks, versions_of
 from pyopnb.models.installed import newest_version
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.source import glance
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import briefly, shown
 from pyopnb.ops.table import Table
 
 __all__ = ["Missing", "MissingNode", "missing"]
@@ -97,6 +97,7 @@ class Missing(Sequence[MissingNode]):
         return self._table()._repr_html_()
 
 
+@briefly
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 

@@ -17,13 +17,14 @@ from pyopnb.models.installed import newest_ir_version, newest_opset
 from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
 from pyopnb.models.schemas import inferred
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, NotationError, nearest, shown
+from pyopnb.ops.errors import ModelError, NotationError, briefly, nearest, shown
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["model", "node", "type_outputs"]
 
 
+@briefly
 def node(
     op: str, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
 ) -> NodeProto:
@@ -63,6 +64,7 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     return attribute_of(key, value)
 
 
+@briefly
 def model(
     nodes: Sequence[NodeProto] | NodeProto,
     inputs: Mapping[str, Any],

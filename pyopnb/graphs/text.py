@@ -19,7 +19,7 @@ from pyopnb.graphs.layout import BLANK, QUOTED, Layout, Token
 from pyopnb.graphs.printed import DEEPEST, TEXT_NAMES, printed, quoted
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.errors import ModelError, briefly, nearest, shown
 
 __all__ = ["parse", "take_as_floats", "text"]
 
@@ -40,6 +40,7 @@ _MOST_BRACKETS = 4 * DEEPEST
 _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 
 
+@briefly
 def parse(text: str, *, name: str | None = None) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 
@@ -93,6 +94,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     return model
 
 
+@briefly
 def text(model: ModelProto, *, most: int = 1_000_000) -> str:
     """Write a model in ONNX's text form, which `parse` reads back as an equal model.
 
@@ -252,7 +254,7 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
         token = before
     where = layout.where(len(layout.text.rstrip()) if token is None else token.start)
     got = "the end of the text" if token is None else shown(token.text, 60).replace("\n", "\\n")
-    raise ModelError(where, expected=expected, got=got, next=remedy) from error
+    raise ModelError(where, expected=expected, got=got, next=remedy) from None
 
 
 def _expected(message: str) -> str:

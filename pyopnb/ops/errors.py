@@ -16,7 +16,9 @@ What the user's own code raises is never relabelled: it arrives as itself, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 __all__ = [
     "DefinitionError",
@@ -29,6 +31,8 @@ __all__ = [
     "ResultError",
     "SchemaChanged",
     "UnknownOp",
+    "briefly",
+    "closest",
     "nearest",
     "shown",
 ]
@@ -53,13 +57,38 @@ def shown(value: object, longest: int = _LONGEST) -> str:
     return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that a mistyped one was most likely meant to be; without one, all of them."""
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one was most likely meant to be; None where none is like it."""
     import difflib  # 3 ms, and only on the way to an error
 
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that a mistyped one was most likely meant to be; without one, all of them."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return close[0] if close else ", ".join(names) or "nothing"
+    return closest(name, names) or ", ".join(names) or "nothing"
+
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+
+def briefly(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Make a public function refuse with the user's own line as the whole traceback: the text names the place.
+
+    What the user's code raises passes with all its frames.
+    """
+
+    @functools.wraps(function)
+    def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # nothing is chained that was not before
+
+    return called
 
 
 class PyopError(Exception):

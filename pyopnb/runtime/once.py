@@ -18,7 +18,7 @@ from pyopnb.graphs.faults import is_unknown, known_ops
 from pyopnb.graphs.imports import import_domains
 from pyopnb.graphs.text import take_as_floats
 from pyopnb.models.installed import newest_opset, schema_domains
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, nearest, shown
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, briefly, nearest, shown
 from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.types import TensorType, type_of
@@ -30,6 +30,7 @@ KEPT_SESSIONS = 64
 """Sessions that `call` keeps for the next call of their kind; the one that was used longest ago goes first."""
 
 
+@briefly
 def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.
 
@@ -42,6 +43,7 @@ def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     return Session(model)(*feeds, **named)
 
 
+@briefly
 def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
     """Run one op in ONNX Runtime, on a model of one node.
 

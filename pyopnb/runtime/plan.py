@@ -23,7 +23,7 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.numbered import PREFIX, NumberedNode
-from pyopnb.ops.errors import ModelError, UnknownOp, nearest, shown
+from pyopnb.ops.errors import ModelError, UnknownOp, closest, shown
 from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
@@ -179,9 +179,10 @@ def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
         if node.domain in schema_domains() or node.domain.startswith(PREFIX) or (node.domain, node.op_type) in functions:
             continue
         if f"{node.domain}:{node.op_type}" in str(error):
+            close = closest(full_name(node), [op.name for op in registry])
             raise UnknownOp(
                 site.where,
                 expected="an op of the registry, or of a library registered in the options",
                 got=f"{shown(full_name(node))}, which is in neither",
-                next=f"define it: %%pyop, or write {nearest(full_name(node), [op.name for op in registry])}",
+                next=f"define it: %%pyop{f', or write {close}' if close else ''}",
             ) from None  # it stays the context, and says no more

@@ -19,7 +19,7 @@ from pyopnb.models.installed import newest_ir_version, newest_version
 from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
 from pyopnb.models.source import Source, edited
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, briefly, shown
 from pyopnb.ops.registry import registry, split_name
 from pyopnb.standins.reference import has_reference, schema_of_op, standing_in
 
@@ -82,6 +82,7 @@ def _told(nodes: Sequence[FilledNode]) -> str:
     return "\n".join(lines)
 
 
+@briefly
 def fill(
     model: ModelProto | bytes | str | os.PathLike[str],
     nodes: Where = (),

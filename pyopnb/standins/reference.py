@@ -17,7 +17,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.models.nodes import full_name, input_types
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.errors import ModelError, briefly, nearest, shown
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -30,6 +30,7 @@ _LARGEST = 2**31 - 1  # that onnx takes as a version
 _STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
 
 
+@briefly
 def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any) -> Any:
     """Run ONNX's reference implementation of one operator.
 

@@ -23,7 +23,7 @@ from pyopnb.edits.typed import Types
 from pyopnb.gaps.missing import MissingNode, missing
 from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
 from pyopnb.models.source import read
-from pyopnb.ops.errors import DefinitionError, ModelError, shown
+from pyopnb.ops.errors import DefinitionError, ModelError, briefly, shown
 from pyopnb.ops.registry import DEFAULT_DOMAIN, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.standins.reference import has_reference, one_for_all, schema_of_op
@@ -60,6 +60,7 @@ class Cell(str):
         return str(self)
 
 
+@briefly
 def skeleton(
     model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
 ) -> Cell:
@@ -441,14 +442,19 @@ def _returns(outputs: Sequence[TensorType]) -> str:
     return f" -> {texts}" if len(outputs) == 1 else f" -> ({texts})"
 
 
+def _wanted(kinds: Sequence[str]) -> str:
+    if len(kinds) == 1:
+        return "an array" if kinds[0] == "?" else f"an array of type {kinds[0]}"
+    return f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
+
+
 def _body(described: _Described, name: str) -> list[str]:
-    kinds = [_type_text(kind) if kind != ANY else "a type that nothing tells" for kind in described.outputs]
+    kinds = [_type_text(kind) if kind != ANY else "?" for kind in described.outputs]
     types = [*described.outputs, *(port.type for port in described.inputs)]
     closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
     lines = [f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."] if closed else []
     if not described.has_reference:
-        wanted = f"an array of type {kinds[0]}" if len(kinds) == 1 else f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
-        return [*lines, f"# Return {wanted}.", f'raise NotImplementedError("{name}")']
+        return [*lines, f"# Return {_wanted(kinds)}.", f'raise NotImplementedError("{name}")']
     schema = described.schema
     arguments = [f'"{name}"', *(f"{'*' * port.variadic}{port.name}" for port in described.inputs)]
     arguments += [f"opset={schema.since_version}"]

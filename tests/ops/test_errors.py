@@ -9,9 +9,9 @@ import re
 import pytest
 
 from pyopnb.ops import errors
-from pyopnb.ops.errors import PyopError, shown
+from pyopnb.ops.errors import PyopError, briefly, closest, shown
 
-ALL = [getattr(errors, name) for name in errors.__all__ if name not in ("nearest", "shown")]
+ALL = [value for name in errors.__all__ if isinstance(value := getattr(errors, name), type)]
 
 
 def drawn():
@@ -83,3 +83,30 @@ def test_shown_cuts_what_is_long():
     assert shown("x" * 200) == "x" * 200
     assert shown("x" * 201) == "x" * 200 + "… (201 characters)"
     assert shown(10**50) == str(10**50)
+
+
+def test_the_closest_of_names_and_none():
+    assert closest("Softmx", ["Softmin", "Softmax", "Relu"]) == "Softmax"
+    assert closest("com.acme::Swoosh", ["demo::SoftClip"]) is None
+
+
+@briefly
+def refusing(error):
+    """Refuse, some frames down."""
+
+    def deeper():
+        raise error
+
+    return deeper()
+
+
+def frames(error):
+    with pytest.raises(type(error)) as raised:
+        refusing(error)
+    return [entry.name for entry in raised.traceback]
+
+
+def test_a_refusal_shows_no_way_through_pyopnb_and_an_error_of_the_user_does():
+    assert frames(PyopError("here")) == ["frames", "called"]
+    assert frames(ValueError("here")) == ["frames", "called", "refusing", "deeper"]
+    assert refusing.__doc__ == "Refuse, some frames down."
