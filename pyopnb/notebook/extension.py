@@ -10,6 +10,8 @@ from pyopnb.notebook.magic import PyopMagics
 
 __all__ = ["load", "unload"]
 
+_CELL = "pyopnb.standins.skeleton.Cell"
+
 
 def load(shell: Any) -> None:
     """Put the extension into a shell. Loading twice is loading once."""
@@ -18,10 +20,13 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
     shell.Completer.custom_matchers += [line.complete, graph.complete]
+    # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
+    shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
 
 def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry."""
+    shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)

@@ -14,6 +14,7 @@ import pyopnb
 
 def parts(shell):
     """Everything that an extension could have put into a shell."""
+    formatter = shell.display_formatter.ipython_display_formatter
     return {
         "input": list(shell.input_transformers_cleanup),
         "ast": list(shell.ast_transformers),
@@ -21,6 +22,7 @@ def parts(shell):
         "configurables": list(shell.configurables),
         "line magics": sorted(shell.magics_manager.magics["line"]),
         "cell magics": sorted(shell.magics_manager.magics["cell"]),
+        "displayed": sorted(map(str, [*formatter.deferred_printers, *formatter.type_printers])),
         "registry": sorted(shell.magics_manager.registry),
     }
 
@@ -35,7 +37,7 @@ def test_unload_leaves_nothing(bare):
     before = parts(bare)
     bare.run_line_magic("load_ext", "pyopnb")
     added = {name: len(now) - len(before[name]) for name, now in parts(bare).items()}
-    once, twice = ("input", "ast", "line magics"), ("matchers", "configurables", "cell magics", "registry")
+    once, twice = ("input", "ast", "line magics", "displayed"), ("matchers", "configurables", "cell magics", "registry")
     assert added == dict.fromkeys(once, 1) | dict.fromkeys(twice, 2)
     bare.run_line_magic("unload_ext", "pyopnb")
     assert parts(bare) == before

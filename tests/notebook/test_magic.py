@@ -273,12 +273,14 @@ def test_completion_of_models(clipper, shell, fragment, matches):
 # ---- the cell for a node -----------------------------------------------------------------------------------------------------
 
 
-def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run):
-    shell.user_ns["m"] = pyopnb.model(
-        pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
-    )
-    ran = run("%pyop skeleton m Celu")
-    assert ran.value is None
+@pytest.mark.parametrize("line", ["%pyop skeleton m Celu", "pyopnb.skeleton(m, 'Celu')", "print(1); pyopnb.skeleton(m, 'y')"])
+def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run, line):
+    shell.user_ns |= {
+        "m": pyopnb.model(pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12),
+        "pyopnb": pyopnb,
+    }
+    ran = run(line)
+    assert "Celu" not in ran.out
     cell = shell.rl_next_input
     assert cell == pyopnb.skeleton(shell.user_ns["m"], "Celu")
     shell.set_next_input("")
