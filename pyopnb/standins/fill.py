@@ -127,7 +127,7 @@ def fill(
     source = opened(model, base_dir)
     done = fill_source(source, nodes, model)
     if done:
-        warnings.warn(Filled(done), stacklevel=2)
+        warnings.warn(Filled(done), stacklevel=3)
     return edited(source)
 
 
