@@ -39,7 +39,7 @@ lint: .venv/.lint
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -P -m pytest -q -o cache_dir=build/pytest-$*
+	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site

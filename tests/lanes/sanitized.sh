@@ -28,6 +28,6 @@ PY
 # pytest on the instrumented build. -P: the repository's root must not come before `site`. --capture=sys: a sanitizer writes
 # its report to file descriptor 2 and ends the process; pytest would die with the report in its pocket.
 tested() {
-    PYTHONPATH=$site "${without_aslr[@]}" "$python" -P -m pytest -q --capture=sys -p no:faulthandler -p no:cacheprovider "$@"
+    PYTHONPATH=$site "${without_aslr[@]}" "$python" -P -m pytest -q --hypothesis-seed=0 --capture=sys -p no:faulthandler -p no:cacheprovider "$@"
 }
 without_aslr=()
