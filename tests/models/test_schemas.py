@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ import pyopnb
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.schemas import inferred
 from pyopnb.ops.schema import REQUIRED
+
+ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
 
 OWN = frozenset(
     (s.domain, s.name, s.since_version) for s in defs.get_all_schemas_with_history() if s.domain != "pyopnb.inferred"
@@ -316,7 +319,7 @@ BEGIN = "import sys, threading, onnx, numpy as np, pyopnb\n"
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, timeout=120, cwd=ROOT)
 
 
 def test_the_end_of_the_interpreter() -> None:

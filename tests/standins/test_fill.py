@@ -20,6 +20,8 @@ import pyopnb
 from pyopnb.models.installed import newest_ir_version, newest_opset
 from pyopnb.standins.fill import FilledNode
 
+ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+
 F = np.float32
 TOO_NEW = onnx.defs.onnx_opset_version() > newest_opset()
 
@@ -288,7 +290,7 @@ def test_a_saved_model_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "filled.onnx"
     path.write_bytes(filled(celu())[0].SerializeToString())
     code = "import numpy, pyopnb, sys; print(pyopnb.Session(sys.argv[1], fill=True)(x=numpy.float64([-1, 2]))['y'])"
-    run = subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT)
     assert run.stdout == f"{np.array(CELU)}\n", run.stderr
 
 
@@ -346,7 +348,7 @@ def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, whole.ByteSize())
         print(*pyopnb.Session(whole)(x=[2.0]))
     """
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.onnx")], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.onnx")], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     grown, length = map(int, run.stdout.split("\n")[0].split())
     print(f"filling a model of {size >> 20} MB with external data: {grown} KB more, a proto of {length} bytes")

@@ -110,7 +110,7 @@ def normalised(x: np.ndarray, size: int, alpha: float, beta: float, bias: float)
 
 def test_a_wrong_reference_is_shown() -> None:
     # ONNX's reference of LRN loops over the batch where it means the channels: right only where the two are as many.
-    x = np.random.default_rng(0).standard_normal((1, 5, 56, 56), np.float32) * 50
+    x = np.random.default_rng(0).standard_normal((1, 5, 55, 55), np.float32) * 50
     attrs = {"size": 3, "alpha": 0.01, "beta": 0.75, "bias": 1.0}
     right = np.allclose(pyopnb.reference("::LRN", x, **attrs), normalised(x, **attrs), rtol=1e-5)
     error, count = worst(light("inception_v1"), "LRN")

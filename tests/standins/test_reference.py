@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from onnx import helper
 import pyopnb
 from pyopnb.ops.types import tensor_type
 from pyopnb.standins.reference import Evaluation, has_reference, one_for_all, standing_in
+
+ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
 
 F = np.float32
 
@@ -189,6 +192,6 @@ def test_importing_pyopnb_does_not_import_the_reference() -> None:
     show = "import pyopnb, sys; print('onnx.reference' in sys.modules)"
     use = "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"
     runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for code in (show, use)
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout for code in (show, use)
     ]
     assert [run.strip() for run in runs] == ["False", "True"]
