@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -11,6 +12,12 @@ import pytest
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected, thousands of tests, out of each walk over all objects: gc.collect, and settling an escape."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -18,15 +18,6 @@ OLD = np.float32([7, 7.5, 8, 8.5, 9, 9.5])
 OTHER = np.full(6, -1, np.float32)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def few_objects():
-    """An escape is settled by a walk over all objects; those of pytest need not be walked over 300 times."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 class Boom(Exception):
     pass
 
