@@ -255,7 +255,7 @@ def _facts(tally: Tally, kind: str) -> Facts:
         parts=tally.parts if kind == "complex" and finite else None,
         stride=tally.stride,
         sizes=_histogram(tally.sizes, "sizes" in vars(tally)),
-        ulps={int(n): int(tally.ulp_sizes[n]) for n in np.flatnonzero(tally.ulp_sizes)} if "ulp_sizes" in vars(tally) else {},
+        ulps={int(n): int(tally.ulp_sizes[n]) for n in np.flatnonzero(tally.ulp_sizes)} if kind == "float" else {},
         worst=tuple([*odd, *worst][:WORST]),
         first=None if first is None else _index(first, shape),
         axes=tuple(_axes(tally)) if tally.over > 1 else (),
@@ -279,8 +279,9 @@ def _likeness(tally: Tally) -> dict[str, float | None]:
     norms = math.sqrt(left) * math.sqrt(right)
     held: dict[str, float | None] = {"peak": tally.peak}
     if 0 < norms < math.inf:
-        # From the difference: where both are nearly the same, the sum of products would not show how nearly.
-        held["cosine"] = max(-1.0, min(1.0, (left + right - away) / (2 * norms)))
+        # Where both are nearly the same, the sum of products would not show how nearly; where not, the difference.
+        product = (left + right - away) / 2 if away < 0.01 * norms else tally.product
+        held["cosine"] = max(-1.0, min(1.0, product / norms))
     if left or right:
         held["snr"] = _decibel(right, away)
         held["psnr"] = _decibel(tally.peak**2 * finite if tally.peak < 1e150 else math.inf, away)

@@ -174,8 +174,9 @@ def _checked(rtol: float | None, atol: float | None) -> None:
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    held = {key: value for key, value in asdict(part).items() if key != "name"}
-    return {**_strict(held), "verdict": part.verdict}
+    held = {name: getattr(part, name) for name in ("path", "verdict", "a", "b", "reason", "rtol", "atol")}
+    facts = None if part.facts is None else asdict(part.facts)
+    return {name: _strict(value) for name, value in {**held, "facts": facts}.items()}
 
 
 def _strict(value: Any) -> Any:

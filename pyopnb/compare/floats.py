@@ -17,10 +17,10 @@ def _values(kind: np.dtype) -> np.ndarray:
 
 @cache
 def _places(kind: np.dtype) -> np.ndarray:
-    """The place of each of the 256 bit patterns among the values of a one-byte float; zeros share theirs."""
+    """The place of each of the 256 bit patterns among the values of a one-byte float; -0.0, where there is one, has its own."""
     values = _values(kind)
-    order = np.unique(values[~np.isnan(values)])
-    return np.asarray(np.searchsorted(order, np.where(np.isnan(values), 0, values)), np.int32)
+    values = np.where((values == 0) & np.signbit(values), np.float32(-1e-45), np.where(np.isnan(values), 0, values))
+    return np.asarray(np.searchsorted(np.unique(values), values), np.int32)
 
 
 def widened(block: np.ndarray) -> np.ndarray:

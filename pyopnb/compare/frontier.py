@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def _above(t: np.ndarray, d: np.ndarray, margin: float) -> np.ndarray:
     left_t, left_d = np.concatenate([[0.0], t[:-2]]), np.concatenate([[0.0], d[:-2]])
     slope = (d[1:] - left_d) / (t[1:] - left_t)
     above = np.ones(t.size, bool)
-    above[:-1] = d[:-1] - left_d > (t[:-1] - left_t) * slope + margin * d[:-1]
+    above[:-1] = (d[:-1] - left_d > (t[:-1] - left_t) * slope + margin * d[:-1]) | np.isinf(slope)
     return above
 
 
@@ -139,11 +140,20 @@ def _chain(t: Sequence[float], d: Sequence[float]) -> tuple[np.ndarray, np.ndarr
     for x, y in zip(t, d, strict=True):
         while len(hull) > 1:
             (x0, y0), (x1, y1) = hull[-2:]
-            # Slopes, not products: those of numbers near the ends of float64's range would overflow or vanish.
-            if x > x1 and (y1 - y0) / (x1 - x0) > (y - y1) / (x - x1):
-                break
-            if x == x1 and y < y1:
+            if y <= y1 or (x > x1 and _steeper((x0, y0), (x1, y1), (x, y))):
                 break
             hull.pop()
-        hull.append((x, y))
+        if y > hull[-1][1]:
+            hull.append((x, y))
     return np.array([x for x, _ in hull[1:]]), np.array([y for _, y in hull[1:]])
+
+
+def _steeper(one: tuple[float, float], two: tuple[float, float], three: tuple[float, float]) -> bool:
+    """Whether the way from the first to the second point is steeper than on to the third."""
+    (x0, y0), (x1, y1), (x2, y2) = one, two, three
+    before, after = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    if 1e-300 < before < 1e300 and 1e-300 < after < 1e300:
+        return before > after
+    exact = [Fraction(value) for value in (x0, y0, x1, y1, x2, y2)]  # near the ends of float64's range
+    x0, y0, x1, y1, x2, y2 = exact  # type: ignore[assignment]
+    return bool((y1 - y0) * (x2 - x1) > (y2 - y1) * (x1 - x0))

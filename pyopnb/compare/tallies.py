@@ -36,7 +36,7 @@ class Tally:
         self.stride = 16 if self.count > _SAMPLED else 1
         self.bits = self.differing = self.over = self.finite = 0
         self.classes: Counter[str] = Counter()
-        self.total = self.signed = self.squares = self.left = self.right = 0.0
+        self.total = self.signed = self.squares = self.left = self.right = self.product = 0.0
         self.whole_total = self.whole_signed = self.largest = 0
         self.peak = 0.0
         self.ulp: int | None = None
@@ -104,10 +104,11 @@ class Tally:
         return found[:size]
 
     def _zeros(self, at: Positions, size: int) -> None:
-        if isinstance(at, int):
-            self.sizes[0] += len(range(-at % self.stride, size, self.stride))
-        else:
-            self.sizes[0] += int(np.count_nonzero(at % self.stride == 0))
+        count = (
+            len(range(-at % self.stride, size, self.stride)) if isinstance(at, int) else np.count_nonzero(at % self.stride == 0)
+        )
+        self.sizes[0] += count
+        self.ulp_sizes[0] += count
 
     def _histogram(self, d: np.ndarray, at: Positions) -> None:
         picked = _sampled(d, at, self.stride)
@@ -174,7 +175,7 @@ class Tally:
         margin = _MARGIN[d.dtype.itemsize]
         if most > self.atol * (1 - margin):
             self._mismatch(self._over(d, t, x, y, margin), at)
-        self._grow(d, t, x, y, margin)
+        self._grow(d, t, x, y, most, margin)
 
     def _exactly(
         self, x: np.ndarray, y: np.ndarray, d: np.ndarray, t: np.ndarray, at: np.ndarray
@@ -201,7 +202,7 @@ class Tally:
         a, b = self._exactly(x, y, d, t, where)
         return where[a > (self.atol + self.rtol * b) * (1 + SLACK)]
 
-    def _grow(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, margin: float) -> None:
+    def _grow(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, most: float, margin: float) -> None:
         least = float(t.min())
         if least == 0:
             self.growing.at_zero = max(self.growing.at_zero, float(self._zero_reference(d, t, x, y)))
@@ -214,12 +215,16 @@ class Tally:
             np.greater(d, np.add(bound, base * (1 - margin), out=bound), out=mask)
             if least < below:
                 np.logical_or(mask, np.less(t, below * (1 + margin)), out=mask)
+            highest = float(self.growing.d[-1])  # right of it the line would let pass what is higher
+            if most > highest * (1 - margin):
+                np.logical_or(mask, np.greater(d, highest * (1 - margin)), out=mask)
             where = np.flatnonzero(mask)
             if not where.size:
                 return
         every = np.arange(d.size) if where is None and d.dtype != np.float64 else where
         dd, tt = (d, t) if every is None else self._exactly(x, y, d, t, every)
-        positive = (tt > 0) & (dd > np.interp(tt, self._corners[0], self._corners[1]) * (1 - _MARGIN[8]))
+        held = np.interp(tt, self._corners[0], self._corners[1])
+        positive = (tt > 0) & (dd > np.where(np.isfinite(held), held, 0) * (1 - _MARGIN[8]))
         if not positive.any():
             return
         if self.growing.add(tt[positive], dd[positive]) and self.count > d.size:
@@ -263,6 +268,7 @@ class FloatTally(Tally):
         square = _square(wide)
         self.left += square
         self.right += square
+        self.product += square
         t = np.abs(wide, out=self._buffer("t", wide.dtype, wide.size))
         self.peak = max(self.peak, float(t.max()))
         self._subnormal(t, t)
@@ -315,13 +321,14 @@ class FloatTally(Tally):
                 self.bits += int(np.count_nonzero(far))
                 near = np.flatnonzero(~far)
                 return not near.size or self._pairs(x[near], y[near], _places(at, near), exact=True)
-        squares = [_square(a), _square(b)]
+        squares = [_square(a), _square(b), _product(a, b)]
         np.abs(d, out=d)
         most = float(d.max())
         self.finite += d.size
         self.signed += signed
         self.left += squares[0]
         self.right += squares[1]
+        self.product += squares[2]
         t = np.abs(b, out=self._buffer("t", b.dtype, b.size))
         self.peak = max(self.peak, float(t.max()))
         least = float(t.min())
@@ -334,7 +341,7 @@ class FloatTally(Tally):
             self.total += self._total(d)
             self.squares += _square(d)
             self._measure(d, t, x, y, at, most)
-            self._steps(x, y, at)
+            self._steps(x, y, d, at)
         unlike = self.differing - before
         if unlike < d.size:
             bits = int(np.count_nonzero(_unequal_bits(x, y)))
@@ -344,9 +351,11 @@ class FloatTally(Tally):
             self.bits += unlike
         return True
 
-    def _steps(self, x: np.ndarray, y: np.ndarray, at: Positions) -> None:
+    def _steps(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, at: Positions) -> None:
+        """Count ULPs; 0.0 and -0.0 are no difference here, though they are one step of those between other numbers."""
         if x.dtype.itemsize < 4:
             ulps = steps(x, y, *(self._buffer(name, np.dtype(np.int32), x.size) for name in "ijk"))
+            ulps[d == 0] = 0
         else:
             # Of one sign, bits are in the order of the values, up or down, and their distance fits.
             i, j = x.view(f"i{x.dtype.itemsize}"), y.view(f"i{x.dtype.itemsize}")
@@ -355,7 +364,7 @@ class FloatTally(Tally):
             ulps = np.abs(ulps, out=ulps).view(f"u{i.itemsize}")
             if signs.min() < 0:
                 across = np.flatnonzero(signs < 0)
-                ulps[across] = steps(x[across], y[across])
+                ulps[across] = np.where(d[across] == 0, 0, steps(x[across], y[across]))
         self.ulp = max(self.ulp or 0, int(ulps.max()))
         self._histogram_of_ulps(ulps, at)
 
@@ -405,6 +414,7 @@ class ComplexTally(Tally):
         self.parts = (max(self.parts[0], float(np.abs(away.real).max())), max(self.parts[1], float(np.abs(away.imag).max())))
         self.left += float(np.vdot(a, a).real)
         self.right += float(np.vdot(b, b).real)
+        self.product += float(np.vdot(a, b).real)
         self.total += float(d.sum())
         self.squares += float(np.dot(d, d))
         t = np.abs(b)
@@ -460,6 +470,7 @@ class IntegerTally(Tally):
         right = left if a is b else _whole(b).astype(np.float64)
         self.left += float(np.dot(left, left))
         self.right += float(np.dot(right, right))
+        self.product += float(np.dot(left, right))
         self.peak = max(self.peak, float(np.abs(right).max()))
 
 
@@ -478,10 +489,13 @@ def _sum(d: np.ndarray) -> int:
 
 
 def _square(values: np.ndarray) -> float:
-    found = float(np.dot(values, values))
-    if values.dtype == np.float32 and not 1e-30 < found < 1e38:  # out of the range where float32 sums are good
-        wide = values.astype(np.float64)
-        return float(np.dot(wide, wide))
+    return _product(values, values)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> float:
+    found = float(np.dot(a, b))
+    if a.dtype == np.float32 and not 1e-30 < abs(found) < 1e38:  # out of the range where float32 sums are good
+        return float(np.dot(a.astype(np.float64), b.astype(np.float64)))
     return found
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pyopnb.compare.arrays import TOLERANCES, Facts, family, measured
+from pyopnb.compare.arrays import TOLERANCES, Facts, family
+from pyopnb.compare.short import Short, shortly
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, shown
 from pyopnb.ops.types import type_of
@@ -24,7 +25,7 @@ _DEEPEST = 64
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Two values at one place, and what is known of them.
 
@@ -38,7 +39,7 @@ class Part:
         Why they cannot be compared; empty where they can.
     rtol, atol : float
         The tolerance that was applied: 0 where the dtype is exact.
-    facts : Facts or None
+    known : Facts or Short or None
         None where there are no two arrays of one type.
     """
 
@@ -48,18 +49,36 @@ class Part:
     reason: str = ""
     rtol: float = 0.0
     atol: float = 0.0
-    facts: Facts | None = None
-    name: str = field(init=False)
+    known: Facts | Short | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", named(self.path))
+    @property
+    def name(self) -> str:
+        """The path as it would be typed."""
+        return named(self.path)
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known of the two arrays; None where there are no two arrays of one type."""
+        if isinstance(self.known, Short):
+            object.__setattr__(self, "known", self.known.facts())  # once; nobody can tell
+        return self.known  # type: ignore[return-value]  # no longer a Short
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Part):
+            return NotImplemented
+        held = [(part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.facts) for part in (self, other)]
+        return held[0] == held[1]
+
+    __hash__ = None  # type: ignore[assignment]  # facts hold dicts
 
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`."""
-        facts = self.facts
         if self.reason:
             return "incomparable"
+        if isinstance(self.known, Short):
+            return self.known.verdict
+        facts = self.known
         if facts is None or not facts.bits:
             return "bit-identical"
         if not facts.differing:
@@ -82,7 +101,7 @@ class Part:
         if facts.largest is not None and not facts.frontier.corners and not facts.frontier.at_zero:
             passes = not facts.odd and facts.largest <= atol  # integers, whose largest difference is exact
         over = 0 if passes else facts.differing if not rtol and not atol else None
-        return replace(self, rtol=rtol, atol=atol, facts=replace(facts, over=over, axes=()))
+        return replace(self, rtol=rtol, atol=atol, known=replace(facts, over=over, axes=()))
 
 
 def named(path: Path) -> str:
@@ -170,7 +189,7 @@ def _arrays(path: Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol: 
         apart = [f"{what} {x} against {y}" for what, x, y in both if x != y]
         return Part(path, *said, reason=f"{said[0]} against {said[1]}: {' and '.join(apart)}")
     applied = tolerance(dtype(a.dtype).name, rtol, atol)
-    return Part(path, *said, rtol=applied[0], atol=applied[1], facts=measured(a, b, *applied))
+    return Part(path, *said, rtol=applied[0], atol=applied[1], known=shortly(a, b, *applied))
 
 
 def _unfit(array: np.ndarray) -> str:
