@@ -22,6 +22,7 @@ _SAMPLED = 2**20  # longer arrays have every 16th element in their histograms
 _EXACT = 4096  # shorter ones are calculated in float64 from the start
 _PLACED = 10**6  # so many mismatches are placed along the axes one by one, of more a sample
 _MARGIN = {4: 2.0**-20, 8: 2.0**-45}  # far more than the rounding of a bound in float32, float64
+_NEAR = 2.0**-48  # far less than the slack of a bound
 _SHIFT = 52 - int(math.log2(BINS))
 
 Positions = int | np.ndarray  # of a block's elements in the whole: where it begins, or each
@@ -150,8 +151,8 @@ class Tally:
 
     def _differs(self, mask: np.ndarray, at: Positions) -> int:
         count = int(np.count_nonzero(mask))
-        if count:
-            first = _position(at, int(mask.argmax()))
+        if count and (self.first_differing is None or isinstance(at, np.ndarray)):
+            first = _position(at, int((mask != 0).argmax()))
             self.first_differing = first if self.first_differing is None else min(first, self.first_differing)
         self.differing += count
         return count
@@ -168,8 +169,7 @@ class Tally:
 
     def _measure(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, at: Positions, most: float) -> None:
         """Count what the sizes of differences (d) and of the reference (t) tell of finite pairs."""
-        unlike = self._buffer("mask", np.dtype(bool), d.size)
-        self._differs(np.not_equal(d, 0, out=unlike), at)
+        self._differs(d.view(f"u{d.itemsize}"), at)  # whole numbers are counted faster; -0.0 is not among moduli
         self._keep_worst(d, x, y, at, most)
         self._histogram(d, at)
         margin = _MARGIN[d.dtype.itemsize]
@@ -197,6 +197,13 @@ class Tally:
             np.multiply(t, self.rtol * (1 - margin), out=bound)
             np.greater(d, np.add(bound, self.atol * (1 - margin), out=bound), out=mask)
             where = np.flatnonzero(mask)
+            if 8 * where.size > d.size:  # too many to look at one by one: only at those near the bound
+                sure = d > bound * (1 + 4 * margin)
+                near = np.flatnonzero(mask & ~sure)
+                return np.sort(np.concatenate([np.flatnonzero(sure), self._surely_over(x, y, d, t, near)]))
+        return self._surely_over(x, y, d, t, where)
+
+    def _surely_over(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, t: np.ndarray, where: np.ndarray) -> np.ndarray:
         if not where.size:
             return where
         a, b = self._exactly(x, y, d, t, where)
@@ -223,8 +230,11 @@ class Tally:
                 return
         every = np.arange(d.size) if where is None and d.dtype != np.float64 else where
         dd, tt = (d, t) if every is None else self._exactly(x, y, d, t, every)
-        held = np.interp(tt, self._corners[0], self._corners[1])
-        positive = (tt > 0) & (dd > np.where(np.isfinite(held), held, 0) * (1 - _MARGIN[8]))
+        if where is not None:  # the same in float64; who is above by mere rounding would come again and again
+            left = (dd > (base + slope * tt) * (1 + _NEAR)) | (tt < below) | (dd > highest)
+            dd, tt = dd[left], tt[left]
+        held = np.interp(tt, *self._corners)
+        positive = (tt > 0) & ((dd > np.where(np.isfinite(held), held, 0) * (1 + _NEAR)) | (dd > self._corners[1][-1]))
         if not positive.any():
             return
         if self.growing.add(tt[positive], dd[positive]) and self.count > d.size:
@@ -321,14 +331,13 @@ class FloatTally(Tally):
                 self.bits += int(np.count_nonzero(far))
                 near = np.flatnonzero(~far)
                 return not near.size or self._pairs(x[near], y[near], _places(at, near), exact=True)
-        squares = [_square(a), _square(b), _product(a, b)]
+        squares = [_square(a), _square(b)]
         np.abs(d, out=d)
         most = float(d.max())
         self.finite += d.size
         self.signed += signed
         self.left += squares[0]
         self.right += squares[1]
-        self.product += squares[2]
         t = np.abs(b, out=self._buffer("t", b.dtype, b.size))
         self.peak = max(self.peak, float(t.max()))
         least = float(t.min())
@@ -337,11 +346,15 @@ class FloatTally(Tally):
         before = self.differing
         if most == 0:
             self._zeros(at, d.size)
+            self.product += sum(squares) / 2
         else:
             self.total += self._total(d)
-            self.squares += _square(d)
+            square = _square(d)
+            self.squares += square
+            # Of vectors that are far apart the difference does not tell the angle.
+            self.product += sum(squares) / 2 - square / 2 if square < 0.01 * min(squares) else _product(a, b)
             self._measure(d, t, x, y, at, most)
-            self._steps(x, y, d, at)
+            self._steps(x, y, d, at, least > most)
         unlike = self.differing - before
         if unlike < d.size:
             bits = int(np.count_nonzero(_unequal_bits(x, y)))
@@ -351,7 +364,7 @@ class FloatTally(Tally):
             self.bits += unlike
         return True
 
-    def _steps(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, at: Positions) -> None:
+    def _steps(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, at: Positions, one_sign: bool) -> None:
         """Count ULPs; 0.0 and -0.0 are no difference here, though they are one step of those between other numbers."""
         if x.dtype.itemsize < 4:
             ulps = steps(x, y, *(self._buffer(name, np.dtype(np.int32), x.size) for name in "ijk"))
@@ -360,9 +373,9 @@ class FloatTally(Tally):
             # Of one sign, bits are in the order of the values, up or down, and their distance fits.
             i, j = x.view(f"i{x.dtype.itemsize}"), y.view(f"i{x.dtype.itemsize}")
             ulps = np.subtract(i, j, out=self._buffer("i", i.dtype, i.size))
-            signs = np.bitwise_xor(i, j, out=self._buffer("j", i.dtype, i.size))
             ulps = np.abs(ulps, out=ulps).view(f"u{i.itemsize}")
-            if signs.min() < 0:
+            signs = None if one_sign else np.bitwise_xor(i, j, out=self._buffer("j", i.dtype, i.size))
+            if signs is not None and signs.min() < 0:
                 across = np.flatnonzero(signs < 0)
                 ulps[across] = np.where(d[across] == 0, 0, steps(x[across], y[across]))
         self.ulp = max(self.ulp or 0, int(ulps.max()))

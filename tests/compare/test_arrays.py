@@ -207,7 +207,7 @@ def test_statistics_against_plain_numpy() -> None:
     assert found.snr == pytest.approx(10 * np.log10((y @ y) / (away @ away)), abs=1e-4)
     assert found.peak == np.abs(b).max()
     assert found.psnr == pytest.approx(10 * np.log10(float(found.peak) ** 2 / (away**2).mean()), abs=1e-4)
-    assert found.relative == (away / np.abs(y)).max()
+    assert found.relative == pytest.approx((away / np.abs(y)).max(), rel=1e-12)
     assert found.over == np.count_nonzero(away > 1e-3)
     assert found.first == (int(np.argmax(away > 1e-3)),)
     assert [place.index[0] for place in found.worst] == np.argsort(-away, kind="stable")[:5].tolist()
@@ -332,6 +332,10 @@ def test_blocked_is_unblocked(kind: Any, two: list[bytes], count: int, block: in
         scale = 0.0 if name != "bias" else 1e-6 * abs(whole.mean or 0)
         assert one == two_ or one == pytest.approx(two_, rel=1e-6, abs=max(scale, 1e-6) if name != "mean" else scale, nan_ok=True)
     sums = dict.fromkeys(("cosine", "snr", "psnr", "mean", "rms", "bias"))
+    assert (whole.frontier.largest, whole.frontier.at_zero) == (blocked.frontier.largest, blocked.frontier.at_zero)
+    for rtol in (0.0, 1e-3, 0.5, 2.0):  # corners that are on a line but for rounding may be there or not
+        assert whole.frontier.atol(rtol) == pytest.approx(blocked.frontier.atol(rtol), rel=1e-12, abs=1e-300)
+    sums["frontier"] = whole.frontier
     assert replace(whole, **sums) == replace(blocked, **sums)
 
 
