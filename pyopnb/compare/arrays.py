@@ -24,7 +24,8 @@ TOLERANCES = MappingProxyType(
 )  # fmt: skip
 """Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
 
-_BLOCK = 2**15
+_BLOCK = 2**15  # what is calculated of one stays in a core's cache
+_CALM = 4  # where only bits are compared, blocks may be longer
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,6 @@ def family(kind: np.dtype) -> str:
 _TALLIES = {"bool": IntegerTally, "integer": IntegerTally, "float": FloatTally, "complex": ComplexTally}
 
 
-_Block = tuple[int, np.ndarray, np.ndarray]  # where it begins, and what each side has there
-
-
 def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int = _BLOCK) -> Facts:
     """The facts of two arrays of one dtype and shape.
 
@@ -211,20 +209,18 @@ def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int 
         return _texts(a, b)
     tally = _TALLIES[kind](dtype(a.dtype).numpy, a.shape, rtol, atol)
     with np.errstate(all="ignore"):
-        for at, x, y in _blocks(a, b, tally.kind, block):
+        flat = [one.reshape(-1) if one.flags.c_contiguous else one.flat for one in (a, b)]
+        at = 0
+        while at < a.size:
+            end = at + (_CALM * block if at and tally.calm else block)
+            x, y = (np.asarray(one[at:end], tally.kind) for one in flat)
             tally.take(x, y, at)
+            at = end
         if tally.bits:
-            for at in tally.later:
-                tally.again(next(_blocks(a, a, tally.kind, block, at))[1])
+            for at, size in tally.later:
+                tally.again(np.asarray(flat[0][at : at + size], tally.kind))
         tally.end()
         return _facts(tally, kind)
-
-
-def _blocks(a: np.ndarray, b: np.ndarray, kind: np.dtype, block: int, begin: int = 0) -> Iterator[_Block]:
-    flat = [one.reshape(-1) if one.flags.c_contiguous else one.flat for one in (a, b)]
-    for at in range(begin, a.size, block):
-        x, y = (np.asarray(one[at : at + block], kind) for one in flat)
-        yield at, x, y
 
 
 def _facts(tally: Tally, kind: str) -> Facts:

@@ -36,7 +36,7 @@ def grid(value: float) -> Iterator[float]:
     number = exact.quantize(step, ROUND_FLOOR) - step
     while True:
         yield float(number)
-        number += step
+        number += Decimal(1).scaleb(max(number.adjusted(), exact.adjusted()) - _DIGITS + 1)
 
 
 @dataclass(frozen=True)

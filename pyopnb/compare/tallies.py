@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -18,10 +19,11 @@ WORST = 5
 BINS = 8
 """Bins of an octave in the histogram of differences."""
 
-_SAMPLED = 2**20  # longer arrays have every 16th element in their histograms
+_SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
 _EXACT = 4096  # shorter ones are calculated in float64 from the start
 _PLACED = 10**6  # so many mismatches are placed along the axes one by one, of more a sample
 _MARGIN = {4: 2.0**-20, 8: 2.0**-45}  # far more than the rounding of a bound in float32, float64
+_BATCH = 2**16
 _NEAR = 2.0**-48  # far less than the slack of a bound
 _SHIFT = 52 - int(math.log2(BINS))
 
@@ -34,7 +36,7 @@ class Tally:
     def __init__(self, kind: np.dtype, shape: tuple[int, ...], rtol: float, atol: float) -> None:
         self.kind, self.shape, self.rtol, self.atol = kind, shape, rtol, atol
         self.count = math.prod(shape)
-        self.stride = 16 if self.count > _SAMPLED else 1
+        self.stride = 2 ** max(0, math.ceil(self.count / _SAMPLED) - 1).bit_length()
         self.bits = self.differing = self.over = self.finite = 0
         self.classes: Counter[str] = Counter()
         self.total = self.signed = self.squares = self.left = self.right = self.product = 0.0
@@ -51,14 +53,23 @@ class Tally:
         self._guess = (0.0, 0.0, math.inf)  # of the line that corners are above, and of |b| below which it says nothing
         self._corners = (np.zeros(1), np.zeros(1))
         self._buffers: dict[tuple[str, np.dtype], np.ndarray] = {}
+        self._sampled_sizes: list[np.ndarray] = []
+        self._sampled_ulps: list[np.ndarray] = []
         self._ones = np.zeros(0, np.float32)
-        self.later: list[int] = []
+        self.later: list[tuple[int, int]] = []
+
+    @property
+    def calm(self) -> bool:
+        """Whether the last block was the same in both."""
+        return self._same_before
 
     def again(self, x: np.ndarray) -> None:
         """Count of a block of `later` what matters only where another block differs."""
 
     def end(self) -> None:
-        """Give back what only blocks needed."""
+        """Count what waits, and give back what only blocks needed."""
+        self._count_sizes()
+        self._count_ulps()
         self._buffers.clear()
 
     @cached_property
@@ -112,16 +123,31 @@ class Tally:
         self.ulp_sizes[0] += count
 
     def _histogram(self, d: np.ndarray, at: Positions) -> None:
-        picked = _sampled(d, at, self.stride)
-        bins = picked.astype(np.float64).view(np.int64) >> _SHIFT
-        if bins.size:
-            counted = np.bincount(bins)
-            self.sizes[: counted.size] += counted
+        self._wait(self._sampled_sizes, _sampled(d, at, self.stride), self._count_sizes)
 
     def _histogram_of_ulps(self, ulps: np.ndarray, at: Positions) -> None:
-        picked = _sampled(ulps, at, self.stride)
-        counted = np.bincount(np.frexp(picked.astype(np.float64))[1])  # of 64 digits rounding may make 65: there is none
-        self.ulp_sizes[: min(counted.size, 65)] += counted[:65]
+        self._wait(self._sampled_ulps, _sampled(ulps, at, self.stride), self._count_ulps)
+
+    def _wait(self, samples: list[np.ndarray], more: np.ndarray, count: Callable[[], None]) -> None:
+        samples.append(more.copy())  # a few of each block: they are counted together
+        if len(samples) * more.size >= _BATCH or len(samples) >= 64:
+            count()
+
+    def _count_sizes(self) -> None:
+        samples = [one for one in self._sampled_sizes if one.size]
+        if samples:
+            bins = np.concatenate(samples).astype(np.float64).view(np.int64) >> _SHIFT
+            least = int(bins.min())
+            counted = np.bincount(bins - least)
+            self.sizes[least : least + counted.size] += counted
+        self._sampled_sizes.clear()
+
+    def _count_ulps(self) -> None:
+        if self._sampled_ulps:
+            digits = np.frexp(np.concatenate(self._sampled_ulps).astype(np.float64))[1]
+            counted = np.bincount(digits)  # of 64 digits rounding may make 65: no float has them
+            self.ulp_sizes[: min(counted.size, 65)] += counted[:65]
+        self._sampled_ulps.clear()
 
     def _keep_worst(self, d: np.ndarray, x: np.ndarray, y: np.ndarray, at: Positions, most: float) -> None:
         full = len(self.worst) == WORST
@@ -251,11 +277,12 @@ class Tally:
         ts, ds = self.growing.t.tolist(), self.growing.d.tolist()
         if not ts:
             return 0.0, 0.0, math.inf
-        best, fewest = (0.0, 0.0, math.inf), d.size + 1
+        best, fewest, least = (0.0, 0.0, math.inf), 16 * d.size + 201, t.min()
         for t0, d0 in [(0.0, 0.0), *zip(ts[: -1 : max(1, len(ts) // 16)], ds[: -1 : max(1, len(ts) // 16)], strict=True)]:
             slope = (ds[-1] - d0) / (ts[-1] - t0) if ts[-1] > t0 else 0.0
             base = d0 - slope * t0
             left = int(np.count_nonzero((d > base + slope * t) | (t < t0)))
+            left = 16 * left + 200 * bool(least < t0)  # another comparison costs about as much as so many points
             if left < fewest and math.isfinite(slope) and (slope == 0 or 1e-30 < slope < 1e30):
                 best, fewest = (base, slope, t0), left
         return best
@@ -270,7 +297,7 @@ class FloatTally(Tally):
             self._finite_or_not(x, x, at)
             return
         self.finite += x.size
-        self.later.append(at)
+        self.later.append((at, x.size))
         self._zeros(at, x.size)
 
     def again(self, x: np.ndarray) -> None:
@@ -356,7 +383,7 @@ class FloatTally(Tally):
             self._measure(d, t, x, y, at, most)
             self._steps(x, y, d, at, least > most)
         unlike = self.differing - before
-        if unlike < d.size:
+        if unlike < d.size and least == 0:  # of no others than zeros can the bits differ and the values not
             bits = int(np.count_nonzero(_unequal_bits(x, y)))
             self.bits += bits
             self.classes["0.0 against -0.0"] += bits - unlike
@@ -442,7 +469,7 @@ class IntegerTally(Tally):
 
     def same(self, x: np.ndarray, at: int) -> None:
         self.finite += x.size
-        self.later.append(at)
+        self.later.append((at, x.size))
         self._zeros(at, x.size)
 
     def again(self, x: np.ndarray) -> None:
