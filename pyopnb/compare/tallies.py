@@ -27,7 +27,7 @@ _BATCH = 2**16
 _NEAR = 2.0**-48  # far less than the slack of a bound
 _SHIFT = 52 - int(math.log2(BINS))
 
-Positions = int | np.ndarray  # of a block's elements in the whole: where it begins, or each
+_Positions = int | np.ndarray  # of a block's elements in the whole: where it begins, or each
 
 
 class Tally:
@@ -115,17 +115,17 @@ class Tally:
             found = self._buffers[name, kind] = np.empty(size, kind)
         return found[:size]
 
-    def _zeros(self, at: Positions, size: int) -> None:
+    def _zeros(self, at: _Positions, size: int) -> None:
         count = (
             len(range(-at % self.stride, size, self.stride)) if isinstance(at, int) else np.count_nonzero(at % self.stride == 0)
         )
         self.sizes[0] += count
         self.ulp_sizes[0] += count
 
-    def _histogram(self, d: np.ndarray, at: Positions) -> None:
+    def _histogram(self, d: np.ndarray, at: _Positions) -> None:
         self._wait(self._sampled_sizes, _sampled(d, at, self.stride), self._count_sizes)
 
-    def _histogram_of_ulps(self, ulps: np.ndarray, at: Positions) -> None:
+    def _histogram_of_ulps(self, ulps: np.ndarray, at: _Positions) -> None:
         self._wait(self._sampled_ulps, _sampled(ulps, at, self.stride), self._count_ulps)
 
     def _wait(self, samples: list[np.ndarray], more: np.ndarray, count: Callable[[], None]) -> None:
@@ -149,7 +149,7 @@ class Tally:
             self.ulp_sizes[: min(counted.size, 65)] += counted[:65]
         self._sampled_ulps.clear()
 
-    def _keep_worst(self, d: np.ndarray, x: np.ndarray, y: np.ndarray, at: Positions, most: float) -> None:
+    def _keep_worst(self, d: np.ndarray, x: np.ndarray, y: np.ndarray, at: _Positions, most: float) -> None:
         full = len(self.worst) == WORST
         if not most or (full and most <= self.worst[-1][0]):
             return
@@ -157,7 +157,7 @@ class Tally:
         found = [(d[i].item(), _position(at, i), x[i], y[i]) for i in picked.tolist() if d[i]]
         self.worst = sorted([*self.worst, *found], key=lambda one: (-one[0], one[1]))[:WORST]
 
-    def _mismatch(self, where: np.ndarray, at: Positions) -> None:
+    def _mismatch(self, where: np.ndarray, at: _Positions) -> None:
         """Note where elements are over the tolerance: their indices in the block, rising."""
         count = where.size
         if not count:
@@ -175,7 +175,7 @@ class Tally:
                 found = np.bincount(index - low)
                 counts[low : low + found.size] += found
 
-    def _differs(self, mask: np.ndarray, at: Positions) -> int:
+    def _differs(self, mask: np.ndarray, at: _Positions) -> int:
         count = int(np.count_nonzero(mask))
         if count and (self.first_differing is None or isinstance(at, np.ndarray)):
             first = _position(at, int((mask != 0).argmax()))
@@ -183,7 +183,7 @@ class Tally:
         self.differing += count
         return count
 
-    def _unlike_odd(self, mask: np.ndarray, x: np.ndarray, y: np.ndarray, at: Positions) -> None:
+    def _unlike_odd(self, mask: np.ndarray, x: np.ndarray, y: np.ndarray, at: _Positions) -> None:
         """Count pairs that no tolerance covers."""
         if not mask.any():
             return
@@ -193,7 +193,7 @@ class Tally:
         found = [(_position(at, i), x[i], y[i]) for i in where[:WORST].tolist()]
         self.odd = sorted([*self.odd, *found], key=lambda one: one[0])[:WORST]
 
-    def _measure(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, at: Positions, most: float) -> None:
+    def _measure(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, at: _Positions, most: float) -> None:
         """Count what the sizes of differences (d) and of the reference (t) tell of finite pairs."""
         self._differs(d.view(f"u{d.itemsize}"), at)  # whole numbers are counted faster; -0.0 is not among moduli
         self._keep_worst(d, x, y, at, most)
@@ -316,7 +316,7 @@ class FloatTally(Tally):
             self._finite_or_not(x, y, at)
         return self.bits == before
 
-    def _finite_or_not(self, x: np.ndarray, y: np.ndarray, at: Positions) -> None:
+    def _finite_or_not(self, x: np.ndarray, y: np.ndarray, at: _Positions) -> None:
         """Count what is not finite, and the rest."""
         a, b = widened(x), widened(y)
         nan_a, nan_b, inf_a, inf_b = np.isnan(a), np.isnan(b), np.isinf(a), np.isinf(b)
@@ -341,7 +341,7 @@ class FloatTally(Tally):
         if where.size:
             self._pairs(x[where], y[where], _places(at, where), exact=True)
 
-    def _pairs(self, x: np.ndarray, y: np.ndarray, at: Positions, exact: bool = False) -> bool:
+    def _pairs(self, x: np.ndarray, y: np.ndarray, at: _Positions, exact: bool = False) -> bool:
         """Count finite pairs. False, with nothing counted: something here is not finite, or its sums are not."""
         a, b = widened(x), widened(y)
         if a.dtype == np.float32 and (exact or self.count <= _EXACT):
@@ -391,7 +391,7 @@ class FloatTally(Tally):
             self.bits += unlike
         return True
 
-    def _steps(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, at: Positions, one_sign: bool) -> None:
+    def _steps(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, at: _Positions, one_sign: bool) -> None:
         """Count ULPs; 0.0 and -0.0 are no difference here, though they are one step of those between other numbers."""
         if x.dtype.itemsize < 4:
             ulps = steps(x, y, *(self._buffer(name, np.dtype(np.int32), x.size) for name in "ijk"))
@@ -551,15 +551,15 @@ def _unequal_bits(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray((x.view(half) != y.view(half)).reshape(-1, 2).any(axis=1))
 
 
-def _places(at: Positions, where: np.ndarray) -> np.ndarray:
+def _places(at: _Positions, where: np.ndarray) -> np.ndarray:
     return np.asarray(at + where if isinstance(at, int) else at[where])
 
 
-def _position(at: Positions, index: int) -> int:
+def _position(at: _Positions, index: int) -> int:
     return at + index if isinstance(at, int) else int(at[index])
 
 
-def _sampled(values: np.ndarray, at: Positions, stride: int) -> np.ndarray:
+def _sampled(values: np.ndarray, at: _Positions, stride: int) -> np.ndarray:
     if stride == 1:
         return values
     return values[-at % stride :: stride] if isinstance(at, int) else values[at % stride == 0]

@@ -22,7 +22,7 @@ VERDICTS = ("bit-identical", "value-identical", "close", "different", "incompara
 
 _DEEPEST = 64
 
-Path = tuple[str | int, ...]
+_Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Part:
         None where there are no two arrays of one type.
     """
 
-    path: Path
+    path: _Path
     a: str
     b: str
     reason: str = ""
@@ -104,7 +104,7 @@ class Part:
         return replace(self, rtol=rtol, atol=atol, known=replace(facts, over=over, axes=()))
 
 
-def named(path: Path) -> str:
+def named(path: _Path) -> str:
     """A path as it would be typed.
 
     Examples
@@ -144,7 +144,7 @@ def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Pa
     yield from _walk((), a, b, rtol, atol)
 
 
-def _walk(path: Path, a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
+def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
     one, two = _opened(a, path, "a"), _opened(b, path, "b")
     said = _said(one), _said(two)
     if len(path) > _DEEPEST:
@@ -169,7 +169,7 @@ def _walk(path: Path, a: Any, b: Any, rtol: float | None, atol: float | None) ->
 
 
 def _member(
-    path: Path, one: dict[Any, Any], two: dict[Any, Any], key: Any, rtol: float | None, atol: float | None
+    path: _Path, one: dict[Any, Any], two: dict[Any, Any], key: Any, rtol: float | None, atol: float | None
 ) -> Iterator[Part]:
     if key in one and key in two:
         yield from _walk(path, one[key], two[key], rtol, atol)
@@ -179,7 +179,7 @@ def _member(
         yield Part(path, *((said, "missing") if side == "a" else ("missing", said)), reason=f"only in {side}: {said}")
 
 
-def _arrays(path: Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> Part:
+def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> Part:
     said = _said(a), _said(b)
     for array, side in ((a, "a"), (b, "b")):
         if why := _unfit(array):
@@ -210,7 +210,7 @@ def _unfit(array: np.ndarray) -> str:
     return ""
 
 
-def _opened(value: Any, path: Path, side: str) -> Any:
+def _opened(value: Any, path: _Path, side: str) -> Any:
     """A value as None, a dict, a list or an array."""
     if value is None or isinstance(value, np.ndarray):
         return _texts_alike(value)
