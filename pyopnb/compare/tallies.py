@@ -193,7 +193,9 @@ class Tally:
         found = [(_position(at, i), x[i], y[i]) for i in where[:WORST].tolist()]
         self.odd = sorted([*self.odd, *found], key=lambda one: one[0])[:WORST]
 
-    def _measure(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, at: _Positions, most: float) -> None:
+    def _measure(
+        self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, at: _Positions, most: float, least: float
+    ) -> None:
         """Count what the sizes of differences (d) and of the reference (t) tell of finite pairs."""
         self._differs(d.view(f"u{d.itemsize}"), at)  # whole numbers are counted faster; -0.0 is not among moduli
         self._keep_worst(d, x, y, at, most)
@@ -201,7 +203,7 @@ class Tally:
         margin = _MARGIN[d.dtype.itemsize]
         if most > self.atol * (1 - margin):
             self._mismatch(self._over(d, t, x, y, margin), at)
-        self._grow(d, t, x, y, most, margin)
+        self._grow(d, t, x, y, most, least, margin)
 
     def _exactly(
         self, x: np.ndarray, y: np.ndarray, d: np.ndarray, t: np.ndarray, at: np.ndarray
@@ -235,8 +237,9 @@ class Tally:
         a, b = self._exactly(x, y, d, t, where)
         return where[a > (self.atol + self.rtol * b) * (1 + SLACK)]
 
-    def _grow(self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, most: float, margin: float) -> None:
-        least = float(t.min())
+    def _grow(
+        self, d: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, most: float, least: float, margin: float
+    ) -> None:
         if least == 0:
             self.growing.at_zero = max(self.growing.at_zero, float(self._zero_reference(d, t, x, y)))
         base, slope, below = self._guess
@@ -380,7 +383,7 @@ class FloatTally(Tally):
             self.squares += square
             # Of vectors that are far apart the difference does not tell the angle.
             self.product += sum(squares) / 2 - square / 2 if square < 0.01 * min(squares) else _product(a, b)
-            self._measure(d, t, x, y, at, most)
+            self._measure(d, t, x, y, at, most, least)
             self._steps(x, y, d, at, least > most)
         unlike = self.differing - before
         if unlike < d.size and least == 0:  # of no others than zeros can the bits differ and the values not
@@ -460,7 +463,7 @@ class ComplexTally(Tally):
         t = np.abs(b)
         t[np.isinf(t)] = np.finfo(np.float64).max  # the modulus of a number whose parts are near the end of the range
         self.peak = max(self.peak, float(t.max()))
-        self._measure(d, t, x[where], y[where], at + where, float(d.max()))
+        self._measure(d, t, x[where], y[where], at + where, float(d.max()), float(t.min()))
         return False
 
 
