@@ -24,6 +24,7 @@ from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 if TYPE_CHECKING:
+    from pyopnb.compare.diffs import Diff, diff
     from pyopnb.compare.fitness import check
     from pyopnb.edits.replaced import replace
     from pyopnb.edits.tapped import wrap
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DefinitionError",
+    "Diff",
     "EscapedInput",
     "FeedError",
     "Filled",
@@ -57,6 +59,7 @@ __all__ = [
     "UnknownOp",
     "call",
     "check",
+    "diff",
     "fill",
     "get_library_path",
     "missing",
@@ -76,6 +79,7 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
+    "pyopnb.compare.diffs": ["Diff", "diff"],
     "pyopnb.compare.fitness": ["check"],
     "pyopnb.edits.replaced": ["replace"],
     "pyopnb.edits.tapped": ["wrap"],

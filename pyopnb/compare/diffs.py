@@ -1,0 +1,234 @@
+"""What sets two values apart: to be read, saved, judged and asserted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NoReturn
+
+from pyopnb.compare import pages
+from pyopnb.compare.arrays import Axis, Facts, Place
+from pyopnb.compare.frontier import Frontier
+from pyopnb.compare.values import VERDICTS, Part, parts
+from pyopnb.ops.errors import FeedError, briefly, shown
+
+__all__ = ["Diff", "diff"]
+
+_FORMAT, _VERSION = "pyopnb.diff", 1
+
+
+@dataclass(frozen=True, repr=False)
+class Diff:
+    """What `diff` found.
+
+    It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        One a pair of arrays, in the order in which they were met: ``path``, ``verdict``, types, tolerance and facts of each.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def worst(self) -> Part:
+        """The part of the worst verdict, of equal ones the first."""
+        return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
+
+    @property
+    def verdict(self) -> str:
+        """That of the worst part: ``"bit-identical"`` … ``"incomparable"``."""
+        return self.worst.verdict
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict is one of the first three."""
+        return self.worst.ok
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a Diff is neither true nor false. Try: diff(a, b).ok, or .verdict")
+
+    def __str__(self) -> str:
+        return pages.text(self.parts, self.worst)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return pages.page(self.parts, self.worst)
+
+    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> Diff:
+        """The same facts under another tolerance, without the arrays.
+
+        The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
+        all pass; ``facts.over`` is None elsewhere.
+
+        Raises
+        ------
+        FeedError
+            A tolerance is negative or not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> found = diff(np.float32([1, 2]), np.float32([1, 2.5]))
+        >>> found.verdict, found.judged(atol=0.5).verdict
+        ('different', 'close')
+        """
+        _checked(rtol, atol)
+        return Diff(tuple(part.judged(rtol, atol) for part in self.parts))
+
+    def to_json(self) -> str:
+        """All of it as strict JSON, with the texts ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` where JSON has no number."""
+        held = {"format": _FORMAT, "version": _VERSION, "verdict": self.verdict, "ok": self.ok}
+        return json.dumps({**held, "parts": [_plain(part) for part in self.parts]}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Diff:
+        """What `to_json` wrote.
+
+        Raises
+        ------
+        FeedError
+            The text is something else, or of a later version.
+        """
+        try:
+            held = json.loads(text, parse_constant=_refused)
+            if not isinstance(held, dict) or held.get("format") != _FORMAT:
+                raise FeedError("Diff.from_json", expected=f"JSON with format {_FORMAT}", got=shown(text, 80))
+            if held.get("version") != _VERSION:
+                raise FeedError(
+                    "Diff.from_json", expected=f"version {_VERSION}", got=shown(held.get("version")), next="a newer pyopnb"
+                )
+            read = tuple(_part(part) for part in held["parts"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if isinstance(error, FeedError):
+                raise
+            got = shown(f"{type(error).__name__}: {error}")
+            raise FeedError("Diff.from_json", expected="what to_json wrote", got=got) from None
+        if not read:
+            raise FeedError("Diff.from_json", expected="at least one part", got="none")
+        return cls(read)
+
+
+@briefly
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
+    """Hold two values against each other.
+
+    Parameters
+    ----------
+    a, b : ndarray, scalar, str, None, list, tuple, dict or Result
+        ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast, cast or
+        reshaped: another dtype or shape is ``incomparable``.
+    rtol, atol : float, optional
+        An element passes where ``|a - b| <= atol + rtol * |b|``. Without both: 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for
+        float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, complex numbers as their parts, and 0 for all others.
+        Given one, the other is 0. To integers only ``atol`` applies, to bools and strings neither. NaN agrees with NaN at the
+        same place, an infinity with that of its sign.
+
+    Returns
+    -------
+    Diff
+        Its ``verdict``:
+
+        - ``bit-identical``,
+        - ``value-identical``: the same but for -0.0 against 0.0 and for the bits of NaN,
+        - ``close``: every element is within the tolerance,
+        - ``different``: some are not,
+        - ``incomparable``: types, names or lengths are not the same.
+
+        ``ok`` says whether it is one of the first three.
+
+    Raises
+    ------
+    FeedError
+        Something is not made of arrays, or a tolerance is negative or not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> diff(np.float32([1, 2, 3]), np.float32([1, 2, 3.00001]))
+    close: float32[3], rtol 1e-05, atol 1e-05
+    1 of 3 elements differ, 0 are over |a-b| <= atol + rtol*|b|
+    |a-b| at most 1.001e-05, mean 3.338e-06, rms 5.781e-06, a-b on average -3.338e-06
+    |a-b|/|b| at most 3.338e-06 where b is not 0; at most 42 units in the last place
+    cosine 1, SNR 111.4 dB, PSNR 114.3 dB of the peak 3
+    would pass: atol 0 with rtol 1e-05, or rtol 4.527e-09 with atol 1e-05
+    worst: [2] 3.0 against 3.00001: 1.001e-05 apart, 42 ulp
+    >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
+    'incomparable'
+    """
+    _checked(rtol, atol)
+    return Diff(tuple(parts(a, b, rtol, atol)))
+
+
+def _checked(rtol: float | None, atol: float | None) -> None:
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(value))
+
+
+# ---- JSON --------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    held = {name: getattr(part, name) for name in ("path", "verdict", "a", "b", "reason", "rtol", "atol")}
+    facts = None if part.facts is None else asdict(part.facts)
+    return {name: _strict(value) for name, value in {**held, "facts": facts}.items()}
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): _strict(held) for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(held) for held in value]
+    return value
+
+
+_INFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _number(value: Any) -> Any:
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    return _INFINITE[value]
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _part(held: Mapping[str, Any]) -> Part:
+    facts = None if held["facts"] is None else _facts(held["facts"])
+    path = tuple(key if isinstance(key, int) else str(key) for key in held["path"])
+    return Part(path, str(held["a"]), str(held["b"]), str(held["reason"]), float(held["rtol"]), float(held["atol"]), facts)
+
+
+def _facts(held: Mapping[str, Any]) -> Facts:
+    numbers = {one.name: _number(held[one.name]) for one in fields(Facts) if one.name not in _READ}
+    return Facts(**numbers, **{name: read(held[name]) for name, read in _READ.items()})
+
+
+def _counts(held: Mapping[str, int]) -> dict[int, int]:
+    return {int(key): int(count) for key, count in held.items()}
+
+
+def _place(held: Mapping[str, Any]) -> Place:
+    numbers = [_number(held[name]) for name in ("absolute", "relative", "ulp")]
+    return Place(tuple(map(int, held["index"])), str(held["a"]), str(held["b"]), *numbers)
+
+
+_READ: dict[str, Any] = {
+    "classes": lambda held: {str(name): int(count) for name, count in held.items()},
+    "frontier": lambda held: Frontier(tuple((_number(t), _number(d)) for t, d in held["corners"]), _number(held["at_zero"])),
+    "parts": lambda held: None if held is None else (_number(held[0]), _number(held[1])),
+    "sizes": _counts,
+    "ulps": _counts,
+    "worst": lambda held: tuple(map(_place, held)),
+    "first": lambda held: None if held is None else tuple(map(int, held)),
+    "axes": lambda held: tuple(Axis(**{name: int(value) for name, value in one.items()}) for one in held),
+}
