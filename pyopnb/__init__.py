@@ -24,8 +24,8 @@ from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 if TYPE_CHECKING:
+    from pyopnb.checks.fitness import check
     from pyopnb.compare.diffs import Diff, diff
-    from pyopnb.compare.fitness import check
     from pyopnb.edits.replaced import replace
     from pyopnb.edits.tapped import wrap
     from pyopnb.gaps.missing import Missing, missing
@@ -80,7 +80,7 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "pyopnb.compare.diffs": ["Diff", "diff"],
-    "pyopnb.compare.fitness": ["check"],
+    "pyopnb.checks.fitness": ["check"],
     "pyopnb.edits.replaced": ["replace"],
     "pyopnb.edits.tapped": ["wrap"],
     "pyopnb.gaps.missing": ["Missing", "missing"],

@@ -1,1 +1,1 @@
-"""Ops, arrays, traces and graphs held against each other."""
+"""Arrays, and what is made of them, held against each other."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.compare.subject import Subject, example_of, made_example
-from pyopnb.compare.trials import TRIALS, Failed, Skipped, raised
+from pyopnb.checks.subject import Subject, example_of, made_example
+from pyopnb.checks.trials import TRIALS, Failed, Skipped, raised
 from pyopnb.edits.replaced import find_op
 from pyopnb.ops.errors import briefly, shown
 from pyopnb.ops.registry import Op

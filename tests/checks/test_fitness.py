@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.compare.fitness import Fitness
+from pyopnb.checks.fitness import Fitness
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 KEPT: list[Any] = []

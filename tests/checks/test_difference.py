@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pyopnb.compare.difference import difference, ulps
+from pyopnb.checks.difference import difference, ulps
 from pyopnb.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")

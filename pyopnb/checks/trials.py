@@ -16,8 +16,8 @@ import numpy as np
 import onnx.defs
 from onnx import ModelProto
 
-from pyopnb.compare.difference import RELATIVE, difference, is_float, ulps
-from pyopnb.compare.subject import Example, Subject, listed
+from pyopnb.checks.difference import RELATIVE, difference, is_float, ulps
+from pyopnb.checks.subject import Example, Subject, listed
 from pyopnb.graphs.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype

@@ -1,0 +1,1 @@
+"""Whether an op is fit to be used."""
