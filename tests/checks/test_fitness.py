@@ -214,7 +214,7 @@ def test_every_test_has_a_bad_op() -> None:
 
 
 def test_a_reference_that_the_runtime_has_no_kernel_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyopnb.compare import trials
+    from pyopnb.checks import trials
 
     def lacking(proto: Any, feeds: Any) -> Any:
         raise type("NotImplemented", (Exception,), {})("NOT_IMPLEMENTED\nmore")  # as onnxruntime calls it
