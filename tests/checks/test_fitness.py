@@ -139,7 +139,7 @@ class Writeable:
 
 
 class Cancels:
-    def compute(self, x): return np.asarray((x * x).mean() - x.mean() ** 2)  # fmt: skip
+    def compute(self, x): return x + x.dtype.type(4096) - x.dtype.type(4096)  # fmt: skip
 
 
 class Overflows:
@@ -166,7 +166,6 @@ class LRN:
         return (x / (self.bias + self.alpha / self.size * squares) ** self.beta).astype(x.dtype)
 
 
-LARGE = (np.arange(1000) % 7 + 4000).astype(np.float32)
 BAD = [
     (OtherDtype, X, "schema", r"output 0: expected float32\[\.\.\.\], the first input's dtype.*got float64\[2,3\]\. Try: np\.asarray"),
     (OtherCount, X, "schema", "outputs: expected 2, as compute's hint says, got 1"),
@@ -189,7 +188,7 @@ BAD = [
     (EmptyChangesDtype, X, "empty", r"expected float32\[\.\.\.\].*got float64\[0,3\]"),
     (NoScalar, X, "scalar", r"inputs float32\[\]: IndexError.*Try: hint the rank"),
     (Writeable, X, "runtime", r"output 0\[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
-    (Cancels, LARGE, "precision", r"float32: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\] is"),
+    (Cancels, X, "precision", r"float16: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
     (Overflows, np.float32([100, 1]), "precision", r"float32: inf units.*\[0\] is inf instead of 100.0"),
     (Celu, X, "kernel", r"against ONNX Runtime's own Celu, relative tolerance 1e-05: output 0\[1,1\] is 25.0 instead of"),
 ]  # fmt: skip

@@ -113,7 +113,7 @@ def test_a_graph_among_the_attrs() -> None:
     body.graph.node.append(helper.make_node("Identity", ["sum"], ["each"]))
     body.graph.output.append(helper.make_tensor_value_info("each", 1, []))
     total, each = pyopnb.reference("Scan", F(0), F([1, 2, 3]), body=body, num_scan_inputs=1, outputs=2)
-    assert total == 6 and each.tolist() == [1, 3, 6]
+    assert total == 6 and each.ravel().tolist() == [1, 3, 6]  # onnx 1.19 gives it an axis too many
 
 
 def test_overflow_says_nothing() -> None:
