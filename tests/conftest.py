@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import inspect
-import warnings
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 from onnx.backend.test.case.test_case import TestCase
@@ -28,18 +25,9 @@ def clean_registry() -> Iterator[None]:
     pyopnb.registry.clear()
 
 
-@cache
-def node_cases() -> dict[str, TestCase]:
-    """ONNX's own node tests by name; onnx itself makes them once a process, in some seconds."""
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some of ONNX's cases compute with infinities and warn while they are made
-        made = collect_testcases(*[None] * bool(inspect.signature(collect_testcases).parameters))  # onnx 1.19 wants an op type
-    return {case.name: case for case in made}
-
-
 @pytest.fixture(scope="session")
 def node_tests() -> dict[str, TestCase]:
     """ONNX's own node tests by name."""
-    return node_cases()
+    from node_tests import cases  # seconds, for those who ask for it
+
+    return cases()

@@ -436,3 +436,12 @@ def test_nothing_of_the_process_stays_changed() -> None:
     fitness_of(SoftClip, X)
     assert (sys.getswitchinterval(), list(warnings.filters), np.geterr()) == before[:3]
     assert [op.name for op in pyopnb.registry] == ["t::Op"]
+
+
+class OtherDtype:
+    def compute(self, x) -> "int64[...]": return x  # fmt: skip
+
+
+def test_what_no_session_runs_is_not_said_to_leave_its_inputs() -> None:
+    verdict = fitness_of(OtherDtype, X)["inputs_unmodified"]
+    assert verdict.outcome == "n/a" and "a session does not run the op: " in verdict.text

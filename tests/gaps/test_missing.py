@@ -486,6 +486,6 @@ def test_a_hundred_thousand_nodes():
 
 
 if __name__ == "__main__":
-    from tests.conftest import node_cases
+    from node_tests import cases
 
-    print(judged(node_cases())[-1])
+    print(judged(cases())[-1])

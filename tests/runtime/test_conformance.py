@@ -6,17 +6,16 @@ What is proved is the way of the tensors: dtypes, shapes, attrs, optional ports 
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import node_tests
 import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, TypeProto, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 from onnx.reference import ReferenceEvaluator
 
@@ -47,10 +46,8 @@ EXCEPTIONS: dict[str, str] = {
 @cache
 def cases() -> dict[str, TestCase]:
     """The node tests of one node whose tensors a custom op can carry, by name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some of ONNX's cases compute with infinities and warn while they are made
-        made = collect_testcases(*[None] * bool(inspect.signature(collect_testcases).parameters))  # onnx 1.19 wants an op type
-        return {case.name: case for case in made if len(case.model.graph.node) == 1 and _carried(case.model)}
+    every = node_tests.cases()
+    return {name: case for name, case in every.items() if len(case.model.graph.node) == 1 and _carried(case.model)}
 
 
 def _carried(model: ModelProto) -> bool:
