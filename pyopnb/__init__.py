@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx as _onnx  # noqa: F401  # from here and not from further down: measured to be 20 ms faster
 
 from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
+from pyopnb.ops import drawn as _drawn
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -27,7 +28,8 @@ from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 if TYPE_CHECKING:
     from pyopnb.checks.fitness import check
-    from pyopnb.compare.diffs import Diff, diff
+    from pyopnb.compare.diffs import Diff
+    from pyopnb.diffs.diff import diff
     from pyopnb.edits.replaced import replace
     from pyopnb.edits.tapped import wrap
     from pyopnb.gaps.missing import Missing, missing
@@ -81,8 +83,9 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "pyopnb.compare.diffs": ["Diff", "diff"],
     "pyopnb.checks.fitness": ["check"],
+    "pyopnb.compare.diffs": ["Diff"],
+    "pyopnb.diffs.diff": ["diff"],
     "pyopnb.edits.replaced": ["replace"],
     "pyopnb.edits.tapped": ["wrap"],
     "pyopnb.gaps.missing": ["Missing", "missing"],
@@ -97,6 +100,9 @@ _AT_FIRST_USE = {
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
+
+
+_drawn.draw_with(lambda: importlib.import_module("pyopnb.views.show"))
 
 
 def __getattr__(name: str) -> Any:

@@ -8,20 +8,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
-from pyopnb.compare import pages
+from pyopnb.compare import report
 from pyopnb.compare.arrays import Axis, Facts, Place
 from pyopnb.compare.frontier import Frontier
 from pyopnb.compare.values import VERDICTS, Part, parts
-from pyopnb.ops.errors import FeedError, briefly, shown
+from pyopnb.ops.drawn import Drawn
+from pyopnb.ops.errors import FeedError, shown
 
-__all__ = ["Diff", "diff"]
+__all__ = ["Diff", "compared"]
 
 _FORMAT, _VERSION = "pyopnb.diff", 1
 
 
 @dataclass(frozen=True, repr=False)
-class Diff:
-    """What `diff` found.
+class Diff(Drawn):
+    """What `pyopnb.diff` found.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
 
@@ -52,12 +53,9 @@ class Diff:
         raise TypeError("a Diff is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
     def __str__(self) -> str:
-        return pages.text(self.parts, self.worst)
+        return report.text(self.parts, self.worst)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return pages.page(self.parts, self.worst)
 
     def judged(self, *, rtol: float | None = None, atol: float | None = None) -> Diff:
         """The same facts under another tolerance, without the arrays.
@@ -73,7 +71,7 @@ class Diff:
         Examples
         --------
         >>> import numpy as np
-        >>> found = diff(np.float32([1, 2]), np.float32([1, 2.5]))
+        >>> found = compared(np.float32([1, 2]), np.float32([1, 2.5]))
         >>> found.verdict, found.judged(atol=0.5).verdict
         ('different', 'close')
         """
@@ -113,52 +111,13 @@ class Diff:
         return cls(read)
 
 
-@briefly
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
-    """Hold two values against each other.
-
-    Parameters
-    ----------
-    a, b : ndarray, scalar, str, None, list, tuple, dict or Result
-        ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast, cast or
-        reshaped: another dtype or shape is ``incomparable``.
-    rtol, atol : float, optional
-        An element passes where ``|a - b| <= atol + rtol * |b|``. Without both: 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for
-        float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, complex numbers as their parts, and 0 for all others.
-        Given one, the other is 0. To integers only ``atol`` applies, to bools and strings neither. NaN agrees with NaN at the
-        same place, an infinity with that of its sign.
-
-    Returns
-    -------
-    Diff
-        Its ``verdict``:
-
-        - ``bit-identical``,
-        - ``value-identical``: the same but for -0.0 against 0.0 and for the bits of NaN,
-        - ``close``: every element is within the tolerance,
-        - ``different``: some are not,
-        - ``incomparable``: types, names or lengths are not the same.
-
-        ``ok`` says whether it is one of the first three.
+def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Diff:
+    """What sets two arrays, or values made of them, apart; see `pyopnb.diff`.
 
     Raises
     ------
     FeedError
         Something is not made of arrays, or a tolerance is negative or not finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> diff(np.float32([1, 2, 3]), np.float32([1, 2, 3.00001]))
-    close: float32[3], rtol 1e-05, atol 1e-05
-    1 of 3 elements differ, 0 are over |a-b| <= atol + rtol*|b|
-    |a-b| at most 1.001e-05, mean 3.338e-06, rms 5.781e-06, a-b on average -3.338e-06
-    |a-b|/|b| at most 3.338e-06 where b is not 0; at most 42 units in the last place
-    cosine 1, SNR 111.4 dB, PSNR 114.3 dB of the peak 3
-    would pass: atol 0 with rtol 1e-05, or rtol 4.527e-09 with atol 1e-05
-    worst: [2] 3.0 against 3.00001: 1.001e-05 apart, 42 ulp
-    >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
-    'incomparable'
     """
     _checked(rtol, atol)
     return Diff(tuple(parts(a, b, rtol, atol)))

@@ -1,0 +1,1 @@
+"""What changed: between two models, and between two versions of an op."""

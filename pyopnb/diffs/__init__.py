@@ -1,0 +1,1 @@
+"""The one function that holds anything against anything."""

@@ -1,0 +1,60 @@
+"""The one function that holds anything against anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyopnb.compare.diffs import Diff, compared
+from pyopnb.ops.errors import briefly
+
+__all__ = ["diff"]
+
+
+@briefly
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
+    """Hold two values against each other.
+
+    Parameters
+    ----------
+    a, b : ndarray, scalar, str, None, list, tuple, dict or Result
+        ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast, cast or
+        reshaped: another dtype or shape is ``incomparable``.
+    rtol, atol : float, optional
+        An element passes where ``|a - b| <= atol + rtol * |b|``. Without both: 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for
+        float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, complex numbers as their parts, and 0 for all others.
+        Given one, the other is 0. To integers only ``atol`` applies, to bools and strings neither. NaN agrees with NaN at the
+        same place, an infinity with that of its sign.
+
+    Returns
+    -------
+    Diff
+        Its ``verdict``:
+
+        - ``bit-identical``,
+        - ``value-identical``: the same but for -0.0 against 0.0 and for the bits of NaN,
+        - ``close``: every element is within the tolerance,
+        - ``different``: some are not,
+        - ``incomparable``: types, names or lengths are not the same.
+
+        ``ok`` says whether it is one of the first three.
+
+    Raises
+    ------
+    FeedError
+        Something is not made of arrays, or a tolerance is negative or not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> diff(np.float32([1, 2, 3]), np.float32([1, 2, 3.00001]))
+    close: float32[3], rtol 1e-05, atol 1e-05
+    1 of 3 elements differ, 0 are over |a-b| <= atol + rtol*|b|
+    |a-b| at most 1.001e-05, mean 3.338e-06, rms 5.781e-06, a-b on average -3.338e-06
+    |a-b|/|b| at most 3.338e-06 where b is not 0; at most 42 units in the last place
+    cosine 1, SNR 111.4 dB, PSNR 114.3 dB of the peak 3
+    would pass: atol 0 with rtol 1e-05, or rtol 4.527e-09 with atol 1e-05
+    worst: [2] 3.0 against 3.00001: 1.001e-05 apart, 42 ulp
+    >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
+    'incomparable'
+    """
+    return compared(a, b, rtol, atol)

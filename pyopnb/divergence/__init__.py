@@ -1,0 +1,1 @@
+"""Where two runs part: traces held against each other, node by node."""

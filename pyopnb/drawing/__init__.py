@@ -1,0 +1,1 @@
+"""Pictures of anything: layered graphs, PNG, HTML, colours. Knows nothing of models."""

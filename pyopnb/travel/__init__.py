@@ -1,0 +1,1 @@
+"""Ops that travel: with a model, or as a module."""

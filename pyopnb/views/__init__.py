@@ -1,0 +1,1 @@
+"""Models, traces, tensors and diffs as pictures, HTML and text."""

@@ -1,0 +1,22 @@
+"""What draws what."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from pyopnb.compare.diffs import Diff
+from pyopnb.views import diffs
+
+__all__ = ["html"]
+
+
+@singledispatch
+def html(thing: Any) -> str:
+    """The HTML of anything that is `Drawn`."""
+    raise TypeError(f"nothing draws {type(thing).__name__}")
+
+
+@html.register
+def _(thing: Diff) -> str:
+    return diffs.page(thing.parts, thing.worst)
