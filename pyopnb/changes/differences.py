@@ -275,9 +275,8 @@ class _Compared:
     def _differing(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         if (full_name(left), left.overload) != (full_name(right), right.overload):
-            yield Fact(
-                "op", *(op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right))
-            )
+            names = [op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
             yield from _attrs(left, self.a, right, self.b)
         given = [_trimmed(node.output) for node in (left, right)]
