@@ -299,8 +299,10 @@ def test_text_of_twelve_lines_and_json():
     for change in ({"format": "x"}, {"version": 2}, {"changes": [{}]}, {"nodes": [1]}, {"nodes": [1, "2"]}, {"moved": 1}):
         with pytest.raises(FeedError, match="ModelDiff.from_json"):
             ModelDiff.from_json(json.dumps(held | change))
-    with pytest.raises(FeedError, match="ModelDiff.from_json"):
-        ModelDiff.from_json("[" * 10_000)
+    held["changes"][0]["kind"] = "unheard of"
+    for text in (json.dumps(held), "[" * 10_000):
+        with pytest.raises(FeedError, match="ModelDiff.from_json"):
+            ModelDiff.from_json(text)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(found)
     with pytest.raises(FeedError, match=r"ModelDiff.of: expected one of input, output"):
