@@ -137,6 +137,7 @@ class Graph:
             self.outputs = [info.name for info in scope.output]
         else:
             self.inputs, self.outputs = list(scope.input), list(scope.output)
+        self._given = frozenset(self.inputs)
         self.constants = frozenset(place for place, node in enumerate(self.nodes) if self._holds(node))
         self.made_by: dict[str, tuple[int, int]] = {}
         self.read_by: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -166,7 +167,7 @@ class Graph:
         while graph is not None:
             if name in graph.weights:
                 return graph.weights[name]
-            if name in graph.made_by or name in graph.inputs:
+            if name in graph.made_by or name in graph._given:
                 return None
             graph = graph.parent
         return None
@@ -175,7 +176,7 @@ class Graph:
         """The weight of a name, be it held here or outside."""
         graph: Graph | None = self
         while graph is not None and name not in graph.tensors:
-            graph = None if name in graph.made_by or name in graph.inputs else graph.parent
+            graph = None if name in graph.made_by or name in graph._given else graph.parent
         return graph.tensors[name] if graph is not None else None
 
     def reads(self, place: int) -> Iterator[tuple[int, str]]:
