@@ -16,6 +16,7 @@ from pathlib import Path
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.changes.attrs import Defaults, plain
+from pyopnb.ops.errors import ModelError, shown
 
 __all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints", "tensor_of"]
 
@@ -73,7 +74,7 @@ class Contents:
         if self.folder is None:
             return "outside", tuple(sorted(said.items()))
         path = Path(self.folder) / said.get("location", "")
-        start, length = int(said.get("offset") or 0), int(said.get("length") or 0)
+        start, length = (_bytes(said.get(key) or "0", tensor.name) for key in ("offset", "length"))
         with path.open("rb") as file:
             size = path.stat().st_size
             end = min(start + length, size) if length else size
@@ -82,6 +83,12 @@ class Contents:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with mapped, memoryview(mapped) as view, view[start:end] as part:
                 return _digest(part)
+
+
+def _bytes(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ModelError(f"initializer {shown(name)}", expected="offset and length in bytes", got=shown(text))
+    return int(text)
 
 
 def _digest(data: bytes | memoryview) -> bytes:
