@@ -51,6 +51,7 @@ class PlannedNode:
     values: dict[str, Any]
     linked: dict[str, Any]
     where: str
+    number: int
     retired: Retired | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
@@ -58,6 +59,12 @@ class PlannedNode:
     @property
     def outputs(self) -> int:
         return len(self.numbered.site.node.output)
+
+    @property
+    def label(self) -> str:
+        """What a user types for the node: its name, or without one its first output's."""
+        node = self.numbered.site.node
+        return str(node.name or next(filter(None, node.output), ""))
 
 
 @dataclass
@@ -138,7 +145,8 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         _refuse_older(op, imports.get(site.node.domain), site.where)
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
         values = one.attrs if one else attribute_values(site.node, proto, site.where)
-        node = PlannedNode(op, numbered, values, linked_attributes(site.node), site.where, one.retired if one else None)
+        linked, number = linked_attributes(site.node), len(planned)
+        node = PlannedNode(op, numbered, values, linked, site.where, number, one.retired if one else None)
         node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
         if one:
             numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)

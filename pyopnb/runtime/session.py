@@ -23,6 +23,7 @@ from pyopnb.models.source import Source, read
 from pyopnb.ops.errors import ModelError, PyopError, shown
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
+from pyopnb.runtime.attrs import attrs_of, chosen, label_of, merged
 from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 from pyopnb.runtime.retired import checked_modules
@@ -114,6 +115,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         self._arguments = (sess_options, providers, provider_options, kwargs)
         self._following = threading.RLock()
+        self._changed: dict[int, dict[str, Any]] = {}  # attrs that are not those of the file, by the node's number
         try:
             self._modules = checked_modules(modules)
             source = read(model, base_dir)
@@ -130,6 +132,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         forget_inferred(source.proto)
         source.proto = inlined(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
+        for place, values in self._changed.items():
+            plan.nodes[place].values.update(values)
         fresh = self._attempt(source, plan)
         if plan.wanted:
             # The runtime cannot be told a dtype without a rank while it infers; it can be told by the op type.
@@ -205,6 +209,72 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._arguments = (options, providers, provider_options, kwargs)
         with self._following:
             self._build_again()
+
+    @property
+    def attrs(self) -> dict[str, dict[str, Any]]:
+        """The attrs of each node that runs through an op, by the node's name or first output."""
+        self._follow()
+        places = sorted(self._places, key=lambda place: place.number)
+        return {label_of(place, places): attrs_of(place) for place in places}
+
+    def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
+        """Let nodes have other attrs from the next run on; the model stays as it is, and nothing is built anew.
+
+        Parameters
+        ----------
+        where : str, optional
+            A node's name, its first output, or an op; without it all nodes of the one op that has these attrs.
+        **attrs
+            Values of the kinds that the op takes. Each node gets a new instance, so that what the op kept on ``self`` is gone.
+
+        Raises
+        ------
+        ModelError
+            No such node or attr, several ops have it, or the value is of another kind. All is as it was.
+        Exception
+            What an op's ``__init__`` or ``infer`` raised, as itself.
+
+        Notes
+        -----
+        A run in flight finishes with the attrs that it began with. Where the outputs' dtypes or shapes change with the attrs,
+        ONNX Runtime's session is built anew, with the warning `SessionRebuilt`.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> @pyopnb.pyop("doctest::Scale")
+        ... class Scale:
+        ...     def __init__(self, by: float = 2.0):
+        ...         self.by = by
+        ...     def compute(self, x):
+        ...         return x * np.float32(self.by)
+        >>> session = Session(pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y"))
+        >>> session.set_attrs(by=10.0)
+        >>> session.attrs, session(x=np.float32([1]))["y"].tolist()
+        ({'y': {'by': 10.0}}, [10.0])
+        """
+        __tracebackhide__ = True
+        try:
+            with self._following:
+                self._follow()
+                meant = chosen(self._places, where, attrs)
+                made = [(place, place.prepared(self._epoch, merged(place, attrs))) for place in meant]
+                before = self._changed
+                self._changed = {**before, **{p.number: {**before.get(p.number, {}), **attrs} for p in meant}}
+                if all(adopt for _, adopt in made):
+                    since = registry.epoch + 1  # and then the epoch: a run that begins in it must find these attrs
+                    for _, adopt in made:
+                        adopt(since)  # type: ignore[misc]  # none of them is None
+                    _bridge.set_epoch(registry.begin_epoch())
+                    return
+                try:
+                    self._build_again()
+                except BaseException:
+                    self._changed = before
+                    raise
+            warnings.warn(f"session built anew: {', '.join(attrs)} changed outputs", SessionRebuilt, stacklevel=2)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
