@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyopnb.graphs.build import model, node
     from pyopnb.graphs.text import parse, text
     from pyopnb.models.evaluator import reference_ops
+    from pyopnb.notebook.live.interact import interact
+    from pyopnb.notebook.live.watch import watch
     from pyopnb.runtime.once import call, run
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
@@ -69,6 +71,7 @@ __all__ = [
     "diff",
     "fill",
     "get_library_path",
+    "interact",
     "missing",
     "model",
     "node",
@@ -83,6 +86,7 @@ __all__ = [
     "skeleton",
     "tensor_type",
     "text",
+    "watch",
     "wrap",
 ]
 
@@ -96,6 +100,8 @@ _AT_FIRST_USE = {
     "pyopnb.graphs.build": ["model", "node"],
     "pyopnb.graphs.text": ["parse", "text"],
     "pyopnb.models.evaluator": ["reference_ops"],
+    "pyopnb.notebook.live.interact": ["interact"],
+    "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.once": ["call", "run"],
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],

@@ -210,12 +210,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         with self._following:
             self._build_again()
 
+    def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """The nodes that run through ops: name or first output, op, attrs."""
+        self._follow()
+        places = sorted(self._places, key=lambda place: place.number)
+        return [(label_of(place, places), place.op.name, attrs_of(place)) for place in places]
+
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
         """The attrs of each node that runs through an op, by the node's name or first output."""
-        self._follow()
-        places = sorted(self._places, key=lambda place: place.number)
-        return {label_of(place, places): attrs_of(place) for place in places}
+        return {label: attrs for label, _, attrs in self.nodes()}
 
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
         """Let nodes have other attrs from the next run on; the model stays as it is, and nothing is built anew.

@@ -34,7 +34,7 @@ class Place:
 
 def here() -> Place:
     """The cell that runs."""
-    shell: Any = get_ipython()  # type: ignore[no-untyped-call]  # IPython has no types there
+    shell: Any = get_ipython()
     cell = _metadata(shell).get("cellId")
     return Place(str(cell) if cell else _file_of_cell(shell), getattr(shell, "execution_count", 0))
 

@@ -21,7 +21,7 @@ class Output:
 
     def put(self, html: str, text: str) -> None:
         """Show it: below the cell that runs for the first time, in the same place from then on."""
-        shell: Any = get_ipython()  # type: ignore[no-untyped-call]  # IPython has no types there
+        shell: Any = get_ipython()
         data = {"text/html": html, "text/plain": text}
         shell.display_pub.publish(data=data, metadata={}, transient={"display_id": self.id}, update=self.shown)
         self.shown = True
