@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyopnb.drawing.colours import CARD, LINE, MUTED, NOT_FINITE, TEXT, Scale, palette
+from pyopnb.drawing.colours import CARD, LINE, MUTED, TEXT, Scale, palette
 from pyopnb.drawing.page import escaped
 from pyopnb.drawing.png import enlarged, png
 
@@ -37,26 +37,35 @@ class Chart:
     png: bytes = b""
 
 
-def pixels(values: np.ndarray, scale: Scale, size: int = 1, nothing: bool = False) -> bytes:
+def pixels(values: np.ndarray, scale: Scale, size: tuple[int, int] = (1, 1), nothing: bool = False) -> bytes:
     """A PNG of numbers: those of the scale by its colours, NaN and infinities by their own; 0 has none if ``nothing``."""
     every = palette(scale.kind)
     colours = [every[round(k * (len(every) - 1) / (_STEPS - 1))] for k in range(_STEPS)]
-    table = np.vectorize(scale.place, otypes=[float])
-    finite = np.isfinite(values)
-    which = np.zeros(values.shape, np.uint8)
-    if finite.any():
-        which[finite] = np.rint((_STEPS - 1) * table(values[finite]))
+    which = np.rint((_STEPS - 1) * _places(values, scale)).astype(np.uint8)
     which[np.isnan(values)] = _PLACE["NaN"]
     which[np.isposinf(values)] = _PLACE["inf"]
     which[np.isneginf(values)] = _PLACE["-inf"]
     if nothing:
         which[values == 0] = _PLACE["nothing"]
-    return png(enlarged(which, size), [*colours, *_OWN.values()])
+    return png(enlarged(which, *size), [*colours, *_OWN.values()])
 
 
-def _size(rows: int, columns: int, room: int = 256) -> int:
-    """How many pixels a field has."""
-    return max(1, min(16, room // max(rows, columns)))
+def _places(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """`Scale.place` of many; of what is not finite it does not matter."""
+    low, high = scale.low, scale.high
+    with np.errstate(all="ignore"):
+        if scale.log:
+            low, high, values = math.log(low), math.log(high), np.log(np.maximum(values, low))
+        if not low < high:
+            return np.full(values.shape, 0.0 if scale.kind == "rising" else 0.5)
+        places = (values / 2 - low / 2) / (high / 2 - low / 2)
+    return np.clip(np.nan_to_num(places, nan=0.0, posinf=0.0, neginf=0.0), 0, 1)
+
+
+def _fields(rows: int, columns: int, room: int) -> tuple[int, int]:
+    """How many pixels a field has across and down: square, but a strip is not thinner than can be seen."""
+    side = max(1, min(16, room // max(rows, columns)))
+    return max(side, -(-24 // columns)), max(side, -(-24 // rows))
 
 
 def tiles(
@@ -89,17 +98,17 @@ def tiles(
     rows, columns = matrices[0].shape
     many = len(matrices) > 1
     abreast = max(1, min(len(matrices), round(math.sqrt(len(matrices) * rows / columns + 0.25) + 0.49), 8)) if many else 1
-    size = _size(rows, columns, 256 if not many else max(48, 300 // abreast))
-    wide, high = columns * size, rows * size
+    size = _fields(rows, columns, 256 if not many else max(48, 300 // abreast))
+    wide, high = columns * size[0], rows * size[1]
     label, gap = (13 if many else 0), 8
     body = [_title(title)]
     for place, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
         x, y = (place % abreast) * (wide + gap), _HEAD + (place // abreast) * (high + gap + label)
         if many:
             body.append(f'<text x="{x}" y="{y + 9}" font-size="9" fill="{MUTED}">{escaped(name, 24)}</text>')
-        body.append(_picture(pixels(matrix, scale, size, nothing), x, y + label, wide, high))
+        body.append(_picture(pixels(matrix, scale, nothing=nothing), x, y + label, wide, high, stretch=True))
     for row, column in marks:
-        x, y = column * size, _HEAD + row * size
+        x, y = column * size[0], _HEAD + row * size[1]
         ring = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none"'
         body.append(f'{ring} stroke="{CARD}" stroke-width="3.5"/>{ring} stroke="{TEXT}" stroke-width="1.5"/>')
     deep = _HEAD + math.ceil(len(matrices) / abreast) * (high + gap + label)
@@ -138,10 +147,9 @@ def field(matrix: np.ndarray, scale: Scale, title: str, *, x: Sequence[str], y: 
     words : sequence of (str, str)
         Names of the axes.
     """
-    rows, columns = matrix.shape
     side = 220
     left = 12 + 5.6 * max(map(len, y), default=0)
-    body = [_title(title), _picture(pixels(matrix, scale, _size(rows, columns, 240), True), left, _HEAD, side, side, stretch=True)]
+    body = [_title(title), _picture(pixels(matrix, scale, nothing=True), left, _HEAD, side, side, stretch=True)]
     body.append(f'<rect x="{left}" y="{_HEAD}" width="{side}" height="{side}" fill="none" stroke="{LINE}" stroke-width="0.75"/>')
     for place, name in enumerate(x):
         at = left + side * place / max(1, len(x) - 1)

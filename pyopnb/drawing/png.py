@@ -43,6 +43,6 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def enlarged(pixels: np.ndarray, size: int) -> np.ndarray:
-    """Each pixel as a square of pixels: front ends would blur a small picture that they enlarge."""
-    return pixels.repeat(size, axis=0).repeat(size, axis=1)
+def enlarged(pixels: np.ndarray, across: int, down: int) -> np.ndarray:
+    """Each pixel as a field of pixels: viewers blur a small picture when they enlarge it."""
+    return pixels.repeat(down, axis=0).repeat(across, axis=1)

@@ -59,6 +59,7 @@ class Place:
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
         self.retired, self.number, self.label = (node.retired, node.number, node.label) if node else (None, -1, "")
+        self.clock = node.clock if node else None
         self.born = epoch
         self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
@@ -100,6 +101,10 @@ class Place:
                     raise self._changed(version, promised)
                 known = self._keep(version, since, instance, promised)
             return known[1]
+
+    def serving(self, epoch: int) -> tuple[Version, Any] | None:
+        """The version and state that serve runs of that epoch; None where none was made ready."""
+        return self._states.get((self.op.at(max(epoch, self.born)).number, self._setting(epoch)[0]))
 
     def stale(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where the runtime was told something else."""
@@ -168,9 +173,10 @@ class Place:
         self._check(schema, promised)
         symbols: dict[str, int] = {}
         takes, gives = self._shapes(schema, promised, symbols)
+        method = self.retired.compute if self.retired else "compute"
         return _bridge.State(
-            instance=instance,
-            method=self.retired.compute if self.retired else "compute",
+            instance=instance if self.clock is None else self.clock.around(instance, method),
+            method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
             results=len(schema.outputs) if schema.outputs is not None else len(self.resolved),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from pyopnb.compare.diffs import Diff
 from pyopnb.ops.errors import FeedError, briefly, shown
-from pyopnb.views import diffs
+from pyopnb.runtime.values import Result
+from pyopnb.views import diffs, tensors
 from pyopnb.views.view import View
 
 __all__ = ["html", "show", "view"]
@@ -56,6 +58,25 @@ def _(thing: View, **options: Any) -> View:
 @view.register
 def _(thing: Diff) -> View:
     return View(thing, f"diff: {thing.verdict}", str(thing), diffs.page(thing.parts, thing.worst))
+
+
+@view.register(np.ndarray)
+@view.register(np.generic)
+def _(thing: Any, name: str = "") -> View:
+    return tensors.array(thing, name)
+
+
+@view.register
+def _(thing: Result) -> View:
+    return tensors.arrays(thing, thing.items(), f"{len(thing)} outputs")
+
+
+@view.register(dict)
+@view.register(list)
+@view.register(tuple)
+def _(thing: Any) -> View:
+    named = thing.items() if isinstance(thing, dict) else enumerate(thing)
+    return tensors.arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values")
 
 
 def html(thing: Any) -> str:
