@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,7 +76,8 @@ def tiles(
     *,
     below: str = "",
     nothing: bool = False,
-    marks: Sequence[tuple[float, float]] = (),
+    marks: Sequence[tuple[int, float, float]] = (),
+    words: Mapping[str, float] | None = None,
 ) -> Chart:
     """Matrices as fields of colour, in rows, with the scale below.
 
@@ -92,35 +93,43 @@ def tiles(
         What is written below the scale.
     nothing : bool
         Whether 0 is "nothing", and white.
-    marks : sequence of (float, float)
-        Row and column of places of the first matrix that get a ring.
+    marks : sequence of (int, float, float)
+        Matrix, row and column of places that get a ring.
+    words : dict, optional
+        What numbers mean, where there are few: it stands in the place of the scale.
     """
     rows, columns = matrices[0].shape
     many = len(matrices) > 1
-    abreast = max(1, min(len(matrices), round(math.sqrt(len(matrices) * rows / columns + 0.25) + 0.49), 8)) if many else 1
-    size = _fields(rows, columns, 256 if not many else max(48, 300 // abreast))
+    abreast = min(len(matrices), max(2, min(8, round(8 * rows / columns)))) if many else 1
+    size = _fields(rows, columns, max(40, 448 // abreast) if many else 256)
     wide, high = columns * size[0], rows * size[1]
     label, gap = (13 if many else 0), 8
+    spots = [((k % abreast) * (wide + gap), _HEAD + (k // abreast) * (high + gap + label) + label) for k in range(len(matrices))]
     body = [_title(title)]
-    for place, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
-        x, y = (place % abreast) * (wide + gap), _HEAD + (place // abreast) * (high + gap + label)
+    for (x, y), matrix, name in zip(spots, matrices, names, strict=True):
         if many:
-            body.append(f'<text x="{x}" y="{y + 9}" font-size="9" fill="{MUTED}">{escaped(name, 24)}</text>')
-        body.append(_picture(pixels(matrix, scale, nothing=nothing), x, y + label, wide, high, stretch=True))
-    for row, column in marks:
-        x, y = column * size[0], _HEAD + row * size[1]
-        ring = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none"'
-        body.append(f'{ring} stroke="{CARD}" stroke-width="3.5"/>{ring} stroke="{TEXT}" stroke-width="1.5"/>')
-    deep = _HEAD + math.ceil(len(matrices) / abreast) * (high + gap + label)
-    found = [name for name, test in (("NaN", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf)) if any(test(m).any() for m in matrices)]
+            body.append(_small(x, y - 4, name, "start"))
+        body.append(_picture(pixels(matrix, scale, nothing=nothing), x, y, wide, high, stretch=True))
+    body += [_ring(spots[k][0] + column * size[0], spots[k][1] + row * size[1]) for k, row, column in marks]
+    deep = _HEAD + math.ceil(len(matrices) / abreast) * (high + gap + label) + 4
     whole = max(abreast * (wide + gap) - gap, 200)
-    body.append(_legend(scale, found, deep + 4, min(whole, 300), nothing))
-    deep += 30
+    body.append(_words(words, scale, deep) if words else _legend(scale, _odd(matrices), deep, min(whole, 300), nothing))
+    deep += 12 if words else 26
     if below:
-        body.append(f'<text x="0" y="{deep + 12}" font-size="10" fill="{MUTED}">{escaped(below, 120)}</text>')
+        body.append(_small(0, deep + 12, below, "start"))
         deep += 16
-    raster = pixels(matrices[0], scale, size, nothing) if not many else pixels(_sheet(matrices, abreast), scale, size, nothing)
-    return Chart(max(whole, 5.4 * len(below)), deep, "".join(body), raster)
+    sheet = _sheet(matrices, abreast) if many else matrices[0]
+    return Chart(max(whole, 5.2 * len(below)), deep, "".join(body), pixels(sheet, scale, size, nothing))
+
+
+def _ring(x: float, y: float) -> str:
+    ring = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none"'
+    return f'{ring} stroke="{CARD}" stroke-width="3.5"/>{ring} stroke="{TEXT}" stroke-width="1.5"/>'
+
+
+def _odd(matrices: Sequence[np.ndarray]) -> list[str]:
+    tests = (("NaN", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf))
+    return [name for name, test in tests if any(test(matrix).any() for matrix in matrices)]
 
 
 def _sheet(matrices: Sequence[np.ndarray], abreast: int) -> np.ndarray:
@@ -213,17 +222,28 @@ def _picture(data: bytes, x: float, y: float, wide: float, high: float, stretch:
     return f'<image {place}{fit} style="image-rendering:pixelated" href="data:image/png;base64,{source}"/>{frame}'
 
 
+def _words(words: Mapping[str, float], scale: Scale, y: float) -> str:
+    body, x = [], 0.0
+    for word, value in words.items():
+        body.append(_swatch(x, y, scale.colour(value), word))
+        x += 30 + 6 * len(word)
+    return "".join(body)
+
+
+def _swatch(x: float, y: float, colour: str, word: str) -> str:
+    square = f'<rect x="{x:g}" y="{y:g}" width="9" height="8" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/>'
+    return square + _small(x + 13, y + 8, word, "start")
+
+
 def _legend(scale: Scale, found: Sequence[str], y: float, wide: float, nothing: bool) -> str:
     """The strip of the scale, and the colours that it does not have but the picture does."""
     strip = np.array([[scale.at(k / 127) for k in range(128)]])
     own = [*found, *(["nothing"] if nothing else [])]
     room = wide - 46 * len(own)
-    body = [_picture(pixels(strip, replace(scale)), 0, y, room, 8, stretch=True)]
+    body = [_picture(pixels(strip, scale), 0, y, room, 8, stretch=True)]
     ends = [(0.0, "start"), (0.5, "middle"), (1.0, "end")] if scale.low < scale.high else [(0.0, "start")]
     body += [_small(room * at, y + 19, f"{scale.at(at):.3g}", end) for at, end in ends]
     for place, name in enumerate(own):
-        x = room + 10 + 46 * place
-        red, green, blue = _OWN[name]
-        body.append(f'<rect x="{x:g}" y="{y}" width="9" height="8" fill="rgb({red},{green},{blue})" stroke="{LINE}" stroke-width="0.5"/>')
-        body.append(_small(x + 12, y + 8, "0" if name == "nothing" else name, "start"))
+        colour = "#{:02x}{:02x}{:02x}".format(*_OWN[name])
+        body.append(_swatch(room + 10 + 46 * place, y, colour, "0" if name == "nothing" else name))
     return "".join(body)

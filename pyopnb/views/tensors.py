@@ -75,7 +75,8 @@ def _numbers(summary: Summary, scalar: bool) -> Iterator[str]:
     else:
         yield f"{x}∈[{_short(low)}, {_short(high)}]"
         yield summary.bars
-        yield f"μ={_short(summary.mean)} σ={_short(summary.std)}"
+        if math.isfinite(summary.mean or 0.0) and math.isfinite(summary.std or 0.0):  # of numbers near the end of floats they are not
+            yield f"μ={_short(summary.mean)} σ={_short(summary.std)}"
 
 
 def _short(value: Any) -> str:
@@ -159,16 +160,29 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
         several = [pooled(whole[np.unravel_index(at, whole.shape[:-2])], tile, tile, _plain) for at in picked]
         each, count = whole.shape[-2:], math.prod(whole.shape[:-2])
         pick = "" if len(picked) == count else f"{len(picked)} of {count:,} slices. "
-    high = max((abs(float(end)) for end in (summary.least, summary.greatest) if end is not None), default=0.0)
-    usual = 3 * math.hypot(summary.mean or 0.0, summary.std or 0.0)
-    end = min(high, usual) if usual > 0 and math.isfinite(usual) else high
-    rising = value.dtype.kind in "cb"
-    scale = Scale(0.0 if rising else -end, end, kind="rising" if rising else "around")
-    beyond = f"Colours end at {end:.3g}, numbers at {high:.3g}. " if end < high else ""
     rows, columns = (-(-size // fields) for size, fields in zip(each, several[0].shape, strict=True))
     field = f"A field is the largest of {rows} × {columns}." if rows * columns > 1 else ""
-    name = "|x|" if value.dtype.kind == "c" else ""
-    return tiles(several, names, scale, " ".join(filter(None, (name, str(summary.type)))), below=f"{pick}{beyond}{field}")
+    title = f"{'|x|, ' if value.dtype.kind == 'c' else ''}{summary.type}"
+    if value.dtype == bool:
+        blue = [-one for one in several]
+        return tiles(blue, names, Scale(-1, 1, kind="around"), title, below=pick + field, words={"False": 0, "True": -1})
+    sizes = [np.where(np.isfinite(one), np.abs(one), 0) for one in several]
+    high, end = float(max(one.max() for one in sizes)), _end(sizes)
+    scale = Scale(0.0, end) if value.dtype.kind == "c" else Scale(-end, end, kind="around")
+    marks = []
+    if end < high:
+        first = next(k for k, one in enumerate(sizes) if one.max() == high)
+        row, column = np.unravel_index(int(sizes[first].argmax()), sizes[first].shape)
+        marks.append((first, row + 0.5, column + 0.5))
+        pick += f"Ring: {several[first][row, column]:.4g}. "
+    return tiles(several, names, scale, title, below=pick + field, marks=marks)
+
+
+def _end(sizes: list[np.ndarray]) -> float:
+    """Where colours end: a few large numbers must not make all others look like 0."""
+    every = np.concatenate([one.ravel() for one in sizes])
+    high, most = float(every.max()), 1.5 * float(np.quantile(every, 0.98))
+    return most if 0 < most < 0.6 * high else high
 
 
 def _picked(whole: np.ndarray) -> list[int]:
@@ -206,7 +220,7 @@ def _cell(value: Any, size: float, most: float) -> str:
 def _texts(value: np.ndarray) -> str:
     if not value.ndim:
         return ""
-    quoted = [f"[{','.join(map(str, index))}] {shown(repr(str(item)), 160)}" for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)][:_TEXTS]
+    quoted = [f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}" for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)][:_TEXTS]
     more = value.size - len(quoted)
     return pre("\n".join(quoted)) + (note(f"and {more:,} more") if more > 0 else "")
 
