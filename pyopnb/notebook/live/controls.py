@@ -73,7 +73,8 @@ def feed_control(name: str, kind: TensorType, asked: Any) -> Control:
         The model's input is no scalar, or what was asked for does not fit it.
     """
     if kind.dtype is None or (kind.shape is not None and any(dim not in (1, None) for dim in kind.shape)):
-        raise _unfit(name, f"an array, as the input is {kind}", shown(repr(asked)))
+        next = f"interact(session, {shown(name)}=np.asarray(…))"
+        raise _unfit(name, f"an array, as the input is {kind}", shown(repr(asked)), next)
     number = np.dtype(kind.dtype.numpy).kind
     word = "bool" if number == "b" else "str" if kind.dtype.name == "string" else "int" if number in "iu" else "float"
     if isinstance(asked, tuple):
