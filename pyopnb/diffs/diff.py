@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
+from pyopnb.changes.versions import OpDiff, between
 from pyopnb.compare.diffs import Diff, compared
 from pyopnb.ops.errors import briefly
+from pyopnb.ops.registry import Op, Version
 
 __all__ = ["diff"]
 
 
+@overload
+def diff(a: Version | Op, b: Version | Op, *, rtol: float | None = None, atol: float | None = None) -> OpDiff: ...
+@overload
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff: ...
 @briefly
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff | OpDiff:
     """Hold two values against each other.
 
     Parameters
@@ -57,4 +63,6 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    if isinstance(a, (Version, Op)) and isinstance(b, (Version, Op)):
+        return between(a, b)
     return compared(a, b, rtol, atol)

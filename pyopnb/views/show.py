@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.changes.versions import OpDiff
 from pyopnb.compare.diffs import Diff
+from pyopnb.drawing.page import pre
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.runtime.values import Result
 from pyopnb.views import diffs, tensors
@@ -53,6 +55,11 @@ def view(thing: Any, **options: Any) -> View:
 @view.register
 def _(thing: View, **options: Any) -> View:
     return view(thing.thing, **options) if options else thing
+
+
+@view.register
+def _(thing: OpDiff) -> View:
+    return View(thing, f"diff: {thing.verdict}", str(thing), pre("\n".join([*thing.schema, *thing.lines])))
 
 
 @view.register

@@ -6,6 +6,7 @@ says nothing; then a cell is known by its text.
 
 from __future__ import annotations
 
+import linecache
 import sys
 import weakref
 from collections.abc import Callable
@@ -36,7 +37,7 @@ def here() -> Place:
     """The cell that runs."""
     shell: Any = get_ipython()
     cell = _metadata(shell).get("cellId")
-    return Place(str(cell) if cell else _file_of_cell(shell), getattr(shell, "execution_count", 0))
+    return Place(str(cell) if cell else _text_of_cell(shell), getattr(shell, "execution_count", 0))
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
@@ -45,12 +46,11 @@ def _metadata(shell: Any) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-def _file_of_cell(shell: Any) -> str:
-    """The name under which IPython compiled the cell, which is made of its text."""
+def _text_of_cell(shell: Any) -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if shell is not None and frame.f_globals is shell.user_global_ns:
-            return frame.f_code.co_filename
+            return "".join(linecache.getlines(frame.f_code.co_filename))
         frame = frame.f_back
     return ""
 

@@ -151,7 +151,7 @@ def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, 
     ("cell", "text"),
     [
         ("pyopnb.watch(model, x=x)", "watch: expected a pyopnb.Session, got ModelProto. Try: pyopnb.watch(pyopnb.Session(model), x=x)"),
-        ("pyopnb.watch(session, z=x)", "feed z: expected"),
+        ("pyopnb.watch(session, z=x)", "feeds: expected x: float32[N], got z. Try: write x for z"),
     ],
 )
 def test_refusals(clip, cell, text):
