@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from pyopnb.graphs.build import model, node
     from pyopnb.graphs.text import parse, text
     from pyopnb.models.evaluator import reference_ops
+    from pyopnb.notebook.live.interact import interact
+    from pyopnb.notebook.live.watch import watch
     from pyopnb.runtime.once import call, run
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.views.show import show
+    from pyopnb.views.view import View
 
 __version__ = "0.1.0"
 
@@ -65,11 +69,13 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "View",
     "call",
     "check",
     "diff",
     "fill",
     "get_library_path",
+    "interact",
     "missing",
     "model",
     "node",
@@ -80,9 +86,11 @@ __all__ = [
     "registry",
     "replace",
     "run",
+    "show",
     "skeleton",
     "tensor_type",
     "text",
+    "watch",
     "wrap",
 ]
 
@@ -98,10 +106,14 @@ _AT_FIRST_USE = {
     "pyopnb.graphs.build": ["model", "node"],
     "pyopnb.graphs.text": ["parse", "text"],
     "pyopnb.models.evaluator": ["reference_ops"],
+    "pyopnb.notebook.live.interact": ["interact"],
+    "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.once": ["call", "run"],
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.views.show": ["show"],
+    "pyopnb.views.view": ["View"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyopnb.notebook import graph, line
 from pyopnb.notebook.cell import Registration, as_python
+from pyopnb.notebook.live.shell import end
 from pyopnb.notebook.magic import PyopMagics
 
 __all__ = ["load", "unload"]
@@ -25,7 +26,8 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Take the extension out of a shell. Ops that it defined stay in the registry."""
+    """Take the extension out of a shell. Ops that it defined stay in the registry; what is live in outputs ends."""
+    end(shell)
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])

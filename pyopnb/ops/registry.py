@@ -210,6 +210,12 @@ class Registry:
         self._tell([(listener, version) for listener, _ in list(self._listeners.values())])
         return version
 
+    def begin_epoch(self) -> int:
+        """Begin an epoch without a definition: what runs from now on can be told from the runs before."""
+        with self._lock:
+            self.epoch += 1
+            return self.epoch
+
     def _tell_of_removal(self, names: Iterable[str]) -> None:
         listeners = [removed for _, removed in list(self._listeners.values()) if removed]
         self._tell([(removed, name) for name in names for removed in listeners])

@@ -6,7 +6,7 @@ What the native half needs for a call of ``compute`` it gets as a `State`, which
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,16 +57,27 @@ class Place:
         node: PlannedNode | None,
         epoch: int,
     ) -> None:
-        self.op, self.where, self.values, self.given, self.resolved = op, where, values, tuple(given), tuple(resolved)
-        self.retired = node.retired if node else None
+        self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
+        self.retired, self.number, self.label = (node.retired, node.number, node.label) if node else (None, -1, "")
+        self.clock = node.clock if node else None
         self.born = epoch
+        self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._making = threading.RLock()
-        self._states: dict[int, tuple[Version, Any]] = {}  # by number; those that a run can still ask for
+        # By version and the epoch of the attrs; those that a run can still ask for.
+        self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.born)
         instance = node.early.pop(version.number, None) if node else None
-        instance, self.told = self._instance(version, instance)
-        self._keep(version, instance, self.told)
+        instance, self.told = self._instance(version, values, instance)
+        self._keep(version, epoch, instance, self.told)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The attrs that the next run uses."""
+        return self._settings[-1][1]
+
+    def _setting(self, epoch: int) -> tuple[int, dict[str, Any]]:
+        return next((held for held in reversed(self._settings) if held[0] <= epoch), self._settings[0])
 
     def schema(self, version: Version) -> Schema:
         """The schema by which this node is read."""
@@ -82,35 +93,58 @@ class Place:
         """
         version = self.op.at(max(epoch, self.born))
         with self._making:
-            known = self._states.get(version.number)
+            since, values = self._setting(epoch)
+            known = self._states.get((version.number, since))
             if known is None:
-                instance, promised = self._instance(version)
+                instance, promised = self._instance(version, values)
                 if promised != self.told:
                     raise self._changed(version, promised)
-                known = self._keep(version, instance, promised)
+                known = self._keep(version, since, instance, promised)
             return known[1]
+
+    def serving(self, epoch: int) -> tuple[Version, Any] | None:
+        """The version and state that serve runs of that epoch; None where none was made ready."""
+        return self._states.get((self.op.at(max(epoch, self.born)).number, self._setting(epoch)[0]))
 
     def stale(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where the runtime was told something else."""
         version = self.op.at(max(epoch, self.born))
-        if version.number in self._states:
+        since, values = self._setting(epoch)
+        if (version.number, since) in self._states:
             return None
-        instance, promised = self._instance(version)
+        instance, promised = self._instance(version, values)
         if promised != self.told:
             return f"{version} gives {_listed(promised)} instead of {_listed(self.told)}"
-        self._keep(version, instance, promised)
+        self._keep(version, since, instance, promised)
         return None
 
-    def _keep(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> tuple[Version, Any]:
-        kept = self._states[version.number] = version, self._state(version, instance, promised)
+    def prepared(self, epoch: int, values: dict[str, Any]) -> Callable[[int], None] | None:
+        """What makes these the attrs from an epoch on, made and checked whole; None where the outputs are others with them."""
+        version = self.op.at(max(epoch, self.born))
+        instance, promised = self._instance(version, values)
+        if promised != self.told:
+            return None
+
+        def adopt(since: int) -> None:
+            with self._making:
+                self._settings.append((since, values))
+                self._keep(version, since, instance, promised)
+
+        return adopt
+
+    def _keep(
+        self, version: Version, since: int, instance: object, promised: tuple[TensorType | None, ...]
+    ) -> tuple[Version, Any]:
+        kept = self._states[version.number, since] = version, self._state(version, instance, promised)
         self._prune()
         return kept
 
     def _prune(self) -> None:
-        """Let go of versions that no run can ask for any more."""
-        newest = max(self._states)
-        oldest = self.op.at(max(_bridge.oldest_epoch(), self.born)).number
-        self._states = {number: held for number, held in self._states.items() if oldest <= number <= newest}
+        """Let go of versions and attrs that no run can ask for any more."""
+        epoch = max(_bridge.oldest_epoch(), self.born)
+        oldest, since = self.op.at(epoch).number, self._setting(epoch)[0]
+        self._settings = [held for held in self._settings if held[0] >= since]
+        self._states = {key: held for key, held in self._states.items() if key[0] >= oldest and key[1] >= since}
 
     def _changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(
@@ -120,7 +154,9 @@ class Place:
             next="make the session anew, or use pyopnb.Session, which does so by itself",
         )
 
-    def _instance(self, version: Version, instance: object = None) -> tuple[object, tuple[TensorType | None, ...]]:
+    def _instance(
+        self, version: Version, values: dict[str, Any], instance: object = None
+    ) -> tuple[object, tuple[TensorType | None, ...]]:
         """The instance of a version at this node, and what it promises of the outputs."""
         schema = self.schema(version)
         schema.check_inputs(self.given, self.where)
@@ -128,7 +164,7 @@ class Place:
             self.retired.check_inputs(self.given, self.where)
         with building(None):  # what the user's code builds in here is not part of the session that is being built
             if instance is None:
-                instance = instantiate(version, schema, self.values, self.where)
+                instance = instantiate(version, schema, values, self.where)
             return instance, promise(schema, instance, self.given, len(self.resolved), self.where, self.retired)
 
     def _state(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> Any:
@@ -137,9 +173,10 @@ class Place:
         self._check(schema, promised)
         symbols: dict[str, int] = {}
         takes, gives = self._shapes(schema, promised, symbols)
+        method = self.retired.compute if self.retired else "compute"
         return _bridge.State(
-            instance=instance,
-            method=self.retired.compute if self.retired else "compute",
+            instance=instance if self.clock is None else self.clock.around(instance, method),
+            method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
             results=len(schema.outputs) if schema.outputs is not None else len(self.resolved),

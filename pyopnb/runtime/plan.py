@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from pyopnb.runtime import retired
 from pyopnb.runtime.retired import Retired
 
 __all__ = [
+    "Clock",
     "Plan",
     "PlannedNode",
     "building",
@@ -42,6 +44,36 @@ __all__ = [
 ]
 
 
+class Clock:
+    """Measures the calls of an op at one node.
+
+    Attributes
+    ----------
+    spent : list of int
+        Nanoseconds in ``compute``, a call each.
+    """
+
+    def __init__(self) -> None:
+        self.spent: list[int] = []
+
+    def around(self, instance: object, method: str) -> object:
+        """What the bridge calls in the place of an instance."""
+        return _Clocked(getattr(instance, method), self.spent)
+
+
+class _Clocked:
+    def __init__(self, compute: Callable[..., Any], spent: list[int]) -> None:
+        self._compute, self._spent = compute, spent
+
+    def compute(self, *arrays: Any) -> Any:
+        __tracebackhide__ = True
+        begin = time.perf_counter_ns()
+        try:
+            return self._compute(*arrays)
+        finally:
+            self._spent.append(time.perf_counter_ns() - begin)
+
+
 @dataclass
 class PlannedNode:
     """A node that a session runs through an op."""
@@ -51,13 +83,21 @@ class PlannedNode:
     values: dict[str, Any]
     linked: dict[str, Any]
     where: str
+    number: int
     retired: Retired | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+    clock: Clock | None = None
 
     @property
     def outputs(self) -> int:
         return len(self.numbered.site.node.output)
+
+    @property
+    def label(self) -> str:
+        """What a user types for the node: its name, or without one its first output's."""
+        node = self.numbered.site.node
+        return str(node.name or next(filter(None, node.output), ""))
 
 
 @dataclass
@@ -138,7 +178,8 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         _refuse_older(op, imports.get(site.node.domain), site.where)
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
         values = one.attrs if one else attribute_values(site.node, proto, site.where)
-        node = PlannedNode(op, numbered, values, linked_attributes(site.node), site.where, one.retired if one else None)
+        linked, number = linked_attributes(site.node), len(planned)
+        node = PlannedNode(op, numbered, values, linked, site.where, number, one.retired if one else None)
         node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
         if one:
             numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)

@@ -23,6 +23,7 @@ from pyopnb.models.source import Source, read
 from pyopnb.ops.errors import ModelError, PyopError, shown
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
+from pyopnb.runtime.attrs import attrs_of, chosen, label_of, merged
 from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 from pyopnb.runtime.retired import checked_modules
@@ -30,6 +31,7 @@ from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_o
 
 if TYPE_CHECKING:
     from pyopnb.standins.fill import FilledNode
+    from pyopnb.traces.trace import Trace
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_kernels"]
 
@@ -114,6 +116,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         self._arguments = (sess_options, providers, provider_options, kwargs)
         self._following = threading.RLock()
+        self._changed: dict[int, dict[str, Any]] = {}  # attrs that are not those of the file, by the node's number
         try:
             self._modules = checked_modules(modules)
             source = read(model, base_dir)
@@ -124,12 +127,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
-    def _build(self, source: Source) -> None:
+    def _build(self, source: Source, prepare: Callable[[Plan, ModelProto], None] | None = None) -> None:
         __tracebackhide__ = True
         epoch = registry.epoch
         forget_inferred(source.proto)
         source.proto = inlined(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
+        for place, values in self._changed.items():
+            plan.nodes[place].values.update(values)
+        if prepare is not None:
+            prepare(plan, source.proto)
         fresh = self._attempt(source, plan)
         if plan.wanted:
             # The runtime cannot be told a dtype without a rank while it infers; it can be told by the op type.
@@ -138,6 +145,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 old = numbered.fixed + (0,) * (plan.nodes[place].outputs - len(numbered.fixed))
                 numbered.fixed = tuple(outputs.get(i, n) for i, n in enumerate(old))
             plan.wanted = {}
+            if prepare is not None:
+                prepare(plan, source.proto)
             fresh = self._attempt(source, plan)
         if isinstance(fresh, BaseException):
             raise fresh
@@ -147,6 +156,26 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._ops, self._places, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.places, epoch
         _living.add(self)
         self._feeds = Feeds(self, declared_scalars(source.proto))
+
+    def _source(self) -> Source:
+        """The model as the session runs it, read anew."""
+        if self._model_bytes is None:
+            return read(self._model_path, self._folder)
+        proto = ModelProto.FromString(self._model_bytes)
+        restore(proto)
+        return Source(proto, self._folder, self._taken_out)
+
+    def _beside(
+        self, source: Source, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
+    ) -> Session:
+        """A session like this one, of a model that was made from this one's."""
+        __tracebackhide__ = True
+        other = Session.__new__(Session)
+        other._arguments = (options, *self._arguments[1:])
+        other._following, other._modules, other.filled = threading.RLock(), self._modules, ()
+        other._changed = self._changed
+        other._build(source, prepare)
+        return other
 
     def _attempt(self, source: Source, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
         __tracebackhide__ = True
@@ -192,9 +221,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             self._epoch = max(epoch, self._epoch)
 
     def _build_again(self) -> None:
-        proto = ModelProto.FromString(self._model_bytes)
-        restore(proto)
-        self._build(Source(proto, self._folder, self._taken_out))
+        self._build(self._source())
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
         """As ``InferenceSession.set_providers``: the session is built anew."""
@@ -205,6 +232,76 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._arguments = (options, providers, provider_options, kwargs)
         with self._following:
             self._build_again()
+
+    def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """The nodes that run through ops: name or first output, op, attrs."""
+        self._follow()
+        places = sorted(self._places, key=lambda place: place.number)
+        return [(label_of(place, places), place.op.name, attrs_of(place)) for place in places]
+
+    @property
+    def attrs(self) -> dict[str, dict[str, Any]]:
+        """The attrs of each node that runs through an op, by the node's name or first output."""
+        return {label: attrs for label, _, attrs in self.nodes()}
+
+    def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
+        """Let nodes have other attrs from the next run on; the model stays as it is, and nothing is built anew.
+
+        Parameters
+        ----------
+        where : str, optional
+            A node's name, its first output, or an op; without it all nodes of the one op that has these attrs.
+        **attrs
+            Values of the kinds that the op takes. Each node gets a new instance, so that what the op kept on ``self`` is gone.
+
+        Raises
+        ------
+        ModelError
+            No such node or attr, several ops have it, or the value is of another kind. All is as it was.
+        Exception
+            What an op's ``__init__`` or ``infer`` raised, as itself.
+
+        Notes
+        -----
+        A run in flight finishes with the attrs that it began with. Where the outputs' dtypes or shapes change with the attrs,
+        ONNX Runtime's session is built anew, with the warning `SessionRebuilt`.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> @pyopnb.pyop("doctest::Scale")
+        ... class Scale:
+        ...     def __init__(self, by: float = 2.0):
+        ...         self.by = by
+        ...     def compute(self, x):
+        ...         return x * np.float32(self.by)
+        >>> session = Session(pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y"))
+        >>> session.set_attrs(by=10.0)
+        >>> session.attrs, session(x=np.float32([1]))["y"].tolist()
+        ({'y': {'by': 10.0}}, [10.0])
+        """
+        __tracebackhide__ = True
+        try:
+            with self._following:
+                self._follow()
+                meant = chosen(self._places, where, attrs)
+                made = [(place, place.prepared(self._epoch, merged(place, attrs))) for place in meant]
+                before = self._changed
+                self._changed = {**before, **{p.number: {**before.get(p.number, {}), **attrs} for p in meant}}
+                if all(adopt for _, adopt in made):
+                    since = registry.epoch + 1  # and then the epoch: a run that begins in it must find these attrs
+                    for _, adopt in made:
+                        adopt(since)  # type: ignore[misc]  # none of them is None
+                    _bridge.set_epoch(registry.begin_epoch())
+                    return
+                try:
+                    self._build_again()
+                except BaseException:
+                    self._changed = before
+                    raise
+            warnings.warn(f"session built anew: {', '.join(attrs)} changed outputs", SessionRebuilt, stacklevel=2)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
@@ -277,12 +374,39 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ``session(x=x)["y"]``, ``y, = session(x)``
         """
         __tracebackhide__ = True
+        given = self._given(feeds, named)
+        outputs = list(self._feeds.outputs)
+        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+
+    def _given(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        __tracebackhide__ = True
         names = list(self._feeds.types)
         if len(feeds) > len(names):
             raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
-        given = {**dict(zip(names, feeds, strict=False)), **named}
-        outputs = list(self._feeds.outputs)
-        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+        return {**dict(zip(names, feeds, strict=False)), **named}
+
+    def trace(
+        self,
+        *feeds: Any,
+        only: str | Sequence[str] | None = None,
+        level: str = "all",
+        check: bool = True,
+        times: bool | int = True,
+        progress: Callable[[int, int], object] | None = None,
+        **named: Any,
+    ) -> Trace:
+        """Run, and keep every named tensor."""
+        __tracebackhide__ = True
+        from pyopnb.runtime.traced import Wanted, traced  # what most sessions never need
+
+        if len(feeds) == 1 and isinstance(feeds[0], Mapping):
+            given = {**feeds[0], **named}
+        else:
+            given = self._given(feeds, named)
+        try:
+            return traced(self, given, Wanted(only=only, level=level, check=check, times=times, progress=progress))
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
     def __repr__(self) -> str:
         if "_feeds" not in vars(self):

@@ -13,6 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
+from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, nearest, shown
 from pyopnb.ops.results import cast
 from pyopnb.ops.types import TensorType, type_of
@@ -223,7 +224,7 @@ def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
 # ---- results -----------------------------------------------------------------------------------------------------------------
 
 
-class Result:
+class Result(Drawn):
     """What one run gave: arrays by name, in the order of the model's outputs.
 
     Examples

@@ -5,18 +5,87 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from pyopnb.compare.diffs import Diff
-from pyopnb.views import diffs
+import numpy as np
 
-__all__ = ["html"]
+from pyopnb.changes.versions import OpDiff
+from pyopnb.compare.diffs import Diff
+from pyopnb.drawing.page import pre
+from pyopnb.ops.errors import FeedError, briefly, shown
+from pyopnb.runtime.values import Result
+from pyopnb.views import diffs, tensors
+from pyopnb.views.view import View
+
+__all__ = ["html", "show", "view"]
+
+_SHOWN = "a model, session, trace, result, array, diff, op version, op or the registry"
+
+
+@briefly
+def show(thing: Any, **options: Any) -> View:
+    """Draw a thing, as text and as a picture that stays in the saved notebook.
+
+    Parameters
+    ----------
+    thing : object
+        A model, a trace, a result or other arrays by name, an array, what `pyopnb.diff` found, an op, one of its versions, or
+        `pyopnb.registry`.
+    **options
+        What the drawing of that kind of thing takes.
+
+    Returns
+    -------
+    View
+        It shows itself in a notebook, prints as text, and ``save(path)`` writes it as the path ends: ``.html``, ``.svg``,
+        ``.png`` or ``.json``.
+
+    Raises
+    ------
+    FeedError
+        Nothing draws such a thing.
+    """
+    return view(thing, **options)
 
 
 @singledispatch
+def view(thing: Any, **options: Any) -> View:
+    """The drawing of anything that can be drawn."""
+    raise FeedError("show", expected=_SHOWN, got=shown(type(thing).__name__), next="pyopnb.show(np.asarray(…)) for numbers")
+
+
+@view.register
+def _(thing: View, **options: Any) -> View:
+    return view(thing.thing, **options) if options else thing
+
+
+@view.register
+def _(thing: OpDiff) -> View:
+    return View(thing, f"diff: {thing.verdict}", str(thing), pre("\n".join([*thing.schema, *thing.source])))
+
+
+@view.register
+def _(thing: Diff) -> View:
+    return View(thing, f"diff: {thing.verdict}", str(thing), diffs.page(thing.parts, thing.worst))
+
+
+@view.register(np.ndarray)
+@view.register(np.generic)
+def _(thing: Any, name: str = "") -> View:
+    return tensors.array(thing, name)
+
+
+@view.register
+def _(thing: Result) -> View:
+    return tensors.arrays(thing, thing.items(), f"{len(thing)} outputs")
+
+
+@view.register(dict)
+@view.register(list)
+@view.register(tuple)
+def _(thing: Any) -> View:
+    named = thing.items() if isinstance(thing, dict) else enumerate(thing)
+    return tensors.arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values")
+
+
 def html(thing: Any) -> str:
     """The HTML of anything that is `Drawn`."""
-    raise TypeError(f"nothing draws {type(thing).__name__}")
-
-
-@html.register
-def _(thing: Diff) -> str:
-    return diffs.page(thing.parts, thing.worst)
+    return view(thing).body

@@ -1,0 +1,136 @@
+"""Sliders and boxes for attrs and feeds, and the result that follows."""
+
+import re
+
+import ipywidgets
+import numpy as np
+import pytest
+
+import pyopnb
+
+X = np.float32([-4, 0, 1, 8])
+
+
+@pytest.fixture
+def session(clip, redefine):
+    redefine("np.clip(x, -self.limit, self.limit).astype(np.float32)")
+    return clip.run("session")
+
+
+def test_moving_a_slider_shows_the_result_and_builds_nothing(clip, session):
+    inner = session._sess
+    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    slider = held.controls["limit"].widget
+    assert isinstance(slider, ipywidgets.FloatSlider) and (slider.min, slider.max, slider.value) == (0.5, 6.0, 2.0)
+    assert held.result["y"].tolist() == [-2, 0, 1, 2]
+    clip.run("i.controls['limit'].widget.value = 3.0")
+    assert held.result["y"].tolist() == [-3, 0, 1, 3]
+    assert "version 2" in clip.text and clip.updates == 1
+    assert session._sess is inner
+    assert session.attrs == {"y": {"limit": 3.0}}
+
+
+def test_the_saved_notebook_has_values_and_result_without_widgets(clip, session):
+    clip.run("pyopnb.interact(session, x=x, limit=(0.5, 6.0))")
+    controls, result = list(clip.places.values())[-2:]
+    assert "application/vnd.jupyter.widget-view+json" in controls
+    assert "limit" in controls["text/html"] and "2.0" in controls["text/html"]
+    assert set(result) == {"text/html", "text/plain"}
+
+
+def test_the_reference_that_is_pinned(clip, session):
+    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    clip.run("i.pin()")
+    assert held.diff.verdict == "bit-identical"
+    clip.run("i.set(limit=6.0)")
+    assert held.diff.verdict == "different" and "against the reference: different" in clip.html
+    assert held.reference["y"].tolist() == [-2, 0, 1, 2]
+
+
+def test_controls_follow_the_schema(page):
+    page.run("""
+        %%pyop -q -d demo
+        from typing import Literal
+        class Many:
+            def __init__(self, n: int = 2, f: float = 0.5, mode: Literal["sum", "mean"] = "sum", on: bool = True,
+                         axes: list[int] = [0, 1], text: str = "a", weights: np.ndarray = np.ones(2)):
+                self.said = (n, f, mode, on, axes, text)
+            def compute(self, x):
+                return x
+        """.replace("\n        ", "\n").lstrip())
+    page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))')
+    held = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
+    kinds = {name: type(control.widget).__name__ for name, control in held.controls.items()}
+    assert kinds == {"n": "IntText", "f": "FloatText", "mode": "Dropdown", "on": "Checkbox", "axes": "Text", "text": "Text"}
+    assert held.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
+    held.set(axes="[1, 2, 3]", mode=1, on=False)
+    assert page.run("s").attrs["y"]["axes"] == [1, 2, 3]
+    assert held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
+    held.set(axes="[1, ")
+    assert "expected a list, got [1, . Try: [1, 2, 3]" in str(held.error)
+    held.set(axes="[1]")
+    assert held.error is None
+
+
+def test_scalar_feeds(page):
+    page.run("""
+        model = pyopnb.parse("m (float[N] x, float k, bool[1] on) => (float[N] y) { a = Mul(x, k) \\n b = Cast<to = 1>(on) \\n y = Mul(a, b) }")
+        s = pyopnb.Session(model)
+        """)
+    held = page.run("i = pyopnb.interact(s, x=np.float32([1, 2]), k=(0.0, 10.0, 0.5), on=True)\ni")
+    assert held.result["y"].tolist() == [5, 10]
+    held.set(k=1.5)
+    assert held.result["y"].tolist() == [1.5, 3]
+    held.set(on=False)
+    assert held.result["y"].tolist() == [0, 0]
+
+
+def test_an_error_is_shown_and_the_next_value_runs(clip, session, redefine):
+    redefine("x[:int(self.limit)] / (1 if self.limit < 3 else nothing)")
+    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    clip.run("i.set(limit=4.0)")
+    assert isinstance(held.error, NameError) and "NameError" in clip.html
+    clip.run("i.set(limit=2.0)")
+    assert held.error is None and held.result["y"].tolist() == [-4, 0]
+
+
+def test_it_follows_a_redefinition(clip, session, redefine):
+    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    redefine("x + np.float32(self.limit)")
+    assert held.result["y"].tolist() == [-2, 2, 3, 10]
+    clip.run("i.close()")
+    redefine("x")
+    assert held.result["y"].tolist() == [-2, 2, 3, 10] and "ended" in clip.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"limt": (0.0, 1.0)}, "interact, limt: expected an input of the model or an attr of its ops, got limt. Try: limit"),
+        ({"limit": (5.0, 1.0)}, "interact, limit: expected (lowest, highest) or (lowest, highest, step), got (5.0, 1.0)"),
+        ({"limit": "much"}, "interact, limit: expected a value of kind float, got 'much'"),
+        ({"limit": []}, "interact, limit: expected a list of choices, got an empty list"),
+        ({"x": 3.0}, "interact, x: expected an array, as the input is float32[N], got 3.0"),
+    ],
+)
+def test_refusals(clip, session, asked, text):
+    given = {"x": X, **asked}
+    with pytest.raises(pyopnb.FeedError) as caught:
+        pyopnb.interact(session, **given)
+    assert text in str(caught.value)
+
+
+def test_a_feed_that_is_missing(clip, session):
+    with pytest.raises(pyopnb.FeedError, match="x"):
+        pyopnb.interact(session, limit=(0.0, 1.0))
+
+
+def test_two_ops_with_one_attr_are_told_apart(page):
+    page.run("%%pyop -q -d demo\nclass A:\n    def __init__(self, k: float = 1.0): self.k = np.float32(k)\n    def compute(self, x): return x * self.k\nclass B(A):\n    def compute(self, x): return x + self.k")
+    page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::A", "x", "a"), pyopnb.node("demo::B", "a", "y")], {"x": "float32[N]"}, "y"))')
+    with pytest.raises(pyopnb.FeedError, match=re.escape("got k. Try: ")):
+        page.run("s") and pyopnb.interact(page.run("s"), x=X, k=2.0)
+    held = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
+    assert held.result["y"].tolist() == [12] or held.result["y"].tolist() == [11]
+    held.set(**{"A.k": 3.0})
+    assert held.result["y"].tolist() == [13]

@@ -1,0 +1,183 @@
+"""An output that runs itself again when an op is redefined."""
+
+import gc
+import re
+import weakref
+
+import pytest
+
+import pyopnb
+from pyopnb.notebook.live.run import Run
+from pyopnb.notebook.live.watch import Watch
+
+HARD = "np.clip(x, -self.limit, self.limit).astype(np.float32)"
+
+
+def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    assert "demo::SoftClip version 1" in clip.text
+    redefine(HARD)
+    assert watch.runs == 2
+    assert clip.updates == 1
+    assert watch.result["y"].tolist() == [-2, 0, 1, 2]
+    assert watch.diff.verdict == "different"
+    assert "demo::SoftClip version 2" in clip.text and " ms" in clip.text
+    for said in ("version 1 → 2", "different", "np.clip"):
+        assert said in clip.html, said
+    assert re.search(r"^\+ *return np.clip", clip.text, re.MULTILINE)
+
+
+def test_it_stays_in_an_untrusted_notebook(clip, redefine):
+    clip.run("pyopnb.watch(session, x=x)")
+    redefine(HARD)
+    tags = set(re.findall(r"<([a-z0-9]+)", clip.html))
+    assert tags <= {"div", "details", "summary", "table", "thead", "tbody", "tr", "td", "th", "pre", "img", "b", "span", "progress"}
+    assert len(clip.html) < 200_000
+
+
+def test_an_error_of_the_op_appears_in_it_and_not_in_the_cell_that_redefined(clip, redefine):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    redefine("x / nothing")
+    assert isinstance(watch.error, NameError)
+    assert "NameError" in clip.html and "nothing" in clip.html
+    assert "in compute" in clip.text and "in node" not in clip.text.splitlines()[0]
+    assert "pyopnb/" not in clip.text
+    redefine(HARD)
+    assert watch.error is None
+    assert watch.diff.verdict == "different"  # against version 1, the last that ran
+
+
+def test_a_cell_that_fails_leaves_it_as_it_is(clip, redefine):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    redefine("(", ok=False)
+    assert watch.runs == 1
+
+
+def test_ops_that_it_does_not_use_do_not_matter(clip):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    clip.run("%%pyop -q -d demo\nclass Other:\n    def compute(self, x): return x")
+    assert watch.runs == 1
+
+
+def test_two_ops_in_one_cell_are_one_run(page):
+    cell = "%%pyop -q -d demo\nclass A:\n    def compute(self, x): return x + {0}\nclass B:\n    def compute(self, x): return x * {0}"
+    page.run(cell.format("np.float32(1)"))
+    page.run("""
+        nodes = [pyopnb.node("demo::A", "x", "a"), pyopnb.node("demo::B", "a", "y")]
+        w = pyopnb.watch(pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y")), x=np.float32([1, 2]))
+        w
+        """)
+    page.run(cell.format("np.float32(3)"))
+    watch = page.run("w")
+    assert watch.runs == 2
+    assert watch.result["y"].tolist() == [12, 15]
+
+
+def test_pause_resume_close(clip, redefine, listeners):
+    before = listeners()
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    clip.run("w.pause()")
+    redefine(HARD)
+    assert watch.runs == 1 and "paused, an op was redefined" in clip.text
+    clip.run("w.resume()")
+    assert watch.runs == 2 and "paused" not in clip.text
+    clip.run("w.close()")
+    assert "ended" in clip.text
+    redefine("x")
+    assert watch.runs == 2 and listeners() == before
+
+
+def test_running_its_cell_again_ends_the_former(clip, redefine):
+    cell = "w = pyopnb.watch(session, x=x)\nw"
+    first = clip.run(cell)
+    second = clip.run(cell)
+    redefine(HARD)
+    assert first.closed and first.runs == 1
+    assert not second.closed and second.runs == 2
+
+
+def test_deleting_its_cell_ends_it(clip, redefine, monkeypatch):
+    metadata = {"cellId": "one"}
+    monkeypatch.setattr(clip.shell, "get_parent", lambda: {"metadata": metadata}, raising=False)
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    metadata.clear()
+    metadata |= {"cellId": "two", "deletedCells": ["one"]}
+    clip.run("1")
+    assert watch.closed
+    redefine(HARD)
+    assert watch.runs == 1
+
+
+def test_a_watch_that_nobody_shows_or_holds_is_gone(clip, listeners):
+    before = listeners()
+    clip.run("w = pyopnb.watch(session, x=x); del w")
+    gc.collect()
+    assert listeners() == before
+
+
+def test_unloading_the_extension_ends_all(clip, listeners):
+    before = listeners()
+    events = {name: len(held) for name, held in clip.shell.events.callbacks.items()}
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    clip.run("%unload_ext pyopnb")
+    assert watch.closed and listeners() == before
+    assert {name: len(held) for name, held in clip.shell.events.callbacks.items()} == events
+    clip.run("%load_ext pyopnb")
+    assert clip.run("pyopnb.watch(session, x=x)").runs == 1
+
+
+def test_feeds_are_its_own(clip, redefine):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    clip.run("x[:] = 100")
+    redefine(HARD)
+    assert watch.result["y"].tolist() == [-2, 0, 1, 2]
+
+
+def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, listeners):
+    before = listeners()
+    for number in range(10):
+        clip.run(f"w{number} = pyopnb.watch(session, x=x)\nw{number}")
+    for number in range(30):
+        redefine(f"x + np.float32({number})")
+    gc.collect()
+    assert listeners() == before + 10
+    runs = [thing for thing in gc.get_objects() if isinstance(thing, Run)]
+    assert len(runs) <= 10 * 3
+    watches = [thing for thing in gc.get_objects() if isinstance(thing, Watch)]
+    assert len(watches) == 10 and all(watch.runs == 31 for watch in watches)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("pyopnb.watch(model, x=x)", "watch: expected a pyopnb.Session, got ModelProto. Try: pyopnb.watch(pyopnb.Session(model), x=x)"),
+        ("pyopnb.watch(session, z=x)", "feeds: expected x: float32[N], got z. Try: write x for z"),
+    ],
+)
+def test_refusals(clip, cell, text):
+    with pytest.raises(pyopnb.PyopError, match=re.escape(text)):
+        exec(cell, clip.shell.user_ns)
+
+
+def test_a_script_has_no_outputs():
+    import pyopnb.notebook.live.shell as live
+
+    def nobody():
+        return None
+
+    before, live.get_ipython = live.get_ipython, nobody
+    try:
+        with pytest.raises(pyopnb.FeedError, match="live output: expected a notebook or IPython, got a script"):
+            live.cells()
+    finally:
+        live.get_ipython = before
+
+
+def test_one_that_was_closed_is_let_go(clip):
+    ref = weakref.ref(clip.run("w = pyopnb.watch(session, x=x)\nw"))
+    clip.run("w.close()")
+    clip.run("del w")
+    clip.shell.reset(new_session=False)
+    clip.shell.displayhook.flush()
+    gc.collect()
+    assert ref() is None

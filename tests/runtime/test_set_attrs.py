@@ -1,0 +1,190 @@
+"""Attrs of a live session change without building anything anew."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import pyopnb
+
+
+@pytest.fixture
+def scale():
+    @pyopnb.pyop("demo::Scale")
+    class Scale:
+        def __init__(self, by: float = 2.0, shift: int = 0):
+            if by < 0:
+                raise ArithmeticError("by must not be negative")
+            self.by, self.shift, self.runs = np.float32(by), shift, 0
+
+        def compute(self, x):
+            self.runs += 1
+            return x * self.by + np.float32(self.shift)
+
+    return Scale
+
+
+def chain(*nodes):
+    return pyopnb.Session(pyopnb.model(list(nodes), {"x": "float32[N]"}, list(nodes[-1].output)))
+
+
+X = np.float32([1, 2])
+
+
+def test_the_next_run_uses_them(scale):
+    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    inner = session._sess
+    assert session.attrs == {"y": {"by": 3.0, "shift": 0}}
+    session.set_attrs(by=5.0)
+    assert session(x=X)["y"].tolist() == [5, 10]
+    session.set_attrs(shift=1)
+    assert session(x=X)["y"].tolist() == [6, 11]
+    assert session.attrs == {"y": {"by": 5.0, "shift": 1}}
+    assert session._sess is inner
+
+
+def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scale):
+    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    session.set_attrs(by=5.0)
+
+    @pyopnb.pyop("demo::Scale")
+    class Negative:
+        def __init__(self, by: float = 2.0, shift: int = 0):
+            self.by = np.float32(by)
+
+        def compute(self, x):
+            return -x * self.by
+
+    assert session(x=X)["y"].tolist() == [-5, -10]
+
+    @pyopnb.pyop("demo::Scale")
+    class Wide:
+        def __init__(self, by: float = 2.0, shift: int = 0):
+            self.by = by
+
+        def compute(self, x) -> "float64[N]":
+            return x.astype(np.float64) * self.by
+
+    model = pyopnb.model([pyopnb.node("demo::Scale", "x", "y")], {"x": "float32[N]"}, {"y": "float64[N]"})
+    other = pyopnb.Session(model)
+    other.set_attrs(by=7.0)
+    other.set_providers(["CPUExecutionProvider"])  # which builds anew
+    assert other(x=X)["y"].tolist() == [7, 14]
+
+
+def test_attrs_that_change_the_output_rebuild():
+    @pyopnb.pyop("demo::Repeat")
+    class Repeat:
+        def __init__(self, times: int = 2):
+            self.times = times
+
+        def infer(self, x):
+            return x.like(shape=[self.times, *x.shape])
+
+        def compute(self, x):
+            return np.stack([x] * self.times)
+
+    session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}))
+    with pytest.warns(pyopnb.SessionRebuilt, match="times changed outputs"):
+        session.set_attrs(times=3)
+    assert session(x=X)["y"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("where", "attrs", "text"),
+    [
+        (None, {"bye": 1.0}, "attr bye: expected an attr of demo::Scale, got bye. Try: by"),
+        (None, {"by": "much"}, "attr by: expected float, got str 'much'"),
+        ("z", {"by": 1.0}, "attrs: expected a node or op of the session, got z. Try: "),
+        ("y", {"by": np.ones(2)}, "attr by: expected float, got tensor"),
+    ],
+)
+def test_a_refusal_changes_nothing(scale, where, attrs, text):
+    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    with pytest.raises(pyopnb.ModelError) as caught:
+        session.set_attrs(where, **attrs)
+    assert text in str(caught.value)
+    assert session(x=X)["y"].tolist() == [3, 6]
+    assert session.attrs == {"y": {"by": 3.0, "shift": 0}}
+
+
+def test_what_the_class_raises_changes_nothing(scale):
+    session = chain(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    with pytest.raises(ArithmeticError, match="negative"):
+        session.set_attrs(by=-1.0)
+    assert session(x=X)["y"].tolist() == [6, 12]
+
+
+def test_one_node_or_all_of_an_op(scale):
+    session = chain(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    session.set_attrs("a", by=10.0)
+    assert session(x=X)["y"].tolist() == [20, 40]
+    session.set_attrs(by=1.0)
+    assert session(x=X)["y"].tolist() == [1, 2]
+
+
+def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
+    pyopnb.pyop("demo::Other")(scale)
+    session = chain(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
+    with pytest.raises(pyopnb.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"):
+        session.set_attrs(by=1.0)
+    session.set_attrs("Other", by=1.0)
+    assert session(x=X)["y"].tolist() == [2, 4]
+
+
+def test_a_session_without_ops_says_so():
+    session = chain(pyopnb.node("Abs", "x", "y"))
+    assert session.attrs == {}
+    with pytest.raises(pyopnb.ModelError, match="expected a session with ops of the registry"):
+        session.set_attrs(alpha=1.0)
+
+
+def test_old_instances_are_let_go(scale):
+    session = chain(pyopnb.node("demo::Scale", "x", "y"))
+    made = []
+    before = scale.__init__
+
+    def init(self, by: float = 2.0, shift: int = 0):
+        before(self, by, shift)
+        made.append(weakref.ref(self))
+
+    scale.__init__ = init
+    for by in range(100):
+        session.set_attrs(by=float(by))
+        assert session(x=X)["y"].tolist() == [by, 2 * by]
+    gc.collect()
+    assert len(made) == 100
+    assert sum(ref() is not None for ref in made) <= 2
+    assert len(session._places) == 1 and all(len(p._states) <= 2 and len(p._settings) <= 2 for p in session._places)
+
+
+def test_a_run_in_flight_keeps_its_attrs():
+    began, go = threading.Event(), threading.Event()
+
+    @pyopnb.pyop("demo::Wait")
+    class Wait:
+        def compute(self, x):
+            began.set()
+            assert go.wait(10)
+            return x
+
+    @pyopnb.pyop("demo::Scale")
+    class Scale:
+        def __init__(self, by: float = 2.0):
+            self.by = np.float32(by)
+
+        def compute(self, x):
+            return x * self.by
+
+    session = chain(pyopnb.node("demo::Wait", "x", "a"), pyopnb.node("demo::Scale", "a", "y"))
+    got = []
+    thread = threading.Thread(target=lambda: got.append(session(x=X)["y"].tolist()))
+    thread.start()
+    assert began.wait(10)
+    session.set_attrs(by=9.0)
+    go.set()
+    thread.join(10)
+    assert got == [[2, 4]]
+    assert session(x=X)["y"].tolist() == [9, 18]
