@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.views.show import show
+    from pyopnb.views.view import View
 
 __version__ = "0.1.0"
 
@@ -61,6 +63,7 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "View",
     "call",
     "check",
     "diff",
@@ -76,6 +79,7 @@ __all__ = [
     "registry",
     "replace",
     "run",
+    "show",
     "skeleton",
     "tensor_type",
     "text",
@@ -96,6 +100,8 @@ _AT_FIRST_USE = {
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.views.show": ["show"],
+    "pyopnb.views.view": ["View"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 
