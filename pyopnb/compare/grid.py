@@ -126,7 +126,9 @@ class Grid:
     def spoil(self, at: np.ndarray) -> None:
         """Note places where no number says how large the difference is."""
         rows, columns = np.divmod(at, self.columns)
-        down, across = (np.searchsorted(edges, one, side="right") - 1 for edges, one in ((self._down, rows), (self._across, columns)))
+        down, across = (
+            np.searchsorted(edges, one, side="right") - 1 for edges, one in ((self._down, rows), (self._across, columns))
+        )
         self.fields[down, across] = math.inf
 
     def done(self) -> np.ndarray:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
 from pyopnb.compare.diffs import Diff
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.runtime.values import Result
-from pyopnb.views import diffs, tensors
+from pyopnb.views import diffs, models, tensors
 from pyopnb.views.view import View
 
 __all__ = ["html", "show", "view"]
@@ -55,9 +57,17 @@ def _(thing: View, **options: Any) -> View:
     return view(thing.thing, **options) if options else thing
 
 
+@view.register(ModelProto)
+@view.register(bytes)
+@view.register(str)
+@view.register(os.PathLike)
+def _(thing: Any, **options: Any) -> View:
+    return models.drawn(thing, **options)
+
+
 @view.register
 def _(thing: Diff) -> View:
-    return View(thing, f"diff: {thing.verdict}", str(thing), diffs.page(thing.parts, thing.worst))
+    return diffs.diff(thing)
 
 
 @view.register(np.ndarray)

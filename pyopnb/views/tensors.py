@@ -75,7 +75,9 @@ def _numbers(summary: Summary, scalar: bool) -> Iterator[str]:
     else:
         yield f"{x}∈[{_short(low)}, {_short(high)}]"
         yield summary.bars
-        if math.isfinite(summary.mean or 0.0) and math.isfinite(summary.std or 0.0):  # of numbers near the end of floats they are not
+        if math.isfinite(summary.mean or 0.0) and math.isfinite(
+            summary.std or 0.0
+        ):  # of numbers near the end of floats they are not
             yield f"μ={_short(summary.mean)} σ={_short(summary.std)}"
 
 
@@ -220,7 +222,10 @@ def _cell(value: Any, size: float, most: float) -> str:
 def _texts(value: np.ndarray) -> str:
     if not value.ndim:
         return ""
-    quoted = [f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}" for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)][:_TEXTS]
+    quoted = [
+        f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}"
+        for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)
+    ][:_TEXTS]
     more = value.size - len(quoted)
     return pre("\n".join(quoted)) + (note(f"and {more:,} more") if more > 0 else "")
 
