@@ -170,7 +170,7 @@ def field(
         Points of a line over it, from (0, 0) at the left of the top to (1, 1).
     """
     side = 220
-    left = 12 + 5.6 * max(map(len, y), default=0)
+    left = 26 + 5.6 * max(map(len, y), default=0)
     body = [_title(title), _picture(pixels(matrix, scale, nothing=True), left, _HEAD, side, side, stretch=True)]
     body.append(
         f'<rect x="{left}" y="{_HEAD}" width="{side}" height="{side}" fill="none" stroke="{LINE}" stroke-width="0.75"/>'
@@ -243,7 +243,7 @@ def _picture(data: bytes, x: float, y: float, wide: float, high: float, stretch:
 def _words(words: Mapping[str, float], scale: Scale, y: float) -> str:
     body, x = [], 0.0
     for word, value in words.items():
-        body.append(_swatch(x, y, scale.colour(value), word))
+        body.append(_swatch(x, y, scale.colour(value) if value or scale.kind == "around" else "#ffffff", word))
         x += 30 + 6 * len(word)
     return "".join(body)
 

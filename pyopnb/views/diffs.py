@@ -99,6 +99,8 @@ def _where(facts: Facts, matrix: tuple[int, int], kind: str) -> Chart:
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
     low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
     scale = Scale(low, high, log=True) if high > 20 * low else Scale(0.0, high)
+    odd = {"NaN or Inf on one side": math.nan, "no difference": 0.0} if not known.size else None
+    sizes = np.where(np.isinf(sizes), np.nan, sizes)  # one colour: what it is stands in the table
     rows, columns = (-(-size // fields) for size, fields in zip(matrix, sizes.shape, strict=True))
     field = f"A field is the largest of {rows:,} × {columns:,}." if rows * columns > 1 else ""
     lead = [int(size) for size in (tensor_type(kind).shape or ())[:-1] if size is not None]

@@ -11,11 +11,13 @@ from onnx import ModelProto
 
 from pyopnb.compare.diffs import Diff
 from pyopnb.ops.errors import FeedError, briefly, shown
+from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.values import Result
-from pyopnb.views import diffs, models, tensors
+from pyopnb.traces.trace import Trace
+from pyopnb.views import diffs, models, ops, saved, tensors, traces
 from pyopnb.views.view import View
 
-__all__ = ["html", "show", "view"]
+__all__ = ["html", "save", "show", "view"]
 
 _SHOWN = "a model, session, trace, result, array, diff, op version, op or the registry"
 
@@ -89,6 +91,31 @@ def _(thing: Any) -> View:
     return tensors.arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values")
 
 
+@view.register
+def _(thing: Trace, **options: Any) -> View:
+    return traces.trace(thing, **options)
+
+
+@view.register
+def _(thing: Version) -> View:
+    return ops.version(thing)
+
+
+@view.register
+def _(thing: Op) -> View:
+    return ops.op(thing)
+
+
+@view.register
+def _(thing: Registry) -> View:
+    return ops.every(thing)
+
+
 def html(thing: Any) -> str:
     """The HTML of anything that is `Drawn`."""
     return view(thing).body
+
+
+def save(thing: Any, path: str | os.PathLike[str]) -> None:
+    """Write anything that is `Drawn` to a file."""
+    saved.save(view(thing), path)
