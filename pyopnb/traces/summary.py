@@ -135,9 +135,7 @@ def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     exotic = array.dtype.isbuiltin == 2
     for start in range(0, array.size, _BLOCK):
         part = array.flat[start : start + _BLOCK] if flat is None else flat[start : start + _BLOCK]
-        if exotic:
-            part = part.astype(np.float32)
-        elif part.dtype == np.float16:
+        if exotic or part.dtype == np.float16:
             part = part.astype(np.float32)
         elif part.dtype.kind == "c":
             part = _moduli(part)
@@ -148,7 +146,7 @@ def _moduli(part: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         moduli = np.abs(part)
     moduli[np.isnan(part)] = np.nan  # NumPy says that the modulus of Inf+NaNj is Inf
-    return moduli
+    return np.asarray(moduli)
 
 
 @dataclass
