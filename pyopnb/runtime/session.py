@@ -29,6 +29,7 @@ from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
 
 if TYPE_CHECKING:
+    from pyopnb.runtime.traced import Wanted
     from pyopnb.standins.fill import FilledNode
     from pyopnb.traces.trace import Trace
 
@@ -381,13 +382,21 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.traced import Wanted, traced  # what most sessions never need
+        from pyopnb.runtime.traced import Wanted  # what most sessions never need
 
         try:
             wanted = Wanted(only, level, bodies, check, times, optimised, progress)
-            if len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values()):
-                return traced(self, {**feeds[0], **named}, wanted)
-            return traced(self, self._given(feeds, named), wanted)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        return self._look(feeds, named, wanted)
+
+    def _look(self, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+        __tracebackhide__ = True
+        from pyopnb.runtime.traced import traced
+
+        by_name = len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values())
+        try:
+            return traced(self, {**feeds[0], **named} if by_name else self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
 

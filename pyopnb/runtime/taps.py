@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -45,24 +46,26 @@ class Sink:
     done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
-    names: dict[str, list[str]] = field(default_factory=dict)
+    inner: dict[str, list[str]] = field(default_factory=dict)  # names of tensors in bodies as they came, by their outer node
+    counts: Counter[str] = field(default_factory=Counter)
     open: bool = True
 
     def take(self, tensor: Named, array: np.ndarray) -> None:
         """Look at a tensor."""
         if not self.open:
             return
-        names = self.names.setdefault(tensor.name, [])
-        name = f"{tensor.name}[{len(names)}]" if tensor.repeats else tensor.name
-        names.append(name)
-        if tensor.inside and self.keeps:
-            self.values[name] = array.copy()
-        if tensor.inside or self.sums:
+        name = f"{tensor.name}[{self.counts[tensor.name]}]" if tensor.repeats else tensor.name
+        self.counts[tensor.name] += 1
+        if tensor.inside is not None or self.sums:
             self.summaries[name] = summary_of(array)
-        if not tensor.inside:
-            self.done += 1
-            if self.progress is not None:
-                self.progress(min(self.done, self.total), self.total)
+        if tensor.inside is not None:
+            self.inner.setdefault(tensor.inside, []).append(name)
+            if self.keeps:
+                self.values[name] = array.copy()
+            return
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done, self.total)
 
 
 class Tap:
@@ -90,7 +93,7 @@ def tap_nodes(tensors: Sequence[Named], sink: Sink) -> list[PlannedNode]:
     """Taps for tensors, as nodes that a session's plan can take; not yet in their graphs."""
     # No op of the registry: nobody else is to see it, and no session has to follow it.
     op = Op(f"{_DOMAIN}::Tap", (Version(f"{_DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
-    sink.total = sum(not tensor.inside for tensor in tensors)
+    sink.total = sum(tensor.inside is None for tensor in tensors)
     planned = []
     for number, tensor in enumerate(tensors):
         name = f"{_DOMAIN}/{number}"

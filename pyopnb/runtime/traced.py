@@ -116,9 +116,9 @@ class _Look:
         """The arrays that the exposed session gives, and the times of its nodes."""
         __tracebackhide__ = True
         sums, looks = self.wanted.level == "summaries", self.wanted.progress is not None
-        self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside or sums or looks])
+        self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
-        expose(source.proto, [t.name for t in self.tensors if not t.inside and id(t) not in seen])
+        expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(session, folder) as options:
                 exposed = session._beside(source, options, self.prepare)
@@ -203,20 +203,27 @@ class _Look:
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
         summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}
-        for tensor in self.tensors:
-            for name in self.sink.names.get(tensor.name, ()) if tensor.inside else [tensor.name]:
-                value = self.sink.values.get(name, arrays.get(name))
-                if name in self.sink.summaries:
-                    summaries[name] = self.sink.summaries[name]
-                elif name in arrays:
-                    summaries[name] = summary_of(value)
-                if (not sums and (name in arrays or name in self.sink.values)) or name in outputs:
-                    values[name] = value
+        for name in self._in_order():
+            if name in self.sink.summaries:
+                summaries[name] = self.sink.summaries[name]
+            elif name in arrays:
+                summaries[name] = summary_of(arrays[name])
+            if name in outputs or not sums:
+                values.update((name, held[name]) for held in (arrays, self.sink.values) if name in held)
         for name in outputs:
             if name not in values:
                 values[name] = arrays[name]
                 summaries[name] = summary_of(arrays[name])
         return Trace(model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known)
+
+    def _in_order(self) -> Iterator[str]:
+        """Names of the tensors that were looked at; those in bodies as they came."""
+        inner = dict(self.sink.inner)
+        for tensor in self.tensors:
+            if tensor.inside is None:
+                yield tensor.name
+            else:
+                yield from inner.pop(tensor.inside, ())
 
 
 def _loader(session: Any) -> Callable[[], tuple[ModelProto, str | None]]:

@@ -31,32 +31,35 @@ class Named:
         In its graph.
     scope : GraphProto
     node : NodeProto
-    inside, repeats : bool
-        Whether it stands in a body, and whether that can run more than once.
+    inside : str or None
+        Where it stands in a body: the first output of the node of the main graph that the body belongs to.
+    repeats : bool
+        Whether that body can run more than once.
     """
 
     name: str
     inner: str
     scope: GraphProto
     node: NodeProto
-    inside: bool = False
+    inside: str | None = None
     repeats: bool = False
 
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[Named]:
-    """What the nodes of the main graph give, in their order; after each node, what those in its bodies give."""
-    return list(_named(model.graph, "", False, False, bodies))
+    """What the nodes of the main graph give, in their order; before it, what the nodes in their bodies give."""
+    return list(_named(model.graph, "", None, False, bodies))
 
 
-def _named(scope: GraphProto, path: str, inside: bool, repeats: bool, bodies: bool) -> Iterator[Named]:
+def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[Named]:
     for node in scope.node:
-        for name in dict.fromkeys(filter(None, node.output)):
-            yield Named(path + name, name, scope, node, inside, repeats)
         if bodies and node.op_type in _WITH_BODIES and node.domain in ("", "ai.onnx"):
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     way = f"{path}{node.name or first_output(node)}/{attribute.name}/"
-                    yield from _named(attribute.g, way, True, repeats or _WITH_BODIES[node.op_type], bodies)
+                    outer = first_output(node) if inside is None else inside
+                    yield from _named(attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies)
+        for name in dict.fromkeys(filter(None, node.output)):
+            yield Named(path + name, name, scope, node, inside, repeats)
 
 
 def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:

@@ -190,7 +190,7 @@ class _Tally:
         self.nan += int(np.count_nonzero(np.isnan(part)))
         self.posinf += int(np.count_nonzero(part == np.inf))
         self.neginf += int(np.count_nonzero(part == -np.inf))
-        return part[good]
+        return np.asarray(part[good])
 
 
 def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
@@ -202,8 +202,8 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         numbers = {
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
-            "mean": _finite_or_none(tally.mean),
-            "std": _finite_or_none(math.sqrt(tally.squares / tally.count) if tally.squares >= 0 else math.nan),
+            "mean": tally.mean,
+            "std": math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -216,10 +216,6 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         zeros=tally.zeros,
         **numbers,
     )
-
-
-def _finite_or_none(value: float) -> float:
-    return value
 
 
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
