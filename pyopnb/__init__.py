@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from pyopnb.graphs.build import model, node
     from pyopnb.graphs.text import parse, text
     from pyopnb.models.evaluator import reference_ops
-    from pyopnb.runtime.once import call, run
+    from pyopnb.runtime.once import call, run, trace
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.traces.trace import Trace
     from pyopnb.views.show import show
     from pyopnb.views.view import View
 
@@ -62,6 +63,7 @@ __all__ = [
     "Session",
     "SessionRebuilt",
     "TensorType",
+    "Trace",
     "UnknownOp",
     "View",
     "call",
@@ -83,6 +85,7 @@ __all__ = [
     "skeleton",
     "tensor_type",
     "text",
+    "trace",
     "wrap",
 ]
 
@@ -96,12 +99,13 @@ _AT_FIRST_USE = {
     "pyopnb.graphs.build": ["model", "node"],
     "pyopnb.graphs.text": ["parse", "text"],
     "pyopnb.models.evaluator": ["reference_ops"],
-    "pyopnb.runtime.once": ["call", "run"],
+    "pyopnb.runtime.once": ["call", "run", "trace"],
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
     "pyopnb.views.show": ["show"],
     "pyopnb.views.view": ["View"],
+    "pyopnb.traces.trace": ["Trace"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

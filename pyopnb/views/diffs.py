@@ -112,7 +112,14 @@ def _where(facts: Facts, matrix: tuple[int, int], kind: str) -> Chart:
         spots = (row, place.index[-1])
         marks.append((0, *((int(spot * n // size) + 0.5) for spot, n, size in zip(spots, sizes.shape, matrix, strict=True))))
     return tiles(
-        [sizes], [""], scale, "where: largest |a-b|", below=field, nothing=True, marks=marks if sizes.size > 64 else ()
+        [sizes],
+        [""],
+        scale,
+        "where: largest |a-b|",
+        below=field,
+        nothing=True,
+        marks=marks if sizes.size > 64 else (),
+        words=odd,
     )
 
 
