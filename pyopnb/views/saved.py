@@ -46,7 +46,7 @@ def _instead(view: View, ending: str, can: list[str], path: Path) -> str:
         repr(str(path.with_suffix(can[-1] if ending not in (".png", ".svg") else ".svg" if ".svg" in can else ".html")))
     )
     if ending == ".png" and view.svg:
-        return f"save({name}): a picture of lines, which any browser turns into pixels"
+        return f"save({name}), or plot() of what has one: this picture is made of lines and letters"
     return f"save({name})"
 
 

@@ -45,7 +45,8 @@ def trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
             "show, by", expected=kinds, got=shown(by), next="session.trace(…, times=True)" if by == "time" else 'by="size"'
         )
     colours, legend = _colours(thing, by)
-    marks = {name: "NaN" for name in [thing.nasty] if name is not None and name in _makers(thing)}
+    first = [name for name in [thing.nasty] if name is not None and name in _makers(thing)]
+    marks = {name: "NaN" if thing.summaries[name].nan else "Inf" for name in first}
     tables = list(_tables(thing))
     head = [warning(text) for text in _warnings(thing)]
     title = repr(thing).partition("\n")[0]
@@ -126,7 +127,7 @@ def _tables(thing: Trace) -> Iterator[str]:
     yield _within(f"{len(rows)} tensors{more}", ("tensor", "from", "what"), kept, _BYTES, open=not thing.times)
     if thing.versions:
         listed = [(str(one), shown(one.schema)) for one in list(thing.versions.values())[:50]]
-        yield details(f"{len(thing.versions)} ops of the registry", Table(("version", "takes and gives"), listed)._repr_html_())
+        yield details(f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry", Table(("version", "takes and gives"), listed)._repr_html_())
 
 
 def _within(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], room: int, open: bool = False) -> str:
