@@ -302,6 +302,7 @@ def place(
     plan, node = planned
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
     made = Place(node.op, node.where, values, given, resolved, node, plan.epoch)
+    made.number = marker
     plan.places.add(made)
     return made
 

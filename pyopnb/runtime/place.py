@@ -59,6 +59,8 @@ class Place:
     ) -> None:
         self.op, self.where, self.values, self.given, self.resolved = op, where, values, tuple(given), tuple(resolved)
         self.retired = node.retired if node else None
+        self.number: int | None = None  # of the node in the session's plan
+        self.clock = node.clock if node else None
         self.born = epoch
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._making = threading.RLock()
@@ -137,9 +139,10 @@ class Place:
         self._check(schema, promised)
         symbols: dict[str, int] = {}
         takes, gives = self._shapes(schema, promised, symbols)
+        method = self.retired.compute if self.retired else "compute"
         return _bridge.State(
-            instance=instance,
-            method=self.retired.compute if self.retired else "compute",
+            instance=instance if self.clock is None else self.clock.around(instance, method),
+            method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
             results=len(schema.outputs) if schema.outputs is not None else len(self.resolved),

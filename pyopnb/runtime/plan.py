@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from pyopnb.runtime import retired
 from pyopnb.runtime.retired import Retired
 
 __all__ = [
+    "Clock",
     "Plan",
     "PlannedNode",
     "building",
@@ -40,6 +42,36 @@ __all__ = [
     "planned_nodes",
     "refuse_unknown",
 ]
+
+
+class Clock:
+    """Measures the calls of an op at one node.
+
+    Attributes
+    ----------
+    spent : list of int
+        Nanoseconds in ``compute``, a call each.
+    """
+
+    def __init__(self) -> None:
+        self.spent: list[int] = []
+
+    def around(self, instance: object, method: str) -> object:
+        """What the bridge calls in the place of an instance."""
+        return _Clocked(getattr(instance, method), self.spent)
+
+
+class _Clocked:
+    def __init__(self, compute: Callable[..., Any], spent: list[int]) -> None:
+        self._compute, self._spent = compute, spent
+
+    def compute(self, *arrays: Any) -> Any:
+        __tracebackhide__ = True
+        begin = time.perf_counter_ns()
+        try:
+            return self._compute(*arrays)
+        finally:
+            self._spent.append(time.perf_counter_ns() - begin)
 
 
 @dataclass
@@ -54,6 +86,7 @@ class PlannedNode:
     retired: Retired | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+    clock: Clock | None = None
 
     @property
     def outputs(self) -> int:

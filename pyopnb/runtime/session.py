@@ -30,6 +30,7 @@ from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_o
 
 if TYPE_CHECKING:
     from pyopnb.standins.fill import FilledNode
+    from pyopnb.traces.trace import Trace
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_kernels"]
 
@@ -124,12 +125,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
-    def _build(self, source: Source) -> None:
+    def _build(self, source: Source, prepare: Callable[[Plan, ModelProto], None] | None = None) -> None:
         __tracebackhide__ = True
         epoch = registry.epoch
         forget_inferred(source.proto)
         source.proto = inlined(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
+        if prepare is not None:
+            prepare(plan, source.proto)
         fresh = self._attempt(source, plan)
         if plan.wanted:
             # The runtime cannot be told a dtype without a rank while it infers; it can be told by the op type.
@@ -138,6 +141,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 old = numbered.fixed + (0,) * (plan.nodes[place].outputs - len(numbered.fixed))
                 numbered.fixed = tuple(outputs.get(i, n) for i, n in enumerate(old))
             plan.wanted = {}
+            if prepare is not None:
+                prepare(plan, source.proto)
             fresh = self._attempt(source, plan)
         if isinstance(fresh, BaseException):
             raise fresh
@@ -147,6 +152,25 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._ops, self._places, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.places, epoch
         _living.add(self)
         self._feeds = Feeds(self, declared_scalars(source.proto))
+
+    def _source(self) -> Source:
+        """The model as the session runs it, read anew."""
+        if self._model_bytes is None:
+            return read(self._model_path, self._folder)
+        proto = ModelProto.FromString(self._model_bytes)
+        restore(proto)
+        return Source(proto, self._folder, self._taken_out)
+
+    def _beside(
+        self, source: Source, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
+    ) -> Session:
+        """A session like this one, of a model that was made from this one's."""
+        __tracebackhide__ = True
+        other = Session.__new__(Session)
+        other._arguments = (options, *self._arguments[1:])
+        other._following, other._modules, other.filled = threading.RLock(), self._modules, ()
+        other._build(source, prepare)
+        return other
 
     def _attempt(self, source: Source, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
         __tracebackhide__ = True
@@ -192,9 +216,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             self._epoch = max(epoch, self._epoch)
 
     def _build_again(self) -> None:
-        proto = ModelProto.FromString(self._model_bytes)
-        restore(proto)
-        self._build(Source(proto, self._folder, self._taken_out))
+        self._build(self._source())
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
         """As ``InferenceSession.set_providers``: the session is built anew."""
@@ -277,12 +299,39 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ``session(x=x)["y"]``, ``y, = session(x)``
         """
         __tracebackhide__ = True
+        given = self._given(feeds, named)
+        outputs = list(self._feeds.outputs)
+        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+
+    def _given(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        __tracebackhide__ = True
         names = list(self._feeds.types)
         if len(feeds) > len(names):
             raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
-        given = {**dict(zip(names, feeds, strict=False)), **named}
-        outputs = list(self._feeds.outputs)
-        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+        return {**dict(zip(names, feeds, strict=False)), **named}
+
+    def trace(
+        self,
+        *feeds: Any,
+        only: str | Sequence[str] | None = None,
+        level: str = "all",
+        check: bool = True,
+        times: bool | int = True,
+        progress: Callable[[int, int], object] | None = None,
+        **named: Any,
+    ) -> Trace:
+        """Run, and keep every named tensor."""
+        __tracebackhide__ = True
+        from pyopnb.runtime.traced import Wanted, traced  # what most sessions never need
+
+        if len(feeds) == 1 and isinstance(feeds[0], Mapping):
+            given = {**feeds[0], **named}
+        else:
+            given = self._given(feeds, named)
+        try:
+            return traced(self, given, Wanted(only=only, level=level, check=check, times=times, progress=progress))
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
     def __repr__(self) -> str:
         if "_feeds" not in vars(self):

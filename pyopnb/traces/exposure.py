@@ -1,0 +1,93 @@
+"""What exposing tensors changed: the outputs of a run as it is, beside those of the run that was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.errors import shown
+
+__all__ = ["Exposure", "exposure_of"]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How the final outputs of an unexposed run differ from those of the exposed one.
+
+    Attributes
+    ----------
+    differing : dict
+        The largest difference of each output that is not the same bit by bit, by name: None where no number says it, as with
+        strings, other shapes, or a NaN on one side.
+    compared : int
+        How many outputs were compared.
+    """
+
+    differing: dict[str, float | None] = field(default_factory=dict)
+    compared: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether all outputs are the same, bit by bit."""
+        return not self.differing
+
+    def __str__(self) -> str:
+        if self.same:
+            return f"exposing the tensors changed no bit of {self.compared} output{'s' * (self.compared != 1)}"
+        listed = [f"{shown(n)} (by at most {d:.3g})" if d is not None else shown(n) for n, d in self.differing.items()]
+        more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+        return (
+            f"exposing the tensors changed {', '.join(listed[:3])}{more}: ONNX Runtime fuses other nodes in a plain run"
+            ", or a node is not the same twice"
+        )
+
+
+def exposure_of(plain: Mapping[str, Any], exposed: Mapping[str, Any]) -> Exposure:
+    """Compare the outputs of the two runs."""
+    differing = {}
+    for name, value in plain.items():
+        if not _same(value, exposed[name]):
+            differing[name] = _largest(value, exposed[name])
+    return Exposure(differing, len(plain))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if not isinstance(a, (np.ndarray, np.generic)) or not isinstance(b, (np.ndarray, np.generic)):
+        return bool(a == b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind in "OUT":
+        return bool(np.array_equal(a, b))
+    return bool(np.array_equal(_bits(a), _bits(b)))
+
+
+def _bits(array: Any) -> np.ndarray:
+    whole = np.ascontiguousarray(array).reshape(-1)
+    size = whole.dtype.itemsize
+    return whole.view(np.dtype(f"u{size}") if size <= 8 else np.uint64)
+
+
+def _largest(a: Any, b: Any) -> float | None:
+    """The largest difference of two arrays, block by block."""
+    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    if not arrays or a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUT":
+        return None
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    largest = 0.0
+    flats = a.reshape(-1), b.reshape(-1)
+    for start in range(0, a.size, 1 << 16):
+        one, other = (flat[start : start + (1 << 16)].astype(wide) for flat in flats)
+        with np.errstate(all="ignore"):
+            apart = np.abs(one - other)
+        apart[one == other] = 0  # Inf and Inf
+        apart[np.isnan(one) & np.isnan(other)] = 0
+        here = float(apart.max(initial=0.0))
+        if np.isnan(here):
+            return None
+        largest = max(largest, here)
+    return largest

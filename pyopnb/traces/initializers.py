@@ -1,0 +1,56 @@
+"""The values of a model's initializers, read when they are asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+from onnx import ModelProto, TensorProto, numpy_helper
+
+__all__ = ["Initializers"]
+
+
+class Initializers(Mapping[str, np.ndarray]):
+    """Arrays of a model's initializers by name; nothing is read before one is asked for.
+
+    Parameters
+    ----------
+    load : callable
+        Gives the model with its initializers, and the folder of its external data or None. Called once, when first needed.
+    """
+
+    def __init__(self, load: Callable[[], tuple[ModelProto, str | None]]) -> None:
+        self._load: Callable[[], tuple[ModelProto, str | None]] | None = load
+        self._tensors: dict[str, TensorProto] = {}
+        self._folder: str | None = None
+        self._arrays: dict[str, np.ndarray] = {}
+        self._lock = threading.Lock()
+
+    def _known(self) -> dict[str, TensorProto]:
+        with self._lock:
+            if self._load is not None:
+                proto, self._folder = self._load()
+                self._tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+                self._load = None
+        return self._tensors
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._arrays:
+            tensor = self._known()[name]
+            array = numpy_helper.to_array(tensor, base_dir=self._folder or "")
+            array.flags.writeable = False
+            self._arrays[name] = array
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known()
+
+    def __repr__(self) -> str:
+        return f"{len(self)} initializers"

@@ -1,0 +1,248 @@
+"""Summaries: what is said of a tensor when the tensor itself is let go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.errors import shown
+from pyopnb.ops.types import TensorType, type_of
+
+__all__ = ["BINS", "Summary", "summary_of"]
+
+BINS = 16
+"""Bars of the histogram: as many as are still told apart in one line of text."""
+
+_BLOCK = 1 << 16  # elements looked at together: what is made of them stays in the processor's cache
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a tensor is like.
+
+    Attributes
+    ----------
+    type : TensorType or None
+        None where it is no tensor: a sequence, or an optional that is empty.
+    kind : str
+        ``"number"``, ``"text"``, ``"sequence"``, ``"none"`` or ``"other"``.
+    count : int
+        Elements; of a sequence, its items.
+    least, greatest, mean, std : float, int, bool or None
+        Of the finite elements; None where there are none. ``std`` is the population's. For complex numbers, of their moduli.
+    nan, posinf, neginf, zeros : int
+        How many there are. A complex number is NaN where a part is, and otherwise +Inf where a part is infinite.
+    bins : tuple of int
+        How many finite elements are in each of `BINS` equal parts of least … greatest; empty where there are none.
+    longest : str or None
+        Of strings, the longest text (the first of them).
+    distinct : int or None
+        Of strings, how many different ones there are.
+    """
+
+    type: TensorType | None
+    kind: str
+    count: int
+    least: Any = None
+    greatest: Any = None
+    mean: float | None = None
+    std: float | None = None
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    zeros: int = 0
+    bins: tuple[int, ...] = ()
+    longest: str | None = None
+    distinct: int | None = None
+
+    @property
+    def finite(self) -> int:
+        """How many elements are neither NaN nor infinite."""
+        return self.count - self.nan - self.posinf - self.neginf if self.kind == "number" else 0
+
+    @property
+    def nasty(self) -> bool:
+        """Whether there is a NaN or an infinity."""
+        return bool(self.nan or self.posinf or self.neginf)
+
+    @property
+    def bars(self) -> str:
+        """The histogram as text; a bar that is not empty is never drawn as empty."""
+        most = max(self.bins, default=0)
+        return "".join(_BARS[max(1, round(n * 7 / most))] if n else _BARS[0] for n in self.bins)
+
+    def __str__(self) -> str:
+        """One line: ``float32[2,3]  -1 … 2  mean 0.5  std 1  ▁▂█  1 NaN``."""
+        parts = [self.kind if self.type is None else str(self.type)]
+        if self.kind == "sequence":
+            parts = [f"sequence of {self.count}"]
+        if self.kind == "text" and self.longest is not None:
+            parts.append(f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"')
+        if self.least is not None:
+            parts.append(f"{self.least:.6g} … {self.greatest:.6g}" if self.least != self.greatest else f"all {self.least:.6g}")
+            if self.least != self.greatest:
+                parts += [f"mean {self.mean:.4g}", f"std {self.std:.4g}", self.bars]
+        counts = ((self.nan, "NaN"), (self.posinf, "+Inf"), (self.neginf, "-Inf"))
+        parts += [f"{count} {what}" for count, what in counts if count]
+        return "  ".join(parts)
+
+
+def summary_of(value: Any) -> Summary:
+    """Look at a tensor block by block: nothing of its size is made.
+
+    Examples
+    --------
+    >>> summary = summary_of(np.float32([1, 2, 3, np.nan]))
+    >>> summary.least, summary.greatest, summary.mean, summary.nan
+    (1.0, 3.0, 2.0, 1)
+    >>> summary_of(np.zeros((2, 3), np.int64))
+    Summary(type=TensorType(...), kind='number', count=6, ...)
+    """
+    if value is None:
+        return Summary(None, "none", 0)
+    if isinstance(value, (list, tuple, dict)):
+        return Summary(None, "sequence", len(value))
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return Summary(None, "other", 0)
+    array = np.asarray(value)
+    kind = type_of(array)
+    if array.dtype.kind in "OUT":
+        return _of_texts(array, kind)
+    return _of_numbers(array, kind)
+
+
+def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
+    longest: str | None = None
+    seen: set[str] = set()
+    empty = 0
+    for item in array.flat:
+        text = str(item)
+        empty += not text
+        seen.add(text)
+        if longest is None or len(text) > len(longest):
+            longest = text
+    return Summary(kind, "text", array.size, zeros=empty, longest=longest, distinct=len(seen))
+
+
+def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The elements in parts, as numbers that NumPy itself knows: the exotic ones as float32, which holds all of theirs."""
+    flat = array.reshape(-1) if array.flags.c_contiguous else None
+    exotic = array.dtype.isbuiltin == 2
+    for start in range(0, array.size, _BLOCK):
+        part = array.flat[start : start + _BLOCK] if flat is None else flat[start : start + _BLOCK]
+        if exotic:
+            part = part.astype(np.float32)
+        elif part.dtype == np.float16:
+            part = part.astype(np.float32)
+        elif part.dtype.kind == "c":
+            part = _moduli(part)
+        yield part
+
+
+def _moduli(part: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        moduli = np.abs(part)
+    moduli[np.isnan(part)] = np.nan  # NumPy says that the modulus of Inf+NaNj is Inf
+    return moduli
+
+
+@dataclass
+class _Tally:
+    least: Any = None
+    greatest: Any = None
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # of the distances from the mean
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    zeros: int = 0
+
+    def add(self, part: np.ndarray) -> None:
+        self.zeros += part.size - int(np.count_nonzero(part))
+        if part.dtype.kind == "f":
+            part = self._finite(part)
+        if not part.size:
+            return
+        least, greatest = part.min(), part.max()
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+        # Means and squares of the parts are put together as Chan does, so that nothing large is taken from something large.
+        wide = part.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(wide.mean())
+            wide -= mean
+            squares = float(np.dot(wide, wide))
+            total = self.count + part.size
+            step = mean - self.mean
+            self.mean += step * (part.size / total)
+            self.squares += squares + step * step * (self.count * (part.size / total))
+        self.count = total
+
+    def _finite(self, part: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            if np.isfinite(part.min()) and np.isfinite(part.max()):
+                return part  # a NaN would be either
+        good = np.isfinite(part)
+        self.nan += int(np.count_nonzero(np.isnan(part)))
+        self.posinf += int(np.count_nonzero(part == np.inf))
+        self.neginf += int(np.count_nonzero(part == -np.inf))
+        return part[good]
+
+
+def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
+    tally = _Tally()
+    for part in _blocks(array):
+        tally.add(part)
+    numbers: dict[str, Any] = {}
+    if tally.count:
+        numbers = {
+            "least": tally.least.item(),
+            "greatest": tally.greatest.item(),
+            "mean": _finite_or_none(tally.mean),
+            "std": _finite_or_none(math.sqrt(tally.squares / tally.count) if tally.squares >= 0 else math.nan),
+            "bins": _bins(array, tally),
+        }
+    return Summary(
+        kind,
+        "number",
+        array.size,
+        nan=tally.nan,
+        posinf=tally.posinf,
+        neginf=tally.neginf,
+        zeros=tally.zeros,
+        **numbers,
+    )
+
+
+def _finite_or_none(value: float) -> float:
+    return value
+
+
+def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
+    low, high = float(tally.least), float(tally.greatest)
+    bins = np.zeros(BINS, np.int64)
+    if low == high:
+        bins[BINS // 2] = tally.count
+        return tuple(bins.tolist())
+    # Halves: the distance of the largest float64 from its negative is no float64.
+    scale, start = BINS / (high / 2 - low / 2) / 2, low
+    for part in _blocks(array):
+        if part.dtype.kind == "f" and (tally.nan or tally.posinf or tally.neginf):
+            part = part[np.isfinite(part)]
+        places = part.astype(np.float64)
+        if math.isfinite(high - low):
+            places -= start
+            places *= scale
+        else:
+            places /= 2
+            places -= start / 2
+            places *= 2 * scale
+        np.clip(places, 0, BINS - 1, out=places)
+        bins += np.bincount(places.astype(np.int64), minlength=BINS)
+    return tuple(bins.tolist())
