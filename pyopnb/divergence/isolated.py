@@ -18,10 +18,11 @@ from onnx.external_data_helper import uses_external_data
 from pyopnb.compare.diffs import Diff, compared
 from pyopnb.divergence.segments import Segment, Segments
 from pyopnb.models.evaluator import evaluated_op
-from pyopnb.models.nodes import nodes_in, type_proto
+from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.types import type_of
+from pyopnb.runtime.session import run_each
 
 __all__ = ["Alone", "alone"]
 
@@ -199,8 +200,6 @@ def _current(name: str) -> Version | None:
 
 
 def _ops(graph: Segments, segment: Segment) -> set[str]:
-    from pyopnb.models.nodes import full_name
-
     nodes = [graph.nodes[place] for place in segment.nodes]
     return {full_name(one) for node in nodes for one in (node, *_inner(node))}
 
@@ -229,7 +228,8 @@ def _type(array: Any) -> Any:
 
 
 def _in_session(trace: Any) -> Run:
-    raise NotImplementedError
+    optimised = "no optimisations" not in trace.runtime
+    return lambda model, feeds: run_each(model, feeds, optimised=optimised)
 
 
 def _evaluated(versions: Mapping[str, Version]) -> Run:
