@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,7 @@ def aligned(
     """
     search = _Search(a, b, held_a, held_b)
     search.by_structure(models)
+    search.exchanged()
     search.by_value()
     search.by_name()
     search.by_output()
@@ -106,6 +107,34 @@ class _Search:
         for one, other in values.items():
             if one in known_a and other in known_b and other not in self.found and one not in self.taken:
                 self.put(one, other, "structure")
+
+    def exchanged(self) -> None:
+        """Let go of pairs that structure took for each other: of two that differ, each is like the other's partner.
+
+        Two branches that are built alike, and fused into one another further on, are told apart only by what they hold.
+        """
+        apart = [p for p in self.found.values() if self._arrays(p) and not _alike(self.held_a[p.a], self.held_b[p.b])]
+        free_a, free_b = self.left()
+        ones = defaultdict(list)
+        for name in [*(pair.a for pair in apart), *free_a]:
+            if isinstance(self.held_a.get(name), np.ndarray):
+                ones[_kind(self.held_a[name])].append(name)
+        for other in [*(pair.b for pair in apart), *free_b]:
+            array = self.held_b.get(other)
+            if not isinstance(array, np.ndarray) or not array.size or _plain(array):
+                continue
+            alike = [name for name in ones.get(_kind(array), [])[:_TRIED] if _alike(self.held_a[name], array)]
+            if len(alike) == 1 and not (other in self.found and self.found[other].a == alike[0]):
+                self._let_go(lambda pair, a=alike[0], b=other: pair.a == a or pair.b == b)
+                self.put(alike[0], other, "value")
+
+    def _let_go(self, which: Callable[[Pair], bool]) -> None:
+        for pair in [pair for pair in self.found.values() if which(pair)]:
+            del self.found[pair.b]
+            self.taken.discard(pair.a)
+
+    def _arrays(self, pair: Pair) -> bool:
+        return all(isinstance(a, np.ndarray) for a in (self.held_a.get(pair.a), self.held_b.get(pair.b)))
 
     # ---- where two tensors stand among those that are paired ---------------------------------------------------------------
 
@@ -188,6 +217,18 @@ def _kind(array: Any) -> str:
         return str(type_of(array))
     except ValueError:  # a dtype that ONNX does not have, which an op for the reference evaluator may give
         return f"{array.dtype}{array.shape}"
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays hold the same; a glance at a few elements settles most cases."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    few = slice(0, 16)
+    with np.errstate(all="ignore"):
+        first, second = one.flat[few], other.flat[few]
+        if first.dtype.kind in "fc" and not np.allclose(first, second, 1e-3, 1e-3, equal_nan=True):
+            return False
+    return compared(one, other).ok
 
 
 def _plain(array: np.ndarray) -> bool:

@@ -123,8 +123,9 @@ def _source(old: Version | None, new: Version | None) -> Iterator[str]:
     """The lines that differ between two versions of an op."""
     if old is None or new is None or old is new:
         return
-    if old.source is None or new.source is None:
-        yield f"{new.op}, version {old.number} → {new.number}, of which no source is known"
+    if old.source is None or new.source is None or old.source == new.source:
+        said = "the same source" if old.source is not None and old.source == new.source else "a source that is not known"
+        yield f"{new.op}, version {old.number} → {new.number}, with {said}"
         return
     lines = difflib.unified_diff(old.source.splitlines(), new.source.splitlines(), lineterm="", n=0)
     for line in lines:

@@ -91,8 +91,13 @@ class TraceDiff(Drawn):
 
     @property
     def origin(self) -> Step | None:
-        """The first of `origins`; where none errs by itself, the first that is over the tolerance; None where none is."""
-        return next(iter(self.origins), None) or next((step for step in self.steps if step.verdict not in _QUIET), None)
+        """The first of `origins`; where none errs by itself, the first that is over the tolerance.
+
+        None where none is, and where the difference comes with the feeds.
+        """
+        if self.origins or self.feeds_differ:
+            return next(iter(self.origins), None)
+        return next((step for step in self.steps if step.verdict not in _QUIET), None)
 
     @property
     def interval(self) -> tuple[str, ...]:
@@ -167,7 +172,9 @@ class TraceDiff(Drawn):
                 yield f"  … and {len(step.changes) - _CHANGES} more changes"
         if len(origins) > _ORIGINS:
             yield f"… and {len(origins) - _ORIGINS} more origins"
-        if not origins and self.origin is not None:
+        if not origins and self.feeds_differ:
+            yield "no node errs by itself: what differs comes with the feeds"
+        elif not origins and self.origin is not None:
             yield f"no node errs by itself; the first over the tolerance {described(self.origin)}"
         if self.ok and self.first is not None:
             yield f"all within the tolerance; the first that is not the same to the bit: {described(self.first)}"
