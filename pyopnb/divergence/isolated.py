@@ -24,7 +24,7 @@ from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import run_each
 
-__all__ = ["Alone", "alone"]
+__all__ = ["Alone", "Run", "alone", "runner"]
 
 _BATCH = 2**28  # bytes of arrays that one model of nodes cut apart may give
 
@@ -157,14 +157,9 @@ def alone(
         else:
             ready[name] = segment
     old = _old(trace)
-    groups: list[tuple[dict[str, Segment], Run]] = []
-    if _by_reference(trace):
-        groups.append((ready, _evaluated(trace.versions)))
-    else:
-        early = {name: segment for name, segment in ready.items() if _ops(graph, segment) & old.keys()}
-        groups.append(({name: segment for name, segment in ready.items() if name not in early}, _in_session(trace)))
-        groups.append((early, _evaluated(trace.versions)))
-    for group, run in groups:
+    early = {name: segment for name, segment in ready.items() if old and _ops(graph, segment) & old.keys()}
+    late = {name: segment for name, segment in ready.items() if name not in early}
+    for group, run in ((late, runner(trace)), (early, _evaluated(trace.versions))):
         for batch in _batches(group, given):
             found.update(Cut(trace, graph, given, run).outcomes(batch, rtol, atol))
     return {name: found[name] for name in segments}
@@ -225,6 +220,11 @@ def _names(body: GraphProto) -> Iterator[str]:
 
 def _type(array: Any) -> Any:
     return type_proto(type_of(array))
+
+
+def runner(trace: Any) -> Run:
+    """What runs a model as a trace was run."""
+    return _evaluated(trace.versions) if _by_reference(trace) else _in_session(trace)
 
 
 def _in_session(trace: Any) -> Run:

@@ -17,7 +17,7 @@ from pyopnb.models.nodes import full_name
 from pyopnb.ops.errors import FeedError, nearest, shown
 from pyopnb.traces.trace import Trace
 
-__all__ = ["against_arrays", "apart"]
+__all__ = ["Parted", "against_arrays", "apart"]
 
 
 def apart(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
@@ -39,7 +39,7 @@ def apart(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = No
             got=f"{_tensors(a)}, and {_tensors(b)}, of which none is the other",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
-    return _Parted((a, b), graphs, held, pairs, rtol, atol).diff(found)
+    return Parted((a, b), graphs, held, pairs, rtol, atol).diff(found)
 
 
 def _tensors(trace: Trace) -> str:
@@ -77,12 +77,26 @@ def against_arrays(
     graph = Segments(trace.model)
     pairs = [Pair(name, name, "given") for name in held if name in arrays]
     sides = (held, dict(arrays)) if first else (dict(arrays), held)
-    return _Parted((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(Aligned((), (), ()))
+    return Parted((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(Aligned((), (), ()))
 
 
 @dataclass
-class _Parted:
-    """Two runs and their pairs of tensors. Where one side is arrays, the trace stands on both, and ``arrays`` says which."""
+class Parted:
+    """Two runs and their pairs of tensors.
+
+    Attributes
+    ----------
+    traces : tuple of Trace
+    graphs : tuple of Segments
+    held : tuple of mapping
+        The arrays of both.
+    pairs : sequence of Pair
+    rtol, atol : float, optional
+    arrays : int
+        1 or 2 where that side is arrays: the trace then stands on both.
+    only : str, optional
+        The one tensor of b of which the node is looked at; all if not given.
+    """
 
     traces: tuple[Trace, Trace]
     graphs: tuple[Segments, Segments]
@@ -91,6 +105,7 @@ class _Parted:
     rtol: float | None
     atol: float | None
     arrays: int = 0
+    only: str | None = None
 
     def diff(self, found: Aligned) -> TraceDiff:
         """All of it."""
@@ -119,6 +134,8 @@ class _Parted:
         # The nodes of a trace run on the other side's tensors; a's own where b is arrays.
         given = {pair.b: self.held[1][pair.b] if self.arrays == 2 else self.held[0][pair.a] for pair in self.pairs}
         self.segments = {pair.b: b.between(pair.b, given) for pair in self.pairs if pair.b in b.maker}
+        if self.only is not None:
+            self.segments = {self.only: self.segments[self.only]}
         outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
         tensors = {}
         for pair in self.pairs:
