@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from pyopnb.graphs.build import model, node
     from pyopnb.graphs.text import parse, text
     from pyopnb.models.evaluator import reference_ops
-    from pyopnb.runtime.once import call, run
+    from pyopnb.runtime.once import call, run, trace
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.traces.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -63,6 +64,7 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "TraceDiff",
+    "Trace",
     "UnknownOp",
     "call",
     "check",
@@ -83,6 +85,7 @@ __all__ = [
     "skeleton",
     "tensor_type",
     "text",
+    "trace",
     "wrap",
 ]
 
@@ -98,10 +101,11 @@ _AT_FIRST_USE = {
     "pyopnb.graphs.build": ["model", "node"],
     "pyopnb.graphs.text": ["parse", "text"],
     "pyopnb.models.evaluator": ["reference_ops"],
-    "pyopnb.runtime.once": ["call", "run"],
+    "pyopnb.runtime.once": ["call", "run", "trace"],
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.traces.trace": ["Trace"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

@@ -66,7 +66,7 @@ class Place:
         self._making = threading.RLock()
         self._states: dict[int, tuple[Version, Any]] = {}  # by number; those that a run can still ask for
         version = op.at(self.born)
-        instance = node.early.pop(version.number, None) if node else None
+        instance = node.take(version.number) if node else None
         instance, self.told = self._instance(version, instance)
         self._keep(version, instance, self.told)
 
@@ -91,6 +91,13 @@ class Place:
                     raise self._changed(version, promised)
                 known = self._keep(version, instance, promised)
             return known[1]
+
+    def instance_at(self, epoch: int) -> tuple[int, object] | None:
+        """Number of the version that serves runs of that epoch, and its instance; None where there is none yet."""
+        known = self._states.get(self.op.at(max(epoch, self.born)).number)
+        if known is None:
+            return None
+        return known[0].number, known[1].instance
 
     def stale(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where the runtime was told something else."""

@@ -86,7 +86,12 @@ class PlannedNode:
     retired: Retired | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+    lent: tuple[int, object] | None = None  # an instance that was made elsewhere, and the number of its version
     clock: Clock | None = None
+
+    def take(self, version: int) -> object:
+        """The instance that a kernel is to have; None where it is to make one."""
+        return self.lent[1] if self.lent and self.lent[0] == version else self.early.pop(version, None)
 
     @property
     def outputs(self) -> int:

@@ -135,9 +135,7 @@ def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     exotic = array.dtype.isbuiltin == 2
     for start in range(0, array.size, _BLOCK):
         part = array.flat[start : start + _BLOCK] if flat is None else flat[start : start + _BLOCK]
-        if exotic:
-            part = part.astype(np.float32)
-        elif part.dtype == np.float16:
+        if exotic or part.dtype == np.float16:
             part = part.astype(np.float32)
         elif part.dtype.kind == "c":
             part = _moduli(part)
@@ -148,7 +146,7 @@ def _moduli(part: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         moduli = np.abs(part)
     moduli[np.isnan(part)] = np.nan  # NumPy says that the modulus of Inf+NaNj is Inf
-    return moduli
+    return np.asarray(moduli)
 
 
 @dataclass
@@ -192,7 +190,7 @@ class _Tally:
         self.nan += int(np.count_nonzero(np.isnan(part)))
         self.posinf += int(np.count_nonzero(part == np.inf))
         self.neginf += int(np.count_nonzero(part == -np.inf))
-        return part[good]
+        return np.asarray(part[good])
 
 
 def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
@@ -204,8 +202,8 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         numbers = {
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
-            "mean": _finite_or_none(tally.mean),
-            "std": _finite_or_none(math.sqrt(tally.squares / tally.count) if tally.squares >= 0 else math.nan),
+            "mean": tally.mean,
+            "std": math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -218,10 +216,6 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         zeros=tally.zeros,
         **numbers,
     )
-
-
-def _finite_or_none(value: float) -> float:
-    return value
 
 
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.models.nodes import first_output
 from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import closest, shown
 from pyopnb.ops.registry import Version
@@ -49,6 +48,8 @@ class Trace(Drawn):
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
     exposure : Exposure or None
         How the outputs of an unexposed run differ from those of this run; None where nobody looked.
+    unchecked : str
+        Why nobody could look, where somebody wanted to; empty otherwise.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class Trace(Drawn):
         "runtime",
         "summaries",
         "times",
+        "unchecked",
         "values",
         "versions",
     )
@@ -77,6 +79,7 @@ class Trace(Drawn):
         versions: Mapping[str, Version] | None = None,
         runtime: str = "",
         exposure: Exposure | None = None,
+        unchecked: str = "",
     ) -> None:
         self.model = model
         self.initializers = Initializers(lambda: (model, None)) if initializers is None else initializers
@@ -84,7 +87,7 @@ class Trace(Drawn):
         self.outputs = tuple(info.name for info in model.graph.output)
         self.times = None if times is None else dict(times)
         self.versions = dict(versions or {})
-        self.runtime, self.exposure = runtime, exposure
+        self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
 
     # ---- names and arrays ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +137,8 @@ class Trace(Drawn):
         lines = [head]
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
+        if self.unchecked:
+            lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.nasty is not None:
             lines.append(f"first NaN or Inf: {shown(self.nasty)} ({made.get(self.nasty, 'a feed')})")
         rows = list(self.summaries.items())
@@ -149,7 +154,3 @@ class Trace(Drawn):
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)
         return "" if time is None else f"  {time}"
-
-
-def _first_outputs(model: ModelProto) -> list[str]:
-    return [first_output(node) for node in model.graph.node]
