@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyopnb.checks.fitness import check
     from pyopnb.compare.diffs import Diff
     from pyopnb.diffs.diff import diff
+    from pyopnb.divergence.bisected import first_divergence
+    from pyopnb.divergence.traces import TraceDiff
     from pyopnb.edits.replaced import replace
     from pyopnb.edits.tapped import wrap
     from pyopnb.gaps.missing import Missing, missing
@@ -63,6 +65,7 @@ __all__ = [
     "Session",
     "SessionRebuilt",
     "TensorType",
+    "TraceDiff",
     "Trace",
     "UnknownOp",
     "View",
@@ -70,6 +73,7 @@ __all__ = [
     "check",
     "diff",
     "fill",
+    "first_divergence",
     "get_library_path",
     "missing",
     "model",
@@ -93,6 +97,8 @@ _AT_FIRST_USE = {
     "pyopnb.checks.fitness": ["check"],
     "pyopnb.compare.diffs": ["Diff"],
     "pyopnb.diffs.diff": ["diff"],
+    "pyopnb.divergence.bisected": ["first_divergence"],
+    "pyopnb.divergence.traces": ["TraceDiff"],
     "pyopnb.edits.replaced": ["replace"],
     "pyopnb.edits.tapped": ["wrap"],
     "pyopnb.gaps.missing": ["Missing", "missing"],

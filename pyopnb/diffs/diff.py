@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyopnb.compare.diffs import Diff, compared
-from pyopnb.ops.errors import briefly
+from pyopnb.ops.errors import FeedError, briefly
+from pyopnb.runtime.session import Result
+from pyopnb.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from pyopnb.divergence.traces import TraceDiff
 
 __all__ = ["diff"]
 
 
 @briefly
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
     """Hold two values against each other.
 
     Parameters
@@ -57,4 +63,18 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    if Trace in map(type, (a, b)):
+        return _of_traces(a, b, rtol, atol)
     return compared(a, b, rtol, atol)
+
+
+def _of_traces(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
+    from pyopnb.divergence.runs import against_arrays, apart  # what a diff of arrays does not need
+
+    if type(a) is type(b):
+        return apart(a, b, rtol, atol)
+    trace, other = (a, b) if isinstance(a, Trace) else (b, a)
+    if not isinstance(other, (Mapping, Result)):
+        got = type(other).__name__
+        raise FeedError("diff", expected="a trace, or arrays by name, to hold against a trace", got=got, next='{"y": array}')
+    return against_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
