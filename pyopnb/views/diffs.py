@@ -18,7 +18,7 @@ from pyopnb.ops.table import Table
 from pyopnb.ops.types import tensor_type
 from pyopnb.views.view import View
 
-__all__ = ["badge", "charts", "diff", "grouped", "table"]
+__all__ = ["badge", "charts", "described", "diff", "grouped", "sign"]
 
 _ROWS = 100  # of parts in HTML; an output of a notebook should stay small
 _BARS = 14
@@ -38,15 +38,15 @@ def diff(thing: Diff) -> View:
     drawn = charts(worst)
     title = f"diff: {text.partition(chr(10))[0]}"
     svg = card(drawn, title) if drawn else ""
-    parts = [badge(thing.verdict), pre(text.partition(": ")[2] if text.startswith(thing.verdict) else text)]
+    parts = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
     if svg:
-        parts.append(f'<div style="margin:8px 0">{image(svg, _alt(worst))}</div>')
+        parts.append(f'<div style="margin:8px 0">{image(svg, described(worst))}</div>')
     parts += _details(worst.facts) if worst.facts is not None and worst.facts.differing else []
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
-        rows = [(part.name, _signed(part.verdict), part.a, part.reason or brief(part)) for part in ranked[:_ROWS]]
+        rows = [(part.name, sign(part.verdict), part.a, part.reason or brief(part)) for part in ranked[:_ROWS]]
         more = "" if len(thing.parts) <= _ROWS else f", the worst {_ROWS}"
-        parts.append(details(f"{len(thing.parts)} parts{more}", table(("part", "verdict", "type of a", "what"), rows)))
+        parts.append(details(f"{len(thing.parts)} parts{more}", _table(("part", "verdict", "type of a", "what"), rows)))
     return View(thing, title, text, page(parts), svg, drawn[0].png if drawn else b"")
 
 
@@ -56,19 +56,20 @@ def badge(verdict: str) -> str:
     style = (
         f"display:inline-block;padding:1px 9px;margin:2px 0 4px 0;border:1px solid {colour};border-radius:9px;color:{colour}"
     )
-    return f'<div><span style="{style};font-weight:600">{escaped(_signed(verdict))}</span></div>'
+    return f'<div><span style="{style};font-weight:600">{escaped(sign(verdict))}</span></div>'
 
 
-def _signed(verdict: str) -> str:
+def sign(verdict: str) -> str:
+    """A verdict as a word with a sign before it."""
     return f"{_SIGNS.get(verdict, ('·', ''))[0]} {verdict}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as HTML."""
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return Table(head, rows)._repr_html_()
 
 
-def _alt(part: Part) -> str:
+def described(part: Part) -> str:
+    """What the pictures of a part show, for who cannot see them."""
     facts = part.facts
     said = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts is None or facts.largest is None or not facts.worst:
@@ -191,7 +192,7 @@ def _brief(value: int) -> str:
 def _details(facts: Facts) -> Iterator[str]:
     if facts.worst:
         rows = [(at(p.index), p.a, p.b, number(p.absolute), number(p.relative), number(p.ulp)) for p in facts.worst]
-        yield details("worst elements", table(("index", "a", "b", "|a-b|", "|a-b|/|b|", "ulp"), rows), open=True)
+        yield details("worst elements", _table(("index", "a", "b", "|a-b|", "|a-b|/|b|", "ulp"), rows), open=True)
     sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
     ends = []
     for q in (0.5, 0.9, 0.99, 0.999):
@@ -199,10 +200,10 @@ def _details(facts: Facts) -> Iterator[str]:
         if size:
             ends.append((f"{100 * q:g} %", f"{number(size[0])} to {number(size[1])}", f"{ulp[0]} to {ulp[1]}" if ulp else ""))
     if ends:
-        yield details(f"quantiles{sampled}", table(("of the pairs", "|a-b| is at most", "ulp are at most"), ends))
+        yield details(f"quantiles{sampled}", _table(("of the pairs", "|a-b| is at most", "ulp are at most"), ends))
     if facts.ulps:
         rows = [("0" if not n else f"{2 ** (n - 1)} to {2**n - 1}", f"{count:,}") for n, count in sorted(facts.ulps.items())]
-        yield details(f"units in the last place{sampled}", table(("ulp", "pairs"), rows))
+        yield details(f"units in the last place{sampled}", _table(("ulp", "pairs"), rows))
     if facts.axes:
         hits = [(str(x.axis), str(x.size), str(x.hit), f"{x.most} of {x.seen} at {x.index}") for x in facts.axes]
-        yield details("mismatches along the axes", table(("axis", "size", "indices hit", "most"), hits))
+        yield details("mismatches along the axes", _table(("axis", "size", "indices hit", "most"), hits))

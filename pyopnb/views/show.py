@@ -10,14 +10,15 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.compare.diffs import Diff
+from pyopnb.divergence.traces import TraceDiff
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
-from pyopnb.views import diffs, models, ops, saved, tensors, traces
+from pyopnb.views import diffs, divergence, models, ops, plots, saved, tensors, traces
 from pyopnb.views.view import View
 
-__all__ = ["html", "save", "show", "view"]
+__all__ = ["html", "plot", "save", "show", "view"]
 
 _SHOWN = "a model, session, trace, result, array, diff, op version, op or the registry"
 
@@ -97,6 +98,11 @@ def _(thing: Trace, **options: Any) -> View:
 
 
 @view.register
+def _(thing: TraceDiff, **options: Any) -> View:
+    return divergence.runs(thing, **options)
+
+
+@view.register
 def _(thing: Version) -> View:
     return ops.version(thing)
 
@@ -119,3 +125,8 @@ def html(thing: Any) -> str:
 def save(thing: Any, path: str | os.PathLike[str]) -> None:
     """Write anything that is `Drawn` to a file."""
     saved.save(view(thing), path)
+
+
+def plot(thing: Any) -> Any:
+    """A matplotlib ``Figure`` of anything that has one."""
+    return plots.figure(thing.thing if isinstance(thing, View) else thing)

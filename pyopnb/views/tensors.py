@@ -17,7 +17,7 @@ from pyopnb.ops.errors import FeedError, NotationError, shown
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.views.view import View
 
-__all__ = ["array", "arrays", "line"]
+__all__ = ["array", "arrays", "line", "matrix_of"]
 
 _SIDE = 128  # fields of a picture along each axis
 _TILE = 40  # the same of each of many
@@ -180,6 +180,22 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
     return tiles(several, names, scale, title, below=pick + field, marks=marks)
 
 
+def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, float, str]:
+    """An array as one pooled matrix, where its colours end, and what it is.
+
+    Raises
+    ------
+    FeedError
+        It holds no numbers.
+    """
+    value, summary = _looked_at(value)
+    if summary.kind != "number" or not summary.count:
+        raise FeedError("plot", expected="an array of numbers that is not empty", got=line(summary), next="pyopnb.show(…)")
+    rows = value.reshape(math.prod(value.shape[:-1]), value.shape[-1]) if value.ndim else value.reshape(1, 1)
+    fields = pooled(rows, side, side, _plain)
+    return fields, _end([np.where(np.isfinite(fields), np.abs(fields), 0)]) or 1.0, str(summary.type)
+
+
 def _end(sizes: list[np.ndarray]) -> float:
     """Where colours end: a few large numbers must not make all others look like 0."""
     every = np.concatenate([one.ravel() for one in sizes])
@@ -209,7 +225,8 @@ def _table(value: np.ndarray, whole: np.ndarray) -> str:
     rows = []
     for shown_row, row in zip(whole, plain, strict=True):
         rows.append("".join(_cell(one, float(size), most) for one, size in zip(shown_row, row, strict=True)))
-    return f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{"".join(f"<tr>{row}</tr>" for row in rows)}</tbody></table>'
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'
 
 
 def _cell(value: Any, size: float, most: float) -> str:

@@ -20,7 +20,7 @@ from pyopnb.views.models import drawn
 from pyopnb.views.tensors import line
 from pyopnb.views.view import View
 
-__all__ = ["graph", "trace", "warning"]
+__all__ = ["graph", "trace", "warning", "within"]
 
 _ROWS = 120
 _BYTES = 80_000  # of the tables
@@ -124,13 +124,16 @@ def _tables(thing: Trace) -> Iterator[str]:
     odd = {name for name, one in thing.summaries.items() if one.nasty}
     kept = rows if len(rows) <= _ROWS else [row for k, row in enumerate(rows) if k < _ROWS // 2 or row[0] in odd][:_ROWS]
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
-    yield _within(f"{len(rows)} tensors{more}", ("tensor", "from", "what"), kept, _BYTES, open=not thing.times)
+    yield within(f"{len(rows)} tensors{more}", ("tensor", "from", "what"), kept, _BYTES, open=not thing.times)
     if thing.versions:
         listed = [(str(one), shown(one.schema)) for one in list(thing.versions.values())[:50]]
-        yield details(f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry", Table(("version", "takes and gives"), listed)._repr_html_())
+        yield details(
+            f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry",
+            Table(("version", "takes and gives"), listed)._repr_html_(),
+        )
 
 
-def _within(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], room: int, open: bool = False) -> str:
+def within(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], room: int, open: bool = False) -> str:
     """A folded table, cut where it would be too large."""
     while len(rows) > 1 and sum(len(cell.encode()) + 170 for row in rows for cell in row) > room:
         rows = rows[: len(rows) * 3 // 4]
