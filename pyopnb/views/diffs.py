@@ -105,13 +105,16 @@ def _where(facts: Facts, matrix: tuple[int, int], kind: str) -> Chart:
     rows, columns = (-(-size // fields) for size, fields in zip(matrix, sizes.shape, strict=True))
     field = f"A field is the largest of {rows:,} × {columns:,}." if rows * columns > 1 else ""
     lead = [int(size) for size in (tensor_type(kind).shape or ())[:-1] if size is not None]
-    marks = []
+    marks: list[tuple[int, float, float]] = []
     for place in facts.worst[:3]:
         row = 0
         for index, size in zip(place.index[:-1], lead, strict=True):
             row = row * size + index
-        spots = (row, place.index[-1])
-        marks.append((0, *((int(spot * n // size) + 0.5) for spot, n, size in zip(spots, sizes.shape, matrix, strict=True))))
+        down, across = (
+            ((spot + 1) * fields - 1) // size + 0.5
+            for spot, fields, size in zip((row, place.index[-1]), sizes.shape, matrix, strict=True)
+        )
+        marks.append((0, down, across))
     return tiles(
         [sizes],
         [""],
@@ -202,8 +205,8 @@ def _details(facts: Facts) -> Iterator[str]:
     if ends:
         yield details(f"quantiles{sampled}", _table(("of the pairs", "|a-b| is at most", "ulp are at most"), ends))
     if facts.ulps:
-        rows = [("0" if not n else f"{2 ** (n - 1)} to {2**n - 1}", f"{count:,}") for n, count in sorted(facts.ulps.items())]
-        yield details(f"units in the last place{sampled}", _table(("ulp", "pairs"), rows))
+        units = [("0" if not n else f"{2 ** (n - 1)} to {2**n - 1}", f"{count:,}") for n, count in sorted(facts.ulps.items())]
+        yield details(f"units in the last place{sampled}", _table(("ulp", "pairs"), units))
     if facts.axes:
         hits = [(str(x.axis), str(x.size), str(x.hit), f"{x.most} of {x.seen} at {x.index}") for x in facts.axes]
         yield details("mismatches along the axes", _table(("axis", "size", "indices hit", "most"), hits))

@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.compare.arrays import Facts
 from pyopnb.compare.diffs import Diff
 from pyopnb.divergence.traces import TraceDiff
-from pyopnb.drawing.colours import palette
+from pyopnb.drawing.colours import NOT_FINITE, palette
 from pyopnb.ops.errors import FeedError, PyopError, shown
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
@@ -50,11 +50,11 @@ def _new(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _colours(kind: str) -> Any:
+def _colours(kind: str, bad: str = "white") -> Any:
     from matplotlib.colors import ListedColormap
 
     made = ListedColormap([[part / 255 for part in colour] for colour in palette(kind)], name=f"pyopnb {kind}")
-    made.set_bad("#d5007f")
+    made.set_bad(bad)
     return made
 
 
@@ -84,17 +84,16 @@ def _where(made: Any, axes: Any, facts: Facts) -> None:
     sizes = facts.picture()
     rows, columns = facts.matrix or (1, 1)
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
-    axes.set_facecolor("white")
     masked = np.ma.masked_where(sizes == 0, np.where(np.isinf(sizes), np.nan, sizes))
     low, high = (known.min(), known.max()) if known.size else (1.0, 1.0)
     norm = LogNorm(low, high if high > low else low * 2)
-    colours = _colours("rising")
-    colours.set_bad("white")
-    drawn = axes.imshow(masked, cmap=colours, norm=norm, aspect="auto", extent=(0, columns, rows, 0), interpolation="nearest")
+    drawn = axes.imshow(
+        masked, cmap=_colours("rising"), norm=norm, aspect="auto", extent=(0, columns, rows, 0), interpolation="nearest"
+    )
     odd = np.argwhere(np.isinf(sizes))
     if odd.size:
         steps = (rows / sizes.shape[0], columns / sizes.shape[1])
-        axes.plot((odd[:, 1] + 0.5) * steps[1], (odd[:, 0] + 0.5) * steps[0], "x", color="#d5007f", label="not finite")
+        axes.plot((odd[:, 1] + 0.5) * steps[1], (odd[:, 0] + 0.5) * steps[0], "x", color=NOT_FINITE, label="not finite")
         axes.legend(fontsize="small")
     axes.set(title="largest |a-b|", xlabel="last axis", ylabel="rows")
     made.colorbar(drawn, ax=axes)
@@ -157,7 +156,9 @@ def _(thing: TraceDiff) -> Any:
         axes.set_yscale("log")
     if len(steps) <= _NODES:
         axes.set_xticks(range(len(steps)), [_plain(shown(step.name, 24)) for step in steps], rotation=90, fontsize="x-small")
-    axes.set(title=_plain(f"{thing.verdict}: {thing.a} against {thing.b}"), ylabel="largest |a-b|", xlabel="nodes in order")
+    sides = thing.a if thing.a == thing.b else f"{thing.a} against {thing.b}"
+    axes.set_title(_plain(f"{thing.verdict}, {sides}"), fontsize="small")
+    axes.set(ylabel="largest |a-b|", xlabel="nodes in order")
     axes.legend(fontsize="small")
     return made
 
@@ -184,18 +185,16 @@ def _(thing: Trace) -> Any:
 @figure.register(np.ndarray)
 @figure.register(np.generic)
 def _(thing: Any) -> Any:
-    fields, end, kind = matrix_of(np.asarray(thing), _FIELDS)
     made = _new(5, 4)
-    axes = made.subplots()
-    _numbers(made, axes, fields, end, kind)
+    _numbers(made, made.subplots(), np.asarray(thing), _FIELDS)
     return made
 
 
-def _numbers(made: Any, axes: Any, fields: np.ndarray, end: float, kind: str) -> None:
-    drawn = axes.imshow(
-        np.ma.masked_invalid(fields), cmap=_colours("around"), vmin=-end, vmax=end, aspect="auto", interpolation="nearest"
-    )
-    axes.set_title(_plain(kind), fontsize="medium")
+def _numbers(made: Any, axes: Any, value: np.ndarray, side: int, name: str = "") -> None:
+    fields, (rows, columns), end, kind = matrix_of(value, side)
+    where = {"extent": (0, columns, rows, 0), "aspect": "auto", "interpolation": "nearest"}
+    drawn = axes.imshow(np.ma.masked_invalid(fields), cmap=_colours("around", NOT_FINITE), vmin=-end, vmax=end, **where)
+    axes.set_title(_plain(name + kind), fontsize="medium")
     made.colorbar(drawn, ax=axes)
 
 
@@ -209,6 +208,5 @@ def _(thing: Result) -> Any:
     for spare in axes.flat[len(held) :]:
         spare.axis("off")
     for spot, (name, value) in zip(axes.flat, held, strict=False):
-        fields, end, kind = matrix_of(value, 128)
-        _numbers(made, spot, fields, end, f"{name}: {kind}")
+        _numbers(made, spot, value, _FIELDS // 2, f"{name}: ")
     return made

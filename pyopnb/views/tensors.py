@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
 def array(thing: Any, name: str = "") -> View:
     """The drawing of one array."""
     value, summary = _looked_at(thing)
-    said = f"{name}: {line(summary)}" if name else line(summary)
+    said = f"{shown(name, 80)}: {line(summary)}" if name else line(summary)
     charts, body = _picture(value, summary, _SIDE, _TILE)
     svg = card(charts, said) if charts else ""
     parts = [pre(said), image(svg, f"{said}. {_meaning(charts)}") if svg else body]
@@ -100,7 +100,7 @@ def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
     lines, parts, room, charts_of_all = [], [], _PICTURES, []
     for name, value in named:
         value, summary = _looked_at(value)
-        said = f"{shown(name)}: {line(summary)}"
+        said = f"{shown(name, 80)}: {line(summary)}"
         lines.append(said)
         parts.append(pre(said))
         if room < LARGEST // 20:
@@ -144,7 +144,7 @@ def _picture(value: Any, summary: Summary, side: int, tile: int) -> tuple[list[C
 def _plain(block: np.ndarray) -> np.ndarray:
     """A block as numbers that NumPy itself knows and can order."""
     if block.dtype.kind == "c":
-        made = np.abs(block)
+        made: np.ndarray = np.abs(block)
         made[np.isnan(block)] = np.nan  # else the modulus of Inf+NaNj is Inf
         return made
     if block.dtype == np.float16 or (block.dtype.isbuiltin == 2 and "float" in block.dtype.name):
@@ -180,8 +180,8 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
     return tiles(several, names, scale, title, below=pick + field, marks=marks)
 
 
-def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, float, str]:
-    """An array as one pooled matrix, where its colours end, and what it is.
+def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, tuple[int, int], float, str]:
+    """An array as one pooled matrix, the size that it had, where its colours end, and what it is.
 
     Raises
     ------
@@ -193,7 +193,8 @@ def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, float, str]:
         raise FeedError("plot", expected="an array of numbers that is not empty", got=line(summary), next="pyopnb.show(…)")
     rows = value.reshape(math.prod(value.shape[:-1]), value.shape[-1]) if value.ndim else value.reshape(1, 1)
     fields = pooled(rows, side, side, _plain)
-    return fields, _end([np.where(np.isfinite(fields), np.abs(fields), 0)]) or 1.0, str(summary.type)
+    end = _end([np.where(np.isfinite(fields), np.abs(fields), 0)]) or 1.0
+    return fields, rows.shape, end, str(summary.type)
 
 
 def _end(sizes: list[np.ndarray]) -> float:
