@@ -176,7 +176,7 @@ def svg(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", pla
     """
     placed = _placed(graph, plain)
     top = _MARGIN + (_LEGEND if scale else 0)
-    pen = _Pen(scale)
+    pen = _Pen(scale, plain)
     pen.draw(placed, _MARGIN, top)
     wide, high = placed.width + 2 * _MARGIN, placed.height + top + _MARGIN
     if scale:
@@ -312,9 +312,9 @@ def _mark_text(mark: str) -> str:
 class _Pen:
     """What is written so far: boxes, lines and labels in their order from back to front."""
 
-    def __init__(self, scale: Scale | None) -> None:
+    def __init__(self, scale: Scale | None, plain: bool) -> None:
         self.parts: list[str] = []
-        self._scale = scale
+        self._scale, self._plain = scale, plain
         self._spots: list[tuple[str, float, float]] = []
         self._back: list[tuple[str, float, float]] = []
         self._ways: dict[str, _Way] = {}
@@ -386,14 +386,14 @@ class _Pen:
     def _lines(self, placed: _Placed, corners: Sequence[Point], left: float, top: float) -> None:
         routes = [[(x + left, y + top) for x, y in route] for route in placed.layout.routes]
         for number, line in enumerate(placed.lines):
-            if routes[number]:
+            if routes[number] and not placed.layout.branches[number]:
                 look, (x, y) = placed.looks[line.source], corners[line.source]
                 _leave(routes[number], x + look.width / 2 + look.port(line.port), y, y + look.foot(line.port))
         for target, arriving in _arriving(placed.lines, routes).items():
             look, (x, _) = placed.looks[target], corners[target]
             _arrive([routes[number] for number in arriving], x, look.width)
         for line, route in zip(placed.lines, routes, strict=True):
-            way = self._ways.setdefault(line.mark, _Way(line.mark))
+            way = self._ways.setdefault(line.mark, _Way(line.mark, self._plain))
             if route:
                 way.go(route)
             else:
@@ -402,7 +402,7 @@ class _Pen:
 
 
 def _corner(look: _Look, centre: Point, left: float, top: float) -> Point:
-    return round(left + centre[0] - look.width / 2, 1), round(top + centre[1] - look.room.height / 2, 1)
+    return round(left + centre[0] - look.width / 2), round(top + centre[1] - look.room.height / 2)
 
 
 def _spot(names: dict[str, str], body: str, x: float, y: float) -> str:
@@ -455,8 +455,8 @@ def _arrive(routes: Sequence[list[Point]], x: float, wide: float) -> None:
 class _Way:
     """Lines of one mark as one path, and their heads as another."""
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, mark: str, plain: bool) -> None:
+        self._mark, self._plain = mark, plain
         self._steps: list[str] = []
         self._heads: dict[str, None] = {}
         self._gone: set[tuple[Point, Point]] = set()
@@ -485,7 +485,8 @@ class _Way:
             last = b
         self._straight(down)
         (_, before), (x, y) = points[-2:]
-        self._heads[f"M{x} {y}l-3{'-' if before <= y else ' '}6h6z"] = None
+        if before > y or not self._plain:  # of thousands of lines, only those that go up need a head
+            self._heads[f"M{x} {y}l-3{'-' if before <= y else ' '}6h6z"] = None
 
     def _straight(self, down: float) -> None:
         if down:

@@ -54,7 +54,7 @@ class Facts:
         self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
 
     @cached_property
-    def _types(self) -> dict[int, dict[str, TypeProto]]:
+    def _types(self) -> dict[int, dict[str, TypeProto | str]]:
         known = _containers(self.model)
         if sum(len(one.node) for one in known) > _MOST_INFERRED:
             self.remarks.append("types are those that the file declares: the model is too large to infer them for a picture")
@@ -63,7 +63,7 @@ class Facts:
             typed = known
         else:
             typed = self._inferred(known)
-        return {id(one): {**_declared(other), **_declared(one)} for one, other in zip(known, typed, strict=True)}
+        return {id(one): {**_declared(one), **_declared(other)} for one, other in zip(known, typed, strict=True)}
 
     def _inferred(self, known: list[Container]) -> list[Container]:
         try:
@@ -74,11 +74,12 @@ class Facts:
 
     def type_of(self, container: Container, name: str) -> str:
         """A value's type as text; nothing where nobody knows it."""
-        proto = self._types.get(id(container), {}).get(name)
-        if proto is None:
-            return ""
-        kind = type_of_proto(proto)
-        return in_notation(kind_of(proto) or "") if kind == ANY else str(kind)
+        known = self._types.get(id(container), {}).get(name, "")
+        if not isinstance(known, str):
+            kind = type_of_proto(known)
+            known = in_notation(kind_of(known) or "") if kind == ANY else str(kind)
+            self._types[id(container)][name] = known
+        return known
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
@@ -117,8 +118,10 @@ def _containers(model: ModelProto) -> list[Container]:
     return found
 
 
-def _declared(container: Container) -> dict[str, TypeProto]:
-    infos = {info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")}
+def _declared(container: Container) -> dict[str, TypeProto | str]:
+    infos: dict[str, TypeProto | str] = {
+        info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")
+    }
     if isinstance(container, GraphProto):
         infos |= {info.name: info.type for info in (*container.input, *container.output) if info.HasField("type")}
     return infos
