@@ -387,8 +387,9 @@ class _Pen:
         routes = [[(x + left, y + top) for x, y in route] for route in placed.layout.routes]
         for number, line in enumerate(placed.lines):
             if routes[number] and not placed.layout.branches[number]:
-                look, (x, y) = placed.looks[line.source], corners[line.source]
-                _leave(routes[number], x + look.width / 2 + look.port(line.port), y, y + look.foot(line.port))
+                look, (_, y) = placed.looks[line.source], corners[line.source]
+                middle = placed.layout.centres[line.source][0] + left  # and not of the corner: rounded, it would make kinks
+                _leave(routes[number], middle + look.port(line.port), y, y + look.foot(line.port))
         for target, arriving in _arriving(placed.lines, routes).items():
             look, (x, _) = placed.looks[target], corners[target]
             _arrive([routes[number] for number in arriving], x, look.width)
