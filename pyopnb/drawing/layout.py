@@ -17,8 +17,8 @@ from itertools import pairwise
 
 __all__ = ["Edge", "Layout", "Size", "far", "laid_out"]
 
-Point = tuple[float, float]
-Links = list[list[int]]
+_Point = tuple[float, float]
+_Links = list[list[int]]
 
 _BETWEEN_BOXES, _BETWEEN_LINES, _BETWEEN_LAYERS = 18, 12, 22
 _WIDEST = 6000  # pixels of a layer, from which on it is broken into rows
@@ -60,8 +60,8 @@ class Layout:
         Everything is between 0 and these.
     """
 
-    centres: list[Point]
-    routes: list[list[Point]]
+    centres: list[_Point]
+    routes: list[list[_Point]]
     branches: list[bool]
     width: float
     height: float
@@ -119,10 +119,10 @@ def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
     return {n for n, (a, b) in enumerate(pairs) if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3}
 
 
-def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
+def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
     """Below and above each box, each neighbour once."""
-    below: Links = [[] for _ in range(count)]
-    above: Links = [[] for _ in range(count)]
+    below: _Links = [[] for _ in range(count)]
+    above: _Links = [[] for _ in range(count)]
     for a, b in dict.fromkeys(pairs):
         below[a].append(b)
         above[b].append(a)
@@ -131,7 +131,7 @@ def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
 
 def _turned(count: int, edges: Sequence[Edge]) -> set[int]:
     """The numbers of the edges that close a circle: those that lead back, in a walk that goes deep first."""
-    leaving: Links = [[] for _ in range(count)]
+    leaving: _Links = [[] for _ in range(count)]
     entered = [0] * count
     for number, edge in enumerate(edges):
         if edge.source != edge.target:
@@ -233,7 +233,7 @@ class _Grid:
             points.append(point)
         yield (points[passed - 1] if passed else edge.source), edge.target
 
-    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
+    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[_Point]) -> list[_Point]:
         """Straight down inside each layer, and across between two: so it meets no box that it passes.
 
         It begins at the source, or where it leaves the route of an edge before it with which it shares the way.
@@ -295,7 +295,7 @@ def _by_depth(grid: _Grid) -> list[list[int]]:
     return layers
 
 
-def _sorted_by(beside: Sequence[int], layer: list[int], links: Links, median: bool) -> list[int]:
+def _sorted_by(beside: Sequence[int], layer: list[int], links: _Links, median: bool) -> list[int]:
     """A layer sorted by where the neighbours in the layer beside it stand; what has none keeps its place."""
     if len(layer) < 2:
         return layer
@@ -313,11 +313,11 @@ def _middle(numbers: list[int], median: bool) -> float:
     return (numbers[half - 1] + numbers[half]) / 2 if median else sum(numbers) / len(numbers)
 
 
-def _crossings(layers: Sequence[Sequence[int]], below: Links) -> int:
+def _crossings(layers: Sequence[Sequence[int]], below: _Links) -> int:
     return sum(_crossings_between(upper, lower, below) for upper, lower in pairwise(layers))
 
 
-def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Links) -> int:
+def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links) -> int:
     """Pairs of links that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
     if len(upper) < 2 or len(lower) < 2:
         return 0
@@ -362,13 +362,13 @@ def _across(grid: _Grid) -> list[float]:
     return [x - edge for x in xs]
 
 
-def _extent(grid: _Grid, xs: Sequence[float]) -> Point:
+def _extent(grid: _Grid, xs: Sequence[float]) -> _Point:
     pairs = list(zip(xs, grid.widths, strict=True))
     return min(x - w / 2 for x, w in pairs), max(x + w / 2 for x, w in pairs)
 
 
 def _crossed(grid: _Grid) -> set[tuple[int, int]]:
-    """Links that cross a link between two unseen points: they give way, so that long edges are straight."""
+    """_Links that cross a link between two unseen points: they give way, so that long edges are straight."""
     found: set[tuple[int, int]] = set()
     for upper, lower in pairwise(grid.layers):
         where = {place: number for number, place in enumerate(upper)}
@@ -386,7 +386,7 @@ def _crossed(grid: _Grid) -> set[tuple[int, int]]:
     return found
 
 
-def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def _blocks(layers: Sequence[Sequence[int]], links: _Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Chains of places that shall have one x: the first of each place's chain, and all such firsts."""
     where = {place: number for layer in layers for number, place in enumerate(layer)}
     root = list(range(len(links)))
@@ -402,7 +402,7 @@ def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[in
     return root, [place for layer in layers for place in layer if root[place] == place]
 
 
-def _leading(links: Links, place: int) -> list[int]:
+def _leading(links: _Links, place: int) -> list[int]:
     """The neighbours that a place may be aligned with: not those that only stand beside the way, with nothing behind them."""
     near = links[place]
     return ([other for other in near if links[other]] or near) if len(near) > 1 else near
@@ -440,9 +440,9 @@ def _apart(grid: _Grid, a: int, b: int) -> float:
     return (grid.widths[a] + grid.widths[b]) / 2 + gap
 
 
-def _downwards(grid: _Grid) -> list[Point]:
+def _downwards(grid: _Grid) -> list[_Point]:
     """The upper and lower border of each layer; more room where many lines go far across."""
-    made: list[Point] = []
+    made: list[_Point] = []
     y = 0.0
     for layer in grid.layers:
         height = max(grid.heights[place] for place in layer)
