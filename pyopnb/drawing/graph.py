@@ -19,7 +19,7 @@ from pyopnb.drawing.letters import FONT, fitted, width
 
 __all__ = ["Box", "Graph", "Line", "Picture", "svg", "within"]
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 _TITLE, _ROW, _LABEL = 12, 10, 9.5  # sizes of letters
 _ROW_HEIGHT, _HEAD_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
@@ -27,6 +27,7 @@ _WIDEST = 210  # a text of a box, in pixels
 _PAD = 9
 _MARGIN = 16
 _LEGEND = 44
+_STACKED = 3
 _CLEAN = 800  # boxes from which on rows and labels are left out: nobody reads them, and they cost room
 _KINDS = {  # fill, border, width of the border, dashes
     "node": ("#ffffff", "#b6bec8", 1, ""),
@@ -176,7 +177,7 @@ def svg(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", pla
     """
     placed = _placed(graph, plain)
     top = _MARGIN + (_LEGEND if scale else 0)
-    pen = _Pen(scale)
+    pen = _Pen(scale, plain)
     pen.draw(placed, _MARGIN, top)
     wide, high = placed.width + 2 * _MARGIN, placed.height + top + _MARGIN
     if scale:
@@ -295,6 +296,8 @@ def _look(box: Box, plain: bool, inside: list[_Placed]) -> _Look:
     wide += [one.width for one in inside]
     high = _HEAD_HEIGHT + _ROW_HEIGHT * len(rows) + 6 + sum(one.height + 10 for one in inside)
     pad = _PAD + (5 if box.kind == "end" else 0)
+    if box.kind == "folded":
+        high += _STACKED
     return _Look(box, title, rows, labels if any(labels) else [], max(34.0, max(wide) + 2 * pad), high, inside)
 
 
@@ -312,9 +315,9 @@ def _mark_text(mark: str) -> str:
 class _Pen:
     """What is written so far: boxes, lines and labels in their order from back to front."""
 
-    def __init__(self, scale: Scale | None) -> None:
+    def __init__(self, scale: Scale | None, plain: bool) -> None:
         self.parts: list[str] = []
-        self._scale = scale
+        self._scale, self._plain = scale, plain
         self._spots: list[tuple[str, float, float]] = []
         self._back: list[tuple[str, float, float]] = []
         self._ways: dict[str, _Way] = {}
@@ -362,8 +365,9 @@ class _Pen:
             border, thick = _MARKS.get(box.mark, _OTHER_MARK)[0], 2
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         round_ = look.height / 2 if box.kind == "end" else 5
-        size = f'width="{look.width:.1f}" height="{look.height:.1f}" rx="{round_:g}"'
-        under = f'<rect x="3" y="3" {size} fill="{fill}" stroke="{border}"/>' if box.kind == "folded" else ""
+        less = _STACKED if box.kind == "folded" else 0  # room for the sheet that looks out behind
+        size = f'width="{look.width - less:.1f}" height="{look.height - less:.1f}" rx="{round_:g}"'
+        under = f'<rect x="{_STACKED}" y="{_STACKED}" {size} fill="{fill}" stroke="{border}"/>' if box.kind == "folded" else ""
         made = [f'{under}<rect {size} fill="{fill}" stroke="{border}" stroke-width="{thick:g}"{dashed}/>']
         middle = (look.width - _mark_width(box.mark)) / 2
         made.append(f'<text class="t" x="{middle:.1f}" y="16" fill="{text}">{escape(look.title)}</text>')
@@ -383,17 +387,18 @@ class _Pen:
     def _label(self, text: str, x: float, y: float) -> None:
         self._labels.append(f'<text class="n" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>')
 
-    def _lines(self, placed: _Placed, corners: Sequence[Point], left: float, top: float) -> None:
+    def _lines(self, placed: _Placed, corners: Sequence[_Point], left: float, top: float) -> None:
         routes = [[(x + left, y + top) for x, y in route] for route in placed.layout.routes]
         for number, line in enumerate(placed.lines):
-            if routes[number]:
-                look, (x, y) = placed.looks[line.source], corners[line.source]
-                _leave(routes[number], x + look.width / 2 + look.port(line.port), y, y + look.foot(line.port))
+            if routes[number] and not placed.layout.branches[number]:
+                look, (_, y) = placed.looks[line.source], corners[line.source]
+                middle = placed.layout.centres[line.source][0] + left  # and not of the corner: rounded, it would make kinks
+                _leave(routes[number], middle + look.port(line.port), y, y + look.foot(line.port))
         for target, arriving in _arriving(placed.lines, routes).items():
             look, (x, _) = placed.looks[target], corners[target]
             _arrive([routes[number] for number in arriving], x, look.width)
         for line, route in zip(placed.lines, routes, strict=True):
-            way = self._ways.setdefault(line.mark, _Way(line.mark))
+            way = self._ways.setdefault(line.mark, _Way(line.mark, self._plain))
             if route:
                 way.go(route)
             else:
@@ -401,8 +406,8 @@ class _Pen:
                 way.loop(x + look.width, y + look.height / 2)
 
 
-def _corner(look: _Look, centre: Point, left: float, top: float) -> Point:
-    return round(left + centre[0] - look.width / 2, 1), round(top + centre[1] - look.room.height / 2, 1)
+def _corner(look: _Look, centre: _Point, left: float, top: float) -> _Point:
+    return round(left + centre[0] - look.width / 2), round(top + centre[1] - look.room.height / 2)
 
 
 def _spot(names: dict[str, str], body: str, x: float, y: float) -> str:
@@ -420,14 +425,14 @@ def _badge(mark: str, right: float) -> str:
     )
 
 
-def _leave(route: list[Point], x: float, upper: float, lower: float) -> None:
+def _leave(route: list[_Point], x: float, upper: float, lower: float) -> None:
     """Let a line begin at its port, at the border of the box itself or below the label there."""
     up = route[0][1] > route[1][1]  # it closes a circle
     route[0] = (x, upper if up else lower)
     route[1] = (x, route[1][1])
 
 
-def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[Point]]) -> dict[int, list[int]]:
+def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[_Point]]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number, line in enumerate(lines):
         if routes[number]:
@@ -435,7 +440,7 @@ def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[Point]]) -> dict[
     return found
 
 
-def _arrive(routes: Sequence[list[Point]], x: float, wide: float) -> None:
+def _arrive(routes: Sequence[list[_Point]], x: float, wide: float) -> None:
     """Let lines end where they come from straight above as far as the box is that wide, and not all in one place."""
     low, high = x + min(10, wide / 3), x + wide - min(10, wide / 3)
     apart = min(9.0, (high - low) / max(1, len(routes) - 1))
@@ -455,16 +460,16 @@ def _arrive(routes: Sequence[list[Point]], x: float, wide: float) -> None:
 class _Way:
     """Lines of one mark as one path, and their heads as another."""
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, mark: str, plain: bool) -> None:
+        self._mark, self._plain = mark, plain
         self._steps: list[str] = []
         self._heads: dict[str, None] = {}
-        self._gone: set[tuple[Point, Point]] = set()
+        self._gone: set[tuple[_Point, _Point]] = set()
 
-    def go(self, route: Sequence[Point]) -> None:
+    def go(self, route: Sequence[_Point]) -> None:
         """Along these points, straight down and in curves across; what a line of the same port has gone already is left out."""
         points = [(round(x), round(y)) for x, y in route]
-        last: Point | None = None  # where the pen is; None where it was lifted
+        last: _Point | None = None  # where the pen is; None where it was lifted
         down = 0.0  # what it has still to go straight
         for a, b in pairwise(points):
             if a == b:
@@ -485,7 +490,8 @@ class _Way:
             last = b
         self._straight(down)
         (_, before), (x, y) = points[-2:]
-        self._heads[f"M{x} {y}l-3{'-' if before <= y else ' '}6h6z"] = None
+        if before > y or not self._plain:  # of thousands of lines, only those that go up need a head
+            self._heads[f"M{x} {y}l-3{'-' if before <= y else ' '}6h6z"] = None
 
     def _straight(self, down: float) -> None:
         if down:
@@ -504,7 +510,7 @@ class _Way:
         return f'<path class="l"{line} d="{"".join(self._steps)}"/><path class="h"{head} d="{"".join(self._heads)}"/>'
 
 
-def _curve(a: Point, b: Point) -> str:
+def _curve(a: _Point, b: _Point) -> str:
     across, down = b[0] - a[0], b[1] - a[1]
     half = round(down / 2)
     return f"c0 {half} {across} {half} {across} {down}".replace(" -", "-")

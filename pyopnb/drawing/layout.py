@@ -11,14 +11,14 @@ Everything is counted in numbers of boxes and sorted by them, so that the same g
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 __all__ = ["Edge", "Layout", "Size", "far", "laid_out"]
 
-Point = tuple[float, float]
-Links = list[list[int]]
+_Point = tuple[float, float]
+_Links = list[list[int]]
 
 _BETWEEN_BOXES, _BETWEEN_LINES, _BETWEEN_LAYERS = 18, 12, 22
 _WIDEST = 6000  # pixels of a layer, from which on it is broken into rows
@@ -52,13 +52,17 @@ class Layout:
         Of the boxes.
     routes : list of list of (x, y)
         Of the edges: points from the source's lower border to the target's upper one, or from its upper one to the target's
-        lower one where the edge closes a circle; of an edge from a box to itself, no points.
+        lower one where the edge closes a circle; of an edge from a box to itself, no points. A route over several layers begins
+        where it leaves that of an edge before it which shares its way.
+    branches : list of bool
+        Whether an edge's route begins at another one.
     width, height : float
         Everything is between 0 and these.
     """
 
-    centres: list[Point]
-    routes: list[list[Point]]
+    centres: list[_Point]
+    routes: list[list[_Point]]
+    branches: list[bool]
     width: float
     height: float
 
@@ -72,16 +76,19 @@ def laid_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     [(20.0, 10.0), (20.0, 52.0)]
     """
     if not sizes:
-        return Layout([], [[] for _ in edges], 0, 0)
+        return Layout([], [], [], 0, 0)
     turned = _turned(len(sizes), edges)
     down = [Edge(e.target, e.source, -1 - number) if number in turned else e for number, e in enumerate(edges)]
     grid = _Grid(sizes, [edge for edge in down if edge.source != edge.target])
     grid.layers = _ordered(grid)
     xs, ys = _across(grid), _downwards(grid)
     routes = [grid.route(edge, xs, ys) for edge in down]
+    branches = [
+        bool(route) and route[0][1] > ys[grid.ranks[edge.source]][1] + 0.001 for edge, route in zip(down, routes, strict=True)
+    ]
     routes = [route[::-1] if number in turned else route for number, route in enumerate(routes)]
     centres = [(xs[box], (ys[rank][0] + ys[rank][1]) / 2) for box, rank in enumerate(grid.ranks[: len(sizes)])]
-    return Layout(centres, routes, max(x + w / 2 for x, w in zip(xs, grid.widths, strict=True)), ys[-1][1])
+    return Layout(centres, routes, branches, max(x + w / 2 for x, w in zip(xs, grid.widths, strict=True)), ys[-1][1])
 
 
 def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
@@ -112,10 +119,10 @@ def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
     return {n for n, (a, b) in enumerate(pairs) if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3}
 
 
-def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
+def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
     """Below and above each box, each neighbour once."""
-    below: Links = [[] for _ in range(count)]
-    above: Links = [[] for _ in range(count)]
+    below: _Links = [[] for _ in range(count)]
+    above: _Links = [[] for _ in range(count)]
     for a, b in dict.fromkeys(pairs):
         below[a].append(b)
         above[b].append(a)
@@ -124,7 +131,7 @@ def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
 
 def _turned(count: int, edges: Sequence[Edge]) -> set[int]:
     """The numbers of the edges that close a circle: those that lead back, in a walk that goes deep first."""
-    leaving: Links = [[] for _ in range(count)]
+    leaving: _Links = [[] for _ in range(count)]
     entered = [0] * count
     for number, edge in enumerate(edges):
         if edge.source != edge.target:
@@ -207,10 +214,12 @@ class _Grid:
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
         self._points: dict[tuple[int, int], list[int]] = {}  # of a source and port: those below it, one a layer
-        links = [link for edge in edges for link in pairwise(self._way(edge))]
+        self._drawn: dict[tuple[int, int], int] = {}  # how many of these points lie on routes already
+        links = [link for edge in edges for link in self._grown(edge)]
         self.below, self.above = _links(len(self.widths), links)
 
-    def _way(self, edge: Edge) -> list[int]:
+    def _grown(self, edge: Edge) -> Iterator[tuple[int, int]]:
+        """The links of an edge that no edge of its port has had, over new points where it goes further down than they do."""
         points = self._points.setdefault((edge.source, edge.port), [])
         start = self.ranks[edge.source] + 1
         passed = self.ranks[edge.target] - start
@@ -220,18 +229,30 @@ class _Grid:
             self.heights.append(0)
             self.ranks.append(start + len(points))
             self.layers[self.ranks[point]].append(point)
+            yield (points[-1] if points else edge.source), point
             points.append(point)
-        return [edge.source, *points[:passed], edge.target]
+        yield (points[passed - 1] if passed else edge.source), edge.target
 
-    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
-        """Straight down inside each layer, and across between two: so it meets no box that it passes."""
+    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[_Point]) -> list[_Point]:
+        """Straight down inside each layer, and across between two: so it meets no box that it passes.
+
+        It begins at the source, or where it leaves the route of an edge before it with which it shares the way.
+        """
         if edge.source == edge.target:
             return []
-        points = [(xs[place], y) for place in self._way(edge) for y in ys[self.ranks[place]]]
-        first, last = (self.heights[box] / 2 for box in (edge.source, edge.target))
-        (x, top), (_, bottom) = points[:2]
+        key = (edge.source, edge.port)
+        passed = self.ranks[edge.target] - self.ranks[edge.source] - 1
+        shared = min(self._drawn.get(key, 0), passed)
+        self._drawn[key] = max(self._drawn.get(key, 0), passed)
+        own = self._points[key][shared - 1 if shared else 0 : passed]
+        way = [*own, edge.target] if shared else [edge.source, *own, edge.target]
+        points = [(xs[place], y) for place in way for y in ys[self.ranks[place]]]
         (end, upper), (_, lower) = points[-2:]
-        points[0], points[-1] = (x, (top + bottom) / 2 + first), (end, (upper + lower) / 2 - last)
+        points[-1] = (end, (upper + lower) / 2 - self.heights[edge.target] / 2)
+        (x, top), (_, bottom) = points[:2]
+        if shared:
+            return points[1:]
+        points[0] = (x, (top + bottom) / 2 + self.heights[edge.source] / 2)
         return points
 
 
@@ -244,7 +265,7 @@ def _ordered(grid: _Grid) -> list[list[int]]:
     best, fewest, stale = [layer[:] for layer in layers], _crossings(layers, grid.below), 0
     links = sum(map(len, grid.below)) + 1
     for sweep in range(max(4, min(_SWEEPS, 150_000 // links))):
-        if not fewest or stale > 5:
+        if not fewest or stale > 3:  # a round of all four kinds of sweeps without a gain
             break
         if sweep % 2 == 0:
             for place in range(1, len(layers)):
@@ -274,8 +295,10 @@ def _by_depth(grid: _Grid) -> list[list[int]]:
     return layers
 
 
-def _sorted_by(beside: Sequence[int], layer: list[int], links: Links, median: bool) -> list[int]:
+def _sorted_by(beside: Sequence[int], layer: list[int], links: _Links, median: bool) -> list[int]:
     """A layer sorted by where the neighbours in the layer beside it stand; what has none keeps its place."""
+    if len(layer) < 2:
+        return layer
     where = {place: number for number, place in enumerate(beside)}
     keys = {place: _middle([where[other] for other in links[place]], median) for place in layer if links[place]}
     moved = iter(sorted(keys, key=keys.__getitem__))
@@ -290,17 +313,19 @@ def _middle(numbers: list[int], median: bool) -> float:
     return (numbers[half - 1] + numbers[half]) / 2 if median else sum(numbers) / len(numbers)
 
 
-def _crossings(layers: Sequence[Sequence[int]], below: Links) -> int:
+def _crossings(layers: Sequence[Sequence[int]], below: _Links) -> int:
     return sum(_crossings_between(upper, lower, below) for upper, lower in pairwise(layers))
 
 
-def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Links) -> int:
+def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links) -> int:
     """Pairs of links that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
+    if len(upper) < 2 or len(lower) < 2:
+        return 0
     where = {place: number + 1 for number, place in enumerate(lower)}
     tree = [0] * (len(lower) + 1)
     counted = crossings = 0
     for place in upper:
-        ends = sorted(where[other] for other in below[place])
+        ends = [where[other] for other in below[place]]
         for end in ends:
             crossings += counted
             while end:
@@ -337,13 +362,13 @@ def _across(grid: _Grid) -> list[float]:
     return [x - edge for x in xs]
 
 
-def _extent(grid: _Grid, xs: Sequence[float]) -> Point:
+def _extent(grid: _Grid, xs: Sequence[float]) -> _Point:
     pairs = list(zip(xs, grid.widths, strict=True))
     return min(x - w / 2 for x, w in pairs), max(x + w / 2 for x, w in pairs)
 
 
 def _crossed(grid: _Grid) -> set[tuple[int, int]]:
-    """Links that cross a link between two unseen points: they give way, so that long edges are straight."""
+    """_Links that cross a link between two unseen points: they give way, so that long edges are straight."""
     found: set[tuple[int, int]] = set()
     for upper, lower in pairwise(grid.layers):
         where = {place: number for number, place in enumerate(upper)}
@@ -361,7 +386,7 @@ def _crossed(grid: _Grid) -> set[tuple[int, int]]:
     return found
 
 
-def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def _blocks(layers: Sequence[Sequence[int]], links: _Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Chains of places that shall have one x: the first of each place's chain, and all such firsts."""
     where = {place: number for layer in layers for number, place in enumerate(layer)}
     root = list(range(len(links)))
@@ -377,8 +402,8 @@ def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[in
     return root, [place for layer in layers for place in layer if root[place] == place]
 
 
-def _leading(links: Links, place: int) -> list[int]:
-    """The neighbours that a place may be aligned with: what only stands beside the way, with no neighbours above, does not count."""
+def _leading(links: _Links, place: int) -> list[int]:
+    """The neighbours that a place may be aligned with: not those that only stand beside the way, with nothing behind them."""
     near = links[place]
     return ([other for other in near if links[other]] or near) if len(near) > 1 else near
 
@@ -415,9 +440,9 @@ def _apart(grid: _Grid, a: int, b: int) -> float:
     return (grid.widths[a] + grid.widths[b]) / 2 + gap
 
 
-def _downwards(grid: _Grid) -> list[Point]:
+def _downwards(grid: _Grid) -> list[_Point]:
     """The upper and lower border of each layer; more room where many lines go far across."""
-    made: list[Point] = []
+    made: list[_Point] = []
     y = 0.0
     for layer in grid.layers:
         height = max(grid.heights[place] for place in layer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 
 from pyopnb.ops.errors import shown
 
@@ -43,6 +43,7 @@ def width(text: str, size: float, *, bold: bool = False) -> float:
     return sum(map(_width, text)) * size * (1.08 if bold else 1.0)
 
 
+@lru_cache(2048)  # a network says the same things again and again
 def fitted(text: str, size: float, most: float, *, bold: bool = False) -> str:
     r"""A text of anybody's on one line, cut to a width, its control characters as escapes.
 

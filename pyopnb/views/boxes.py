@@ -54,7 +54,7 @@ class Facts:
         self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
 
     @cached_property
-    def _types(self) -> dict[int, dict[str, TypeProto]]:
+    def _types(self) -> dict[int, dict[str, TypeProto | str]]:
         known = _containers(self.model)
         if sum(len(one.node) for one in known) > _MOST_INFERRED:
             self.remarks.append("types are those that the file declares: the model is too large to infer them for a picture")
@@ -63,7 +63,7 @@ class Facts:
             typed = known
         else:
             typed = self._inferred(known)
-        return {id(one): {**_declared(other), **_declared(one)} for one, other in zip(known, typed, strict=True)}
+        return {id(one): {**_declared(one), **_declared(other)} for one, other in zip(known, typed, strict=True)}
 
     def _inferred(self, known: list[Container]) -> list[Container]:
         try:
@@ -74,11 +74,12 @@ class Facts:
 
     def type_of(self, container: Container, name: str) -> str:
         """A value's type as text; nothing where nobody knows it."""
-        proto = self._types.get(id(container), {}).get(name)
-        if proto is None:
-            return ""
-        kind = type_of_proto(proto)
-        return in_notation(kind_of(proto) or "") if kind == ANY else str(kind)
+        known = self._types.get(id(container), {}).get(name, "")
+        if not isinstance(known, str):
+            kind = type_of_proto(known)
+            known = in_notation(kind_of(known) or "") if kind == ANY else str(kind)
+            self._types[id(container)][name] = known
+        return known
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
@@ -117,8 +118,10 @@ def _containers(model: ModelProto) -> list[Container]:
     return found
 
 
-def _declared(container: Container) -> dict[str, TypeProto]:
-    infos = {info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")}
+def _declared(container: Container) -> dict[str, TypeProto | str]:
+    infos: dict[str, TypeProto | str] = {
+        info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")
+    }
     if isinstance(container, GraphProto):
         infos |= {info.name: info.type for info in (*container.input, *container.output) if info.HasField("type")}
     return infos
@@ -147,6 +150,7 @@ class Scope:
     inputs: list[str] = field(init=False)
     outputs: list[str] = field(init=False)
     made: set[str] = field(init=False)
+    _captured: dict[int, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         one = self.container
@@ -193,6 +197,13 @@ class Scope:
                 return None
             scope = scope.outer
         return None
+
+    def used(self, node: NodeProto) -> list[str]:
+        """The names that a node takes, or a body of its."""
+        if id(node) not in self._captured:
+            names = [*node.input, *used_inside(node)] if node.attribute else node.input
+            self._captured[id(node)] = list(dict.fromkeys(filter(None, names)))
+        return self._captured[id(node)]
 
     def seen_outside(self, name: str) -> bool:
         """Whether something that this stands in makes the name."""
@@ -351,8 +362,7 @@ def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: s
                 made.makers.setdefault(name, (number, port))
         made.numbers[place] = number
     for place, node in enumerate(scope.nodes):
-        names = [*node.input, *used_inside(node)] if node.attribute else list(node.input)
-        for name in dict.fromkeys(filter(None, names)):
+        for name in scope.used(node):
             made.lead(name, made.numbers[place])
     for name in scope.outputs:
         made.lead(name, made.add(made.end(name)), constant=True)
@@ -366,7 +376,7 @@ class _Boxes:
         self.makers: dict[str, tuple[int, int]] = {}
         self.numbers: dict[int, int] = {}
         self._scope, self._wishes = scope, wishes
-        self._used = {name for node in scope.nodes for name in (*node.input, *(used_inside(node) if node.attribute else ()))}
+        self._used = {name for node in scope.nodes for name in scope.used(node)}
 
     def add(self, box: Box) -> int:
         self.boxes.append(box)
