@@ -26,6 +26,7 @@ _BARS = 14
 _SIGNS = {
     "bit-identical": ("✓", "#2f8f4e"),
     "value-identical": ("✓", "#2f8f4e"),
+    "identical": ("✓", "#2f8f4e"),
     "close": ("≈", "#2f8f4e"),
     "different": ("✗", "#d1453b"),
     "incomparable": ("?", "#b7791f"),

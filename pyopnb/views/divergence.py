@@ -18,7 +18,7 @@ from pyopnb.drawing.page import details, image, note, page, pre
 from pyopnb.ops.errors import NotationError, shown
 from pyopnb.ops.types import tensor_type
 from pyopnb.views.diffs import badge, charts, described, sign
-from pyopnb.views.traces import graph, within
+from pyopnb.views.fitted import graph, within
 from pyopnb.views.view import View
 
 __all__ = ["runs"]

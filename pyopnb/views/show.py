@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.changes.models import ModelDiff
+from pyopnb.changes.versions import OpDiff
 from pyopnb.compare.diffs import Diff
 from pyopnb.divergence.traces import TraceDiff
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
-from pyopnb.views import diffs, divergence, models, ops, plots, saved, tensors, traces
+from pyopnb.views import changes, diffs, divergence, models, ops, plots, saved, tensors, traces
 from pyopnb.views.view import View
 
 __all__ = ["html", "plot", "save", "show", "view"]
@@ -100,6 +102,16 @@ def _(thing: Trace, **options: Any) -> View:
 @view.register
 def _(thing: TraceDiff, **options: Any) -> View:
     return divergence.runs(thing, **options)
+
+
+@view.register
+def _(thing: ModelDiff, **options: Any) -> View:
+    return changes.models(thing, **options)
+
+
+@view.register
+def _(thing: OpDiff) -> View:
+    return changes.versions(thing)
 
 
 @view.register

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
-from pyopnb.drawing.page import LARGEST, details, escaped, note, page
+from pyopnb.drawing.page import details, escaped, note, page
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.errors import FeedError, shown
 from pyopnb.ops.table import Table
 from pyopnb.traces.summary import Summary
 from pyopnb.traces.timed import NodeTime
 from pyopnb.traces.trace import Trace
-from pyopnb.views.models import drawn
+from pyopnb.views.fitted import graph, within
 from pyopnb.views.tensors import line
 from pyopnb.views.view import View
 
-__all__ = ["graph", "trace", "warning", "within"]
+__all__ = ["trace", "warning"]
 
 _ROWS = 120
 _BYTES = 80_000  # of the tables
@@ -67,17 +67,6 @@ def _typed(thing: Trace) -> ModelProto:
         if name in made and kind.dtype is not None:
             model.graph.value_info.append(make_tensor_value_info(name, kind.dtype.onnx, kind.shape))
     return model
-
-
-def graph(model: Any, options: Mapping[str, Any], head: Sequence[str], tables: Sequence[str]) -> View:
-    """The picture of a model, so small that what stands above and below it has room."""
-    room = LARGEST - 2_000 - sum(len(part.encode()) for part in (*head, *tables))
-    options = dict(options)
-    for most in (options.pop("most", 4_000), 400, 100, 30):
-        picture = drawn(model, **options, most=most)
-        if len(picture.body.encode()) <= room:
-            break
-    return picture
 
 
 def warning(text: str) -> str:
@@ -131,14 +120,6 @@ def _tables(thing: Trace) -> Iterator[str]:
             f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry",
             Table(("version", "takes and gives"), listed)._repr_html_(),
         )
-
-
-def within(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], room: int, open: bool = False) -> str:
-    """A folded table, cut where it would be too large."""
-    while len(rows) > 1 and sum(len(cell.encode()) + 170 for row in rows for cell in row) > room:
-        rows = rows[: len(rows) * 3 // 4]
-        title = title if title.endswith("…") else f"{title}, the first …"
-    return details(title, Table(head, rows)._repr_html_(), open=open)
 
 
 def _times(times: Mapping[str, NodeTime]) -> tuple[str, str]:
