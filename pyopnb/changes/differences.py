@@ -29,7 +29,7 @@ from pyopnb.changes.matching import Matching, graph_of_model, match, paired_name
 from pyopnb.compare.diffs import Diff, compared
 from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.models.source import FOLDER, Source
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import NotationError, shown
 from pyopnb.ops.types import ANY
 
 __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "differences"]

@@ -107,7 +107,7 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
         prints(graph, given, {name: numbers["end", tuple(places)] for name, places in ends.items()})
         for graph, given, ends in ((a, given_a, ends_a), (b, given_b, ends_b))
     ]
-    pairing = _Pairing(a, b, *printed, outputs)
+    pairing = _Pairing(a, b, printed[0], printed[1], outputs)
     pairing.run()
     values = dict(inputs) | pairing.values()
     forward = pairing.forward
