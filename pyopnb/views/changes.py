@@ -22,7 +22,7 @@ __all__ = ["models", "versions"]
 
 _BYTES = 45_000  # of the table
 _SOURCE = 100_000  # characters of a source's diff
-_LINE = "padding:0 4px;display:inline-block;width:100%"
+_LINE = "display:inline-block;width:100%"
 _GROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
 _OF_A = ("removed", "fused", "split", "exchanged", "folded")
 _SIDES = ("a", "b", "both")

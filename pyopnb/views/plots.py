@@ -53,9 +53,8 @@ def _new(width: float, height: float) -> Any:
 def _colours(kind: str, bad: str = "white") -> Any:
     from matplotlib.colors import ListedColormap
 
-    made = ListedColormap([[part / 255 for part in colour] for colour in palette(kind)], name=f"pyopnb {kind}")
-    made.set_bad(bad)
-    return made
+    colours = [[part / 255 for part in colour] for colour in palette(kind)]
+    return ListedColormap(colours, name=f"pyopnb {kind}").with_extremes(bad=bad)
 
 
 @figure.register
