@@ -52,8 +52,13 @@ class Grid:
         self._row = np.zeros(0)  # of one field's rows the largest of each column, and which field that is
         self._of = -1
 
-    def add(self, d: np.ndarray, at: int) -> None:
-        """Count a block of differences that begins at an element of the whole."""
+    def add(self, d: np.ndarray, at: int, most: float | None = None) -> None:
+        """Count a block of differences that begins at an element of the whole; ``most`` is its largest, where that is known."""
+        if most is not None and self.columns > _WIDEST and self._in_one_field(at, d.size):
+            row, column = divmod(at, self.columns)
+            spot = _field(row, self.rows, self._down), _field(column, self.columns, self._across)
+            self.fields[spot] = max(self.fields[spot], most)
+            return
         done = 0
         while done < d.size:
             row, column = divmod(at + done, self.columns)
@@ -65,6 +70,13 @@ class Grid:
             else:
                 self._whole(part, field, column)
             done += size
+
+    def _in_one_field(self, at: int, size: int) -> bool:
+        row, column = divmod(at, self.columns)
+        last = column + size - 1
+        if last >= self.columns:
+            return False
+        return _field(column, self.columns, self._across) == _field(last, self.columns, self._across)
 
     def _whole(self, d: np.ndarray, field: int, column: int) -> None:
         if self._of != field or self._row.dtype != d.dtype:

@@ -138,9 +138,9 @@ class Tally:
         self._sampled_references.append(_sampled(b, at, self.stride).copy())
         self._wait(self._sampled_sizes, _sampled(d, at, self.stride), self._count_sizes)
 
-    def _paint(self, d: np.ndarray, at: _Positions) -> None:
+    def _paint(self, d: np.ndarray, at: _Positions, most: float) -> None:
         if isinstance(at, int):
-            self.grid.add(d, at)
+            self.grid.add(d, at, most)
         else:
             self.grid.scatter(d, at)
 
@@ -237,7 +237,7 @@ class Tally:
         self._differs(d.view(f"u{d.itemsize}"), at)  # whole numbers are counted faster; -0.0 is not among moduli
         self._keep_worst(d, x, y, at, most)
         self._histogram(d, t, at)
-        self._paint(d, at)
+        self._paint(d, at, most)
         margin = _MARGIN[d.dtype.itemsize]
         if most > self.atol * (1 - margin):
             self._mismatch(self._over(d, t, x, y, margin), at)
@@ -537,7 +537,7 @@ class IntegerTally(Tally):
         self.squares += _square(d.astype(np.float64))
         self._keep_worst(d, x, y, at, most)
         self._histogram(d, b, at)
-        self._paint(d, at)
+        self._paint(d, at, most)
         if self.kind.kind == "b":
             self.classes["False to True"] += int(np.count_nonzero(y & ~x))
             self.classes["True to False"] += int(np.count_nonzero(x & ~y))
