@@ -175,7 +175,8 @@ class _Tally:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(wide.mean())
             wide -= mean
-            squares = float(np.dot(wide, wide))
+            wide *= wide  # not np.dot: its threads would fight with those of ONNX Runtime, which spin for a while after a run
+            squares = float(wide.sum())
             total = self.count + part.size
             step = mean - self.mean
             self.mean += step * (part.size / total)
