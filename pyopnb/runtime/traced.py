@@ -60,6 +60,7 @@ def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     __tracebackhide__ = True
     session._follow()
     source = session._source()
+    source.given = None  # the bytes or the file, which are not what is to be loaded
     source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
     model = lean(source.proto).proto
     outputs = list(session._feeds.outputs)
