@@ -34,7 +34,8 @@ class Summary:
     count : int
         Elements; of a sequence, its items.
     least, greatest, mean, std : float, int, bool or None
-        Of the finite elements; None where there are none. ``std`` is the population's. For complex numbers, of their moduli.
+        Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
+        more than float64 holds. For complex numbers, of their moduli.
     nan, posinf, neginf, zeros : int
         How many there are. A complex number is NaN where a part is, and otherwise +Inf where a part is infinite.
     bins : tuple of int
@@ -174,6 +175,8 @@ class _Tally:
         wide = part.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(wide.mean())
+            if math.isinf(mean):  # the sum was no float64
+                mean = float((wide / part.size).sum())
             wide -= mean
             wide *= wide  # not np.dot: its threads would fight with those of ONNX Runtime, which spin for a while after a run
             squares = float(wide.sum())
@@ -204,7 +207,7 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
             "mean": tally.mean,
-            "std": math.sqrt(tally.squares / tally.count),
+            "std": math.inf if math.isnan(tally.squares) else math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(

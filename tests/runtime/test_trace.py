@@ -377,7 +377,9 @@ def test_local_functions(counter):
 
 @pytest.mark.parametrize("level", ["all", "summaries"])
 def test_constants_that_the_runtime_folds(level, counter):
-    model = parsed("k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)", "float[2] x", "float[2] y")
+    model = parsed(
+        "k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)", "float[2] x", "float[2] y"
+    )
     trace = pyopnb.Session(model).trace(np.zeros(2, np.float32), level=level)
     assert list(trace.summaries) == ["x", "k", "b", "d", "y"]
     assert trace.summaries["b"].least == -2 and trace["y"].tolist() == [trace.summaries["d"].least] * 2
