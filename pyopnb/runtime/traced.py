@@ -25,6 +25,7 @@ from pyopnb.runtime.values import from_ortvalue
 from pyopnb.traces.exposed import Named, chosen_names, expose, named_tensors, tappable
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.progress import Progress, bar
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.timed import NodeTime, node_times
 from pyopnb.traces.trace import Trace
@@ -46,7 +47,7 @@ class Wanted:
     check: bool = True
     times: bool | int = True
     optimised: bool = True
-    progress: Callable[[int, int], object] | None = None
+    progress: Progress | bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -109,14 +110,15 @@ class _Look:
     names: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # in the profile: output, node and op type
 
     def __post_init__(self) -> None:
-        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=self.wanted.progress)
+        told = bar() if self.wanted.progress is True else self.wanted.progress or None
+        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=told)
 
     def run(
         self, session: Any, source: Source, given: Mapping[str, Any], outputs: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
         """The arrays that the exposed session gives, and the times of its nodes."""
         __tracebackhide__ = True
-        sums, looks = self.wanted.level == "summaries", self.wanted.progress is not None
+        sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])

@@ -213,10 +213,9 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 
 def _items(sequence: Any) -> list[np.ndarray]:
     """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
-    element = _TENSOR.search(sequence.data_type())
-    kind = _BY_TEXT[_RUNTIME_NAMES.get(element[1], element[1])] if element else DTYPES[0]
-    inputs = [helper.make_tensor_sequence_value_info("s", kind.onnx, None)]
-    outputs = [helper.make_tensor_sequence_value_info("y", kind.onnx, None)]
+    element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
+    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences: of no dtype that is exotic
+    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
     graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -95,6 +95,11 @@ def test_the_progress_is_told(chain, level):
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
+def test_a_bar_of_text_where_there_is_no_notebook(chain, capsys):
+    pyopnb.Session(chain).trace(x=X, progress=True)
+    assert capsys.readouterr().err.endswith("\r3 of 3 tensors\n")
+
+
 def test_what_progress_raises_ends_the_run(chain):
     class Enough(Exception):
         pass
@@ -165,7 +170,7 @@ def test_sequences_and_what_is_not_there(level):
 
 
 def test_sequences_beside_dtypes_that_onnxruntime_has_no_arrays_for():
-    body = f"s = SequenceConstruct(x, x)\ni = Constant<value = int64 {{1}}>()\nz = SequenceAt(s, i)\n"
+    body = "s = SequenceConstruct(x, x)\ni = Constant<value = int64 {1}>()\nz = SequenceAt(s, i)\n"
     model = parsed(body + f"a = Cast<to = {TensorProto.BFLOAT16}>(z)\ny = Cast<to = 1>(a)")
     trace = pyopnb.Session(model).trace(x=X)
     assert [item.tolist() for item in trace["s"]] == [X.tolist()] * 2 and trace["a"].dtype == ml_dtypes.bfloat16
