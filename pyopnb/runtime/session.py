@@ -398,6 +398,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         by_name = len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values())
         try:
+            self._follow()  # here, so that a warning names the user's line
             return traced(self, {**feeds[0], **named} if by_name else self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__

@@ -19,7 +19,7 @@ from pyopnb.traces.exposed import Named
 from pyopnb.traces.progress import Progress
 from pyopnb.traces.summary import Summary, summary_of
 
-__all__ = ["Sink", "put_taps", "tap_nodes"]
+__all__ = ["Sink", "Tap", "put_taps", "tap_nodes"]
 
 _DOMAIN = "pyopnb.trace"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ __all__ = ["LEVELS", "Wanted", "chosen", "traced"]
 
 LEVELS = ("all", "summaries")
 
+_changing = threading.RLock()  # while options are changed, which other sessions may have as well; an op can trace in __init__
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -59,7 +61,6 @@ class Wanted:
 def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
-    session._follow()
     source = session._source()
     source.given = None  # the bytes or the file, which are not what is to be loaded
     source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
@@ -126,16 +127,22 @@ class _Look:
             with self._options(session, folder) as options:
                 exposed = session._beside(source, options, self.prepare)
             asked = list(exposed._feeds.outputs)
-            arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
-            self.sink.open = False
-            if not self.wanted.times:
-                return arrays, None
-            runs = int(self.wanted.times)
-            for _ in range(runs if runs > 1 else 0):
-                exposed.run(outputs, given)
-            path = exposed.end_profiling()
-            with open(path, "rb") as file:
-                return arrays, node_times(file, self.names, {name: clock.spent for name, clock in self.clocks.items()}, runs)
+            try:
+                arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
+                self.sink.open = False
+                for _ in range(self._more_runs()):
+                    exposed.run(outputs, given)
+            finally:
+                profile = exposed.end_profiling() if self.wanted.times else None
+            return arrays, None if profile is None else self._times(profile)
+
+    def _more_runs(self) -> int:
+        return int(self.wanted.times) if self.wanted.times > 1 else 0
+
+    def _times(self, profile: str) -> dict[str, NodeTime]:
+        python = {output: clock.spent for output, clock in self.clocks.items()}
+        with open(profile, "rb") as file:
+            return node_times(file, self.names, python, int(self.wanted.times))
 
     @contextmanager
     def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
@@ -156,14 +163,15 @@ class _Look:
             mine["graph_optimization_level"] = _DISABLED
         if self.tapped:
             mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see put_taps
-        before = {name: getattr(options, name) for name in mine}
-        try:
-            for name, value in mine.items():
-                setattr(options, name, value)
-            yield options
-        finally:
-            for name, value in before.items():
-                setattr(options, name, value)
+        with _changing:
+            before = {name: getattr(options, name) for name in mine}
+            try:
+                for name, value in mine.items():
+                    setattr(options, name, value)
+                yield options
+            finally:
+                for name, value in before.items():
+                    setattr(options, name, value)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Lend the plan's nodes their instances and clocks, and put the taps in; called before each attempt to build."""

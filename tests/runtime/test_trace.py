@@ -289,6 +289,36 @@ def test_a_redefined_op_serves_and_the_trace_knows_its_version(counter):
     assert trace.versions == {"demo::Count": pyopnb.registry["demo::Count"].current} and trace["a"].tolist() == [2, -1, 4]
 
 
+def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
+    def define(hint):
+        def compute(self, x):
+            return x.astype(hint[:7])
+
+        compute.__annotations__["return"] = hint
+        pyopnb.registry.define(type("Cast", (), {"compute": compute}), "demo::Cast")
+
+    define("float32[N]")
+    session = pyopnb.Session(parsed("y = demo.Cast(x)", gives="y"))
+    define("float64[N]")
+    with pytest.warns(pyopnb.SessionRebuilt) as said:
+        trace = session.trace(x=X)
+    assert trace["y"].dtype == np.float64 and said[0].filename == __file__
+
+
+def test_two_threads_with_the_same_options(chain):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = pyopnb.Session(chain, options)
+    traces = []
+    threads = [threading.Thread(target=lambda: traces.append(session.trace(x=X, optimised=False))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [list(trace.times) for trace in traces] == [["a", "b", "y"]] * 4
+    assert not options.enable_profiling and options.graph_optimization_level.name == "ORT_ENABLE_ALL"
+
+
 def test_an_exception_of_an_op_is_itself():
     class Mine(Exception):
         pass
