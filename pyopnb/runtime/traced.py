@@ -6,9 +6,9 @@ import copy
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
     plain = dict(zip(outputs, session.run(outputs, given), strict=True)) if checks else None
-    look = _Look(wanted, chosen(source.proto, wanted), instances)
+    look = _Look(wanted, chosen(source.proto, wanted), instances, frozenset(session._ops))
     arrays, times = look.run(session, source, given, outputs)
     exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
     return look.trace(
@@ -102,7 +102,8 @@ class _Look:
 
     wanted: Wanted
     tensors: list[Named]
-    instances: Mapping[int, tuple[int, object]]
+    instances: Mapping[int, _Instance]
+    ops: Collection[str]
     sink: Sink = field(init=False)
     tapped: list[Named] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
@@ -177,10 +178,13 @@ class _Look:
         """Lend the plan's nodes their instances and clocks, and put the taps in; called before each attempt to build."""
         if self.taps:
             return
+        # An op that is new since the session was built does not serve it, and the numbers of nodes are those of the session.
+        plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
         for place, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
-            if not node.linked:  # each call of a local function is a node of its own
-                node.lent = self.instances.get(place)
+            known = self.instances.get(place)
+            if known is not None and known.op == node.op.name and not node.linked:  # linked: each call has its own
+                node.lent = known.version, known.instance
         if self.wanted.times:
             self._time(plan, proto)
         self.taps = tap_nodes(self.tapped, self.sink)
@@ -248,28 +252,35 @@ def _loader(session: Any) -> Callable[[], tuple[ModelProto, str | None]]:
     return load
 
 
-def _instances(session: Any, *, copies: bool) -> tuple[dict[int, tuple[int, object]], str]:
-    """The instances of the session's ops with the number of their version, by their node; why they could not be copied.
+@dataclass(frozen=True)
+class _Instance:
+    """What serves at a node of the session."""
+
+    op: str
+    version: int
+    instance: object
+
+
+def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str]:
+    """The instances of the session's ops by the number of their node; and why they could not be copied.
 
     Two runs on one instance would count as two in what the op keeps on itself: the run that is only compared has the session's
     own, as any run, and the one that is looked at has copies. Where there can be none, there is one run.
     """
-    found: dict[int, tuple[int, object]] = {}
+    found: dict[int, _Instance] = {}
     for place in list(session._places):
-        instance = place.instance_at(session._epoch)
-        if instance is not None and place.number is not None:
-            found[place.number] = instance
-    if not copies:
-        return found, ""
+        known = place.instance_at(session._epoch)
+        if known is not None and place.number is not None:
+            found[place.number] = _Instance(place.op.name, *known)
     memo: dict[int, Any] = {}
     copied = {}
-    for number, (version, instance) in found.items():
+    for number, known in found.items() if copies else ():
         try:
-            copied[number] = version, copy.deepcopy(instance, memo)
+            copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
         except Exception as error:  # of a class that anybody wrote
-            text = f"{type(instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
             return found, shown(text, 200)
-    return copied, ""
+    return (copied if copies else found), ""
 
 
 def _kept(value: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
+from pyopnb.runtime import traced
 from pyopnb.traces.summary import summary_of
 
 X = np.float32([1, -2, 3])
@@ -245,6 +246,7 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     unoptimised = session.trace(x=x, optimised=False)
     assert unoptimised.exposure is None and "no optimisations" in unoptimised.runtime
     assert set(unoptimised.times) == {"a", "b", "c", "d", "y"}
+    assert len(session.trace(x=x, only=["y"]).times) < 5 == len(session.trace(x=x, only=["y"], optimised=False).times)
 
 
 def test_state_lives_on_as_in_one_run(counter):
@@ -305,18 +307,42 @@ def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
     assert trace["y"].dtype == np.float64 and said[0].filename == __file__
 
 
-def test_two_threads_with_the_same_options(chain):
+def test_options_of_several_sessions_are_changed_by_one_at_a_time(chain):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = pyopnb.Session(chain, options)
-    traces = []
-    threads = [threading.Thread(target=lambda: traces.append(session.trace(x=X, optimised=False))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [list(trace.times) for trace in traces] == [["a", "b", "y"]] * 4
-    assert not options.enable_profiling and options.graph_optimization_level.name == "ORT_ENABLE_ALL"
+    entered = threading.Event()
+
+    def look():
+        with traced._Look(traced.Wanted(), [], {}, ())._options(session, "folder"):
+            entered.set()
+
+    other = threading.Thread(target=look)
+    with traced._Look(traced.Wanted(optimised=False), [], {}, ())._options(session, "folder"):
+        other.start()
+        assert not entered.wait(0.05)
+    other.join()
+    assert entered.is_set() and not options.enable_profiling
+    assert options.graph_optimization_level.name == "ORT_ENABLE_ALL"
+
+
+def test_an_op_that_is_new_since_the_session_was_built_serves_neither_it_nor_its_traces(counter):
+    text = """<ir_version: 8, opset_import: ["" : 18, "demo" : 1, "local" : 1]>
+    g (float[N] x) => (float[N] y) { a = local.Minus(x) b = Abs(a) y = demo.Count(b) }
+    <opset_import: ["" : 18], domain: "local"> Minus (x) => (y) { y = Neg(x) }"""
+    session = pyopnb.Session(pyopnb.parse(text))
+    before = session(x=X)
+
+    class Wrong:
+        def compute(self, x):
+            return x * 0
+
+    pyopnb.registry.define(Wrong, "::Neg")
+    pyopnb.registry.define(Wrong, "::Abs")
+    trace = session.trace(x=X)
+    assert trace["b"].tolist() == np.abs(X).tolist() and list(trace.versions) == ["demo::Count"]
+    assert before["y"][0] == 1 and trace["y"][0] == 2
+    assert session.trace(x=X, level="summaries").summaries["b"] == trace.summaries["b"]
 
 
 def test_an_exception_of_an_op_is_itself():
