@@ -22,7 +22,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 7)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(NUMBERS).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)))
 )
@@ -92,9 +92,13 @@ def test_what_is_no_tensor():
 
 
 def test_values_on_the_edge_of_float64():
+    for tiny in (5e-324, 2.3e-308):
+        assert summary_of(np.array([tiny, 0.0])).bins == (1, *[0] * (BINS - 2), 1)
     summary = summary_of(np.array([1.7e308, 1.7e308, -1.7e308]))
     assert summary.mean == pytest.approx(1.7e308 / 3) and sum(summary.bins) == 3
-    assert summary_of(np.array([-(2**63), 2**63 - 1])).greatest == 2**63 - 1
+    for pair in (np.int64([-(2**63), 2**63 - 1]), np.int64([2**62, 2**62 + 1]), np.uint64([2**64 - 2, 2**64 - 1])):
+        summary = summary_of(pair)
+        assert (summary.least, summary.greatest) == tuple(pair.tolist()) and summary.bins == (1, *[0] * (BINS - 2), 1)
 
 
 def test_nothing_of_the_size_of_the_tensor_is_made(monkeypatch):
