@@ -18,7 +18,7 @@ from onnx import ModelProto
 from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.source import Source, edited, lean, read
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, ModelError, shown
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.taps import Sink, put_taps, tap_nodes
@@ -62,6 +62,8 @@ def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
     source = session._source()
+    if not source.proto.HasField("graph"):
+        raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
     source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
     model = lean(source.proto).proto

@@ -18,6 +18,8 @@ from pyopnb.traces.timed import NodeTime
 
 __all__ = ["Trace"]
 
+_LINES = 12  # of the text of a trace, so that it fits where an assertion fails
+
 
 class Trace(Drawn):
     """Every named tensor of one run.
@@ -141,16 +143,18 @@ class Trace(Drawn):
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.nasty is not None:
             lines.append(f"first NaN or Inf: {shown(self.nasty)} ({made.get(self.nasty, 'a feed')})")
-        rows = list(self.summaries.items())
-        room = 12 - len(lines)
-        if len(rows) > room:
-            rows = rows[: room - 1]
-        for name, summary in rows:
-            lines.append(f"{shown(name)}: {summary}" + self._time(name))
-        if len(rows) < len(self.summaries):
-            lines.append(f"… and {len(self.summaries) - len(rows)} more")
+        names = list(self.summaries)
+        room = _LINES - len(lines)
+        fits = names if len(names) <= room else names[: room - 1]
+        rows = [(shown(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
+            lines.append("  ".join(cells).rstrip())
+        if len(fits) < len(names):
+            lines.append(f"… and {len(names) - len(fits)} more")
         return "\n".join(lines)
 
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)
-        return "" if time is None else f"  {time}"
+        return "" if time is None else str(time)
