@@ -19,6 +19,7 @@ from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.source import Source, edited, lean, read
 from pyopnb.ops.errors import FeedError, ModelError, shown
+from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.taps import Sink, put_taps, tap_nodes
@@ -128,7 +129,7 @@ class _Look:
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(session, folder) as options:
-                exposed = session._beside(source, options, self.prepare)
+                exposed = self._built(session, source, options)
             asked = list(exposed._feeds.outputs)
             try:
                 arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
@@ -138,6 +139,17 @@ class _Look:
             finally:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile)
+
+    def _built(self, session: Any, source: Source, options: onnxruntime.SessionOptions) -> Any:
+        __tracebackhide__ = True
+        try:
+            return session._beside(source, options, self.prepare)
+        except Exception as error:
+            if type(error).__module__.startswith("onnxruntime"):
+                # It has no kernels for some of the nodes that it mostly fuses or takes away.
+                what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
+                note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
+            raise
 
     def _more_runs(self) -> int:
         return int(self.wanted.times) if self.wanted.times > 1 else 0

@@ -156,6 +156,32 @@ def test_int4():
     assert trace["a"].dtype == ml_dtypes.int4 and trace.summaries["a"].least == -2
 
 
+@pytest.mark.skipif(not hasattr(TensorProto, "INT2"), reason="the installed onnx has no int2")
+def test_dtypes_that_no_tap_can_have_are_summarised_all_the_same():
+    model = parsed(f"a = Cast<to = {TensorProto.INT2}>(x)\ny = Cast<to = 1>(a)", opset=25, ir=13)
+    try:
+        session = pyopnb.Session(model)
+    except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
+        pytest.skip("the installed runtime has no int2")
+    x = np.float32([1, -2, 0])
+    trace = session.trace(x=x, level="summaries")
+    assert trace.summaries["a"].least == -2 and list(trace) == ["x", "y"]
+    assert session.trace(x=x)["a"].tolist() == [1, -2, 0]
+
+
+def test_what_the_runtime_can_only_run_unexposed_is_said(chain, monkeypatch):
+    session = pyopnb.Session(chain)
+
+    def refuse(*arguments):
+        raise onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented("no kernel")
+
+    monkeypatch.setattr(session, "_beside", refuse)
+    for options, what in (({}, "with its tensors exposed"), ({"optimised": False}, "without optimisations")):
+        with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented) as caught:
+            session.trace(x=X, **options)
+        assert what in caught.value.__notes__[0] and "only=[…]" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("level", ["all", "summaries"])
 def test_sequences_and_what_is_not_there(level):
     body = """s = SequenceConstruct(x, x)
