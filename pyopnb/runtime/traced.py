@@ -6,18 +6,18 @@ import copy
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import first_output, walk
-from pyopnb.models.source import Source, edited, lean, read
+from pyopnb.models.source import Source, lean, read
 from pyopnb.ops.errors import FeedError, ModelError, shown
 from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Version
@@ -255,13 +255,13 @@ class _Look:
                 yield from inner.pop(tensor.inside, ())
 
 
-def _loader(session: Any) -> Callable[[], tuple[ModelProto, str | None]]:
+def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
     """How to read the initializers later, without the session: ONNX Runtime's memory goes when the user lets go of it."""
     data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
 
-    def load() -> tuple[ModelProto, str | None]:
-        source = read(path, folder) if data is None else Source(ModelProto.FromString(data), folder, taken_out)
-        return edited(source), folder
+    def load() -> tuple[Iterable[TensorProto], str | None]:
+        proto = read(path, folder).proto if data is None else ModelProto.FromString(data)
+        return [taken_out.get(tensor.name, tensor) for tensor in proto.graph.initializer], folder
 
     return load
 

@@ -84,7 +84,7 @@ class Trace(Drawn):
         unchecked: str = "",
     ) -> None:
         self.model = model
-        self.initializers = Initializers(lambda: (model, None)) if initializers is None else initializers
+        self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
         self.feeds, self.values, self.summaries = dict(feeds), dict(values), dict(summaries)
         self.outputs = tuple(info.name for info in model.graph.output)
         self.times = None if times is None else dict(times)
@@ -134,9 +134,8 @@ class Trace(Drawn):
 
     def __repr__(self) -> str:
         made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
-        nodes = self.model.graph.node
-        head = f"Trace of {len(nodes)} node{'s' * (len(nodes) != 1)}, {len(self.summaries)} tensors, {self.runtime}"
-        lines = [head]
+        counts = f"{_counted(len(self.model.graph.node), 'node')}, {_counted(len(self.summaries), 'tensor')}"
+        lines = [", ".join(filter(None, (f"Trace of {counts}", self.runtime)))]
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
         if self.unchecked:
@@ -153,8 +152,12 @@ class Trace(Drawn):
             lines.append("  ".join(cells).rstrip())
         if len(fits) < len(names):
             lines.append(f"… and {len(names) - len(fits)} more")
-        return "\n".join(lines)
+        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can hold a line's end
 
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)
         return "" if time is None else str(time)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -450,6 +450,17 @@ def test_initializers_are_read_when_they_are_asked_for(tmp_path):
     assert np.array_equal(on_reference["a"], w) and np.array_equal(on_reference.initializers["w"], w)
 
 
+def test_weights_that_had_to_leave_the_model(monkeypatch):
+    monkeypatch.setattr("pyopnb.models.source._LARGEST_MESSAGE", 2**26 + 1000)  # as if this were more than 2 GB
+    w = np.arange(2000, dtype=np.float32)
+    model = parsed("a = Add(x, w)\ny = Neg(a)")
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    session = pyopnb.Session(model)
+    assert session._taken_out
+    trace = session.trace(np.zeros(2000, np.float32), level="summaries")
+    assert np.array_equal(trace.initializers["w"], w) and trace.summaries["a"].greatest == 1999 and trace.exposure.same
+
+
 def test_local_functions(counter):
     text = """<ir_version: 8, opset_import: ["" : 18, "demo" : 1, "local" : 1]>
     g (float[N] x) => (float[N] y) { a = local.Twice(x) y = local.Counted(a) }
