@@ -38,7 +38,7 @@ def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str
     from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
 
     model = lean(source.proto).proto
-    feeds = checked_feeds(model, given)
+    feeds = _checked(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
     wanted = set(names) if only is None else chosen_names(names, only)
     whole, folder = edited(source), source.folder
@@ -55,7 +55,7 @@ def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str
         feeds=feeds,
         values={name: value for name, value in looked.items() if keep or name in outputs},
         summaries={name: summary_of(value) for name, value in {**feeds, **looked}.items()},
-        initializers=Initializers(lambda: (whole, folder)),
+        initializers=Initializers(lambda: (whole.graph.initializer, folder)),
         versions={op.name: op.current for op in registry if (op.domain, op.op_type) in used},
         runtime=f"onnx.reference {onnx.__version__}",
     )
@@ -70,7 +70,7 @@ def _array(value: Any) -> Any:
     return value
 
 
-def checked_feeds(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds as arrays of the types that the model declares.
 
     Raises
