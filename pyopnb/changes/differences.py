@@ -229,7 +229,8 @@ class _Compared:
         self.left: Prints
         self.right: Prints
         self.found, self.left, self.right = match(level.a, level.b, level.outer)
-        self.values = self.outer | self.found.values
+        nobody = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}  # gives these
+        self.values = self.outer | nobody | self.found.values
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
         """Weights that differ, with who reads them first."""
 
@@ -273,9 +274,9 @@ class _Compared:
 
     def _differing(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
-        ops = [op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
-        if ops[0] != ops[1]:
-            yield Fact("op", *ops)
+        if (full_name(left), left.overload) != (full_name(right), right.overload):
+            names = [op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
             yield from _attrs(left, self.a, right, self.b)
         given = [_trimmed(node.output) for node in (left, right)]
