@@ -263,28 +263,34 @@ def _placed(graph: Graph, plain: bool) -> _Placed:
         waiting += [inner for box in one.boxes for inner in box.inside]
     done: dict[int, _Placed] = {}
     for one in reversed(order):
-        boxes, lines = _without_far(one)
-        looks = [_look(box, plain, [done[id(inner)] for inner in box.inside]) for box in boxes]
+        looks = [_look(box, plain, [done[id(inner)] for inner in box.inside]) for box in one.boxes]
+        more, lines = _without_far(one, [look.room for look in looks])
+        looks += [_look(box, plain, []) for box in more]
         layout = laid_out([look.room for look in looks], [Edge(line.source, line.target, line.port) for line in lines])
         done[id(one)] = _Placed(one, looks, lines, layout)
     return done[id(graph)]
 
 
-def _without_far(graph: Graph) -> tuple[list[Box], list[Line]]:
-    """A graph whose longest lines end in a box of their own that says where they come from, if there are too many of these."""
+def _without_far(graph: Graph, rooms: Sequence[Size]) -> tuple[list[Box], list[Line]]:
+    """The lines without the longest, if there are too many, and more boxes, which say at their ends where these come from."""
     edges = [Edge(line.source, line.target, line.port) for line in graph.lines]
-    cut = far(len(graph.boxes), edges, 300 + 6 * len(graph.boxes)) if edges else set()
-    if not cut:
-        return list(graph.boxes), list(graph.lines)
-    boxes, lines = list(graph.boxes), []
-    for number, line in enumerate(graph.lines):
-        if number in cut:
-            source = graph.boxes[line.source]
-            said = source.title + (f" ({source.rows[0]})" if source.rows and source.kind != "end" else "")
-            boxes.append(Box(f"from {said[:40]}", kind="far"))
-            line = replace(line, source=len(boxes) - 1, port=0)
-        lines.append(line)
-    return boxes, lines
+    cut = far(rooms, edges, 600 + 3 * len(graph.boxes)) if edges else set()
+    more: list[Box] = []
+    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
+    sources: dict[tuple[int, str], list[int]] = {}
+    for line in (graph.lines[number] for number in sorted(cut)):
+        sources.setdefault((line.target, line.mark), []).append(line.source)
+    for (target, mark), several in sources.items():
+        lines.append(Line(len(graph.boxes) + len(more), target, mark=mark))
+        more.append(Box(_whence([graph.boxes[source] for source in several]), kind="far"))
+    return more, lines
+
+
+def _whence(boxes: Sequence[Box]) -> str:
+    if len(boxes) > 2:
+        return f"from {len(boxes):,} others"
+    said = (f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title for box in boxes)
+    return f"from {', '.join(text[:40] for text in said)}"
 
 
 def _look(box: Box, plain: bool, inside: list[_Placed]) -> _Look:

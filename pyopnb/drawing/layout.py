@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 __all__ = ["Edge", "Layout", "Size", "far", "laid_out"]
 
@@ -23,6 +23,8 @@ _Links = list[list[int]]
 _BETWEEN_BOXES, _BETWEEN_LINES, _BETWEEN_LAYERS = 18, 12, 22
 _WIDEST = 6000  # pixels of a layer, from which on it is broken into rows
 _SWEEPS = 24
+_SPREAD = 2.5  # times its widest layer that a picture may be wide before straight lines are given up
+_SETTLED = 12  # sweeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +93,20 @@ def laid_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     return Layout(centres, routes, branches, max(x + w / 2 for x, w in zip(xs, grid.widths, strict=True)), ys[-1][1])
 
 
-def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
+def far(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
     """The numbers of the edges that a picture is better off without: the longest, if all together pass over too many layers.
 
     Parameters
     ----------
-    count : int
-        Of boxes.
+    sizes : sequence of Size
+        Of the boxes.
     edges : sequence of Edge
     most : int
         How many layers all edges may pass; those that share a port and a way are counted once.
     """
-    turned = _turned(count, edges)
+    turned = _turned(len(sizes), edges)
     pairs = [(e.target, e.source) if n in turned else (e.source, e.target) for n, e in enumerate(edges)]
-    ranks = _ranks(count, [pair for pair in pairs if pair[0] != pair[1]])
+    ranks = _in_rows(_ranks(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
     lengths: dict[tuple[int, int], int] = {}
     for edge, (a, b) in zip(edges, pairs, strict=True):
         key = (edge.source, edge.port)
@@ -343,7 +345,58 @@ def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links
 
 
 def _across(grid: _Grid) -> list[float]:
-    """An x for every place: of four alignments, each packed to one side, the mean of the two in the middle."""
+    """An x for every place, the least of them at 0 with its width."""
+    xs = _aligned(grid)
+    left, right = _extent(grid, xs)
+    widest = max(sum(_apart(grid, a, b) for a, b in pairwise(layer)) for layer in grid.layers)
+    if right - left > _SPREAD * max(widest, 400):
+        # Many long straight lines side by side push each other away, and everything with them.
+        xs = _settled(grid)
+        left, _ = _extent(grid, xs)
+    return [x - left for x in xs]
+
+
+def _settled(grid: _Grid) -> list[float]:
+    """Each layer as near to its neighbours' means as it can be, swept down and up: narrow, with lines less straight."""
+    xs = [0.0] * len(grid.ranks)
+    for sweep in range(_SETTLED):
+        layers, links = (grid.layers, grid.above) if sweep % 2 == 0 else (grid.layers[::-1], grid.below)
+        for layer in layers:
+            wishes = [
+                sum(xs[other] for other in links[place]) / len(links[place]) if links[place] else xs[place] for place in layer
+            ]
+            shifts = [0.0, *accumulate(_apart(grid, a, b) for a, b in pairwise(layer))]
+            weights = [4 if place >= grid.boxes else 1 for place in layer]
+            rising = _rising([wish - shift for wish, shift in zip(wishes, shifts, strict=True)], weights)
+            for place, x, shift in zip(layer, rising, shifts, strict=True):
+                xs[place] = x + shift
+    return xs
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def _rising(wishes: Sequence[float], weights: Sequence[int]) -> list[float]:
+    """The numbers that never fall and are nearest to these, by squares: those that fall are pooled to their mean.
+
+    Examples
+    --------
+    >>> _rising([1, 5, 3, 9], [1, 1, 1, 1])
+    [1.0, 4.0, 4.0, 9.0]
+    """
+    pools: list[tuple[float, int, int]] = []  # sum, weight and count
+    for wish, weight in zip(wishes, weights, strict=True):
+        total, heavy, count = wish * weight, weight, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / heavy:
+            before = pools.pop()
+            total, heavy, count = total + before[0], heavy + before[1], count + before[2]
+        pools.append((total, heavy, count))
+    return [total / heavy for total, heavy, count in pools for _ in range(count)]
+
+
+def _aligned(grid: _Grid) -> list[float]:
+    """Of four alignments, each packed to one side, the mean of the two in the middle."""
     crossed = _crossed(grid)
     made = []
     for links, layers in ((grid.above, grid.layers), (grid.below, grid.layers[::-1])):
@@ -357,9 +410,7 @@ def _across(grid: _Grid) -> list[float]:
         own = _extent(grid, xs)
         shift = right - own[1] if number % 2 else left - own[0]
         made[number] = [x + shift for x in xs]
-    xs = [sum(sorted(four)[1:3]) / 2 for four in zip(*made, strict=True)]
-    edge = _extent(grid, xs)[0]
-    return [x - edge for x in xs]
+    return [sum(sorted(four)[1:3]) / 2 for four in zip(*made, strict=True)]
 
 
 def _extent(grid: _Grid, xs: Sequence[float]) -> _Point:

@@ -1,5 +1,6 @@
 """Boxes do not overlap, whatever the graph; edges begin and end at their boxes and pass through none."""
 
+import random
 from itertools import combinations, pairwise
 
 import pytest
@@ -111,6 +112,14 @@ def test_many_boxes_of_one_layer_become_rows():
     assert overlaps(layout, boxes) == []
 
 
+def test_long_lines_do_not_push_a_picture_apart():
+    boxes = [Size(40, 20)] * 120
+    chance = random.Random(3)
+    layout = laid_out(boxes, [Edge(chance.randrange(max(0, n - back), n), n) for n in range(1, 120) for back in (120, 15)])
+    assert layout.width < 1500
+    assert overlaps(layout, boxes) == []
+
+
 def test_deep_and_wide_graphs_need_no_stack():
     boxes = [Size(10, 10)] * 5000
     assert laid_out(boxes, [Edge(n, n + 1) for n in range(4999)]).height > 100_000
@@ -118,9 +127,9 @@ def test_deep_and_wide_graphs_need_no_stack():
 
 def test_the_longest_edges_are_those_that_are_left_out():
     edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, 20, 1), Edge(3, 8, 1)]
-    assert far(21, edges, 100) == set()
-    assert far(21, edges, 10) == {20}
-    assert far(21, edges, 0) == {20, 21}
+    assert far([Size(9, 9)] * 21, edges, 100) == set()
+    assert far([Size(9, 9)] * 21, edges, 10) == {20}
+    assert far([Size(9, 9)] * 21, edges, 0) == {20, 21}
 
 
 def test_nothing_is_a_layout_too():
