@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.changes.matching import matched
 from pyopnb.compare.diffs import compared
 from pyopnb.divergence.segments import Segments
 from pyopnb.ops.types import type_of
+from pyopnb.traces.trace import Trace
 
 __all__ = ["Aligned", "Pair", "aligned"]
 
@@ -54,22 +54,21 @@ class Aligned:
     only_b: tuple[str, ...]
 
 
-def aligned(
-    a: Segments, b: Segments, models: tuple[ModelProto, ModelProto], held_a: Mapping[str, Any], held_b: Mapping[str, Any]
-) -> Aligned:
+def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
     """Pair the tensors of two graphs.
 
     Parameters
     ----------
     a, b : Segments
-    models : tuple of ModelProto
-    held_a, held_b : mapping
-        The arrays of the tensors, as far as they are there; without them structure and names decide.
+    traces : tuple of Trace
+        Whose models they are. Where they hold no arrays, structure and names decide.
     """
-    search = _Search(a, b, held_a, held_b)
-    search.by_structure(models)
+    search = _Search(a, b, traces)
+    search.by_structure((traces[0].model, traces[1].model))
     search.exchanged()
+    search.led()
     search.by_value()
+    search.led()
     search.by_name()
     search.by_output()
     found = search.found
@@ -84,10 +83,14 @@ def aligned(
 class _Search:
     """What was paired so far, by the name in b."""
 
-    def __init__(self, a: Segments, b: Segments, held_a: Mapping[str, Any], held_b: Mapping[str, Any]) -> None:
-        self.a, self.b, self.held_a, self.held_b = a, b, held_a, held_b
+    def __init__(self, a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> None:
+        self.a, self.b = a, b
+        self.held_a, self.held_b = dict(traces[0].items()), dict(traces[1].items())
+        self.held_weights = traces[0].initializers, traces[1].initializers
         self.found: dict[str, Pair] = {}
         self.taken: set[str] = set()
+        self.weights: dict[str, str] = {}  # of b to those of a
+        self.same = False
         self._ends: tuple[dict[str, int], dict[str, int]] | None = None
 
     def put(self, a: str, b: str, by: str) -> None:
@@ -102,11 +105,69 @@ class _Search:
         known_a, known_b = set(self.a.order), set(self.b.order)
         if models[0] is models[1] or models[0].graph == models[1].graph:
             values: Mapping[str, str] = {name: name for name in self.a.order}
+            self.same = True
         else:
             values = matched(*models).values
         for one, other in values.items():
             if one in known_a and other in known_b and other not in self.found and one not in self.taken:
                 self.put(one, other, "structure")
+            elif one not in known_a and other not in known_b:
+                self.weights[other] = one
+
+    def led(self) -> None:
+        """Follow the pairs down both graphs: a node is the one that does the same to the partners of what it reads.
+
+        Where that is exactly one, it is taken from what it was paired with for a likeness further off. Where it is one but for
+        its attributes, it is taken if neither is paired with a node that reads the partners of what it reads.
+        """
+        if self.same:
+            return
+        exact, alike = (_by_reads(self.a, whole) for whole in (True, False))
+        for node, reads in zip(self.b.nodes, self.b.reads, strict=True):
+            partners = self._partners(node)
+            if not reads or partners is None:
+                continue
+            found = exact.get(_did(node, partners, whole=True), [])
+            if len(found) != 1:
+                found = [] if self._agrees(node, partners) else alike.get(_did(node, partners, whole=False), [])
+                found = [other for other in found if not self._agreed(other)]
+            if len(found) == 1 and self._weighs(found[0], node):
+                for one, other in zip(found[0].output, node.output, strict=False):
+                    if one and other and (other not in self.found or self.found[other].a != one):
+                        self._let_go(one, other)
+                        self.put(one, other, "structure")
+
+    def _partners(self, node: NodeProto) -> list[str] | None:
+        """What a node of b reads, as a's names; None where something of it has no partner."""
+        names = []
+        for name in node.input:
+            pair = self.found.get(name)
+            one = pair.a if pair else self.weights.get(name, None if name else "")
+            if one is None:
+                return None
+            names.append(one)
+        return names
+
+    def _agrees(self, b: NodeProto, partners: Sequence[str]) -> bool:
+        """Whether a node of b is paired with one that reads the partners of what it reads."""
+        pair = next((self.found[name] for name in b.output if name in self.found), None)
+        return pair is not None and list(self.a.nodes[self.a.maker[pair.a]].input) == list(partners)
+
+    def _agreed(self, a: NodeProto) -> bool:
+        if self.taken.isdisjoint(a.output):
+            return False
+        other = next(pair.b for pair in self.found.values() if pair.a in a.output)
+        node = self.b.nodes[self.b.maker[other]]
+        partners = self._partners(node)
+        return partners is not None and self._agrees(node, partners)
+
+    def _weighs(self, a: NodeProto, b: NodeProto) -> bool:
+        """Whether two nodes that are not paired yet read the same weights: which of several is which, structure may not know."""
+        if all(self.found.get(other) == Pair(one, other) for one, other in zip(a.output, b.output, strict=False) if other):
+            return True
+        read = [(one, other) for one, other in zip(a.input, b.input, strict=True) if other in self.weights]
+        held = [(self.held_weights[0].get(one), self.held_weights[1].get(other)) for one, other in read]
+        return all(x is None or y is None or np.array_equal(x, y) for x, y in held)
 
     def exchanged(self) -> None:
         """Let go of pairs that structure took for each other: of two that differ, each is like the other's partner.
@@ -125,11 +186,11 @@ class _Search:
                 continue
             alike = [name for name in ones.get(_kind(array), [])[:_TRIED] if _alike(self.held_a[name], array)]
             if len(alike) == 1 and not (other in self.found and self.found[other].a == alike[0]):
-                self._let_go(lambda pair, a=alike[0], b=other: pair.a == a or pair.b == b)
+                self._let_go(alike[0], other)
                 self.put(alike[0], other, "value")
 
-    def _let_go(self, which: Callable[[Pair], bool]) -> None:
-        for pair in [pair for pair in self.found.values() if which(pair)]:
+    def _let_go(self, a: str, b: str) -> None:
+        for pair in [pair for pair in self.found.values() if pair.a == a or pair.b == b]:
             del self.found[pair.b]
             self.taken.discard(pair.a)
 
@@ -212,7 +273,21 @@ class _Search:
         return _kind(held[0]) == _kind(held[1])
 
 
-def _kind(array: Any) -> str:
+def _by_reads(graph: Segments, whole: bool) -> dict[Hashable, list[NodeProto]]:
+    found: dict[Hashable, list[NodeProto]] = defaultdict(list)
+    for place, node in enumerate(graph.nodes):
+        if place not in graph.constant:
+            found[_did(node, node.input, whole)].append(node)
+    return found
+
+
+def _did(node: NodeProto, reads: Sequence[str], whole: bool) -> Hashable:
+    """What a node does to what it reads; not whole: without its attributes."""
+    attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute) if whole else ()
+    return node.domain, node.op_type, tuple(attributes), tuple(reads), len(node.output)
+
+
+def _kind(array: np.ndarray) -> str:
     try:
         return str(type_of(array))
     except ValueError:  # a dtype that ONNX does not have, which an op for the reference evaluator may give

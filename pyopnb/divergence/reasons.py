@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyopnb.divergence.segments import Segment, Segments
 from pyopnb.models.nodes import attribute_value, full_name
 from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Version
+from pyopnb.traces.trace import Trace
 
 __all__ = ["reasons", "versions"]
 
@@ -23,7 +24,7 @@ _WIDEST = 60
 
 
 def reasons(
-    traces: tuple[Any, Any], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
+    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
 ) -> Iterator[str]:
     """What is not the same in the nodes that make a tensor, first of a, then of b.
 
@@ -90,7 +91,7 @@ def _printed(attribute: AttributeProto, model: ModelProto) -> str:
 
 
 def _weights(
-    traces: tuple[Any, Any], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
+    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
 ) -> Iterator[str]:
     """The weights that the nodes read, those of Constant nodes among them, pair by pair where there are as many."""
     first, second = (dict(_arrays(*one)) for one in zip(traces, graphs, segments, strict=True))
@@ -106,9 +107,9 @@ def _weights(
             yield f"weight {both}: {diff.worst.reason or brief(diff.worst)}"
 
 
-def _arrays(trace: Any, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
+def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
     for name in segment.weights:
-        yield name, trace.initializers[name] if name in trace.initializers else None
+        yield name, trace.initializers.get(name)
     for place in segment.nodes:
         if place in graph.constant:
             node = graph.nodes[place]
@@ -133,8 +134,8 @@ def _source(old: Version | None, new: Version | None) -> Iterator[str]:
             yield f"{line[0]} {line[1:].strip()}"
 
 
-def versions(traces: tuple[Any, Any], node: NodeProto) -> tuple[int | None, int | None]:
+def versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
     """The numbers of the versions of a node's op in both traces."""
-    held: list[Mapping[str, Version]] = [trace.versions for trace in traces]
-    first, second = (None if (one := of.get(full_name(node))) is None else one.number for of in held)
+    held = [trace.versions.get(full_name(node)) for trace in traces]
+    first, second = (None if version is None else version.number for version in held)
     return first, second
