@@ -91,6 +91,7 @@ class _Search:
         self.taken: set[str] = set()
         self.weights: dict[str, str] = {}  # of b to those of a
         self.same = False
+        self._glances: dict[tuple[int, str], _Glance] = {}
         self._ends: tuple[dict[str, int], dict[str, int]] | None = None
 
     def put(self, a: str, b: str, by: str) -> None:
@@ -162,7 +163,7 @@ class _Search:
         return partners is not None and self._agrees(node, partners)
 
     def _weighs(self, a: NodeProto, b: NodeProto) -> bool:
-        """Whether two nodes that are not paired yet read the same weights: which of several is which, structure may not know."""
+        """Whether two nodes that are not paired yet read the same weights: structure may not know which of several is which."""
         if all(self.found.get(other) == Pair(one, other) for one, other in zip(a.output, b.output, strict=False) if other):
             return True
         read = [(one, other) for one, other in zip(a.input, b.input, strict=True) if other in self.weights]
@@ -174,7 +175,7 @@ class _Search:
 
         Two branches that are built alike, and fused into one another further on, are told apart only by what they hold.
         """
-        apart = [p for p in self.found.values() if self._arrays(p) and not _alike(self.held_a[p.a], self.held_b[p.b])]
+        apart = [p for p in self.found.values() if self._arrays(p) and not self._alike(p.a, p.b)]
         free_a, free_b = self.left()
         ones = defaultdict(list)
         for name in [*(pair.a for pair in apart), *free_a]:
@@ -184,7 +185,7 @@ class _Search:
             array = self.held_b.get(other)
             if not isinstance(array, np.ndarray) or not array.size or _plain(array):
                 continue
-            alike = [name for name in ones.get(_kind(array), [])[:_TRIED] if _alike(self.held_a[name], array)]
+            alike = [name for name in ones.get(_kind(array), []) if self._alike(name, other)]
             if len(alike) == 1 and not (other in self.found and self.found[other].a == alike[0]):
                 self._let_go(alike[0], other)
                 self.put(alike[0], other, "value")
@@ -193,6 +194,16 @@ class _Search:
         for pair in [pair for pair in self.found.values() if pair.a == a or pair.b == b]:
             del self.found[pair.b]
             self.taken.discard(pair.a)
+
+    def _alike(self, a: str, b: str) -> bool:
+        """Whether two arrays hold the same, of one dtype and shape."""
+        one, other = self.held_a[a], self.held_b[b]
+        if one.dtype != other.dtype or one.shape != other.shape or not one.size:
+            return False
+        for side, name, array in ((0, a, one), (1, b, other)):
+            if (side, name) not in self._glances:
+                self._glances[side, name] = _glanced(array)
+        return self._glances[0, a].alike(self._glances[1, b])
 
     def _arrays(self, pair: Pair) -> bool:
         return all(isinstance(a, np.ndarray) for a in (self.held_a.get(pair.a), self.held_b.get(pair.b)))
@@ -230,19 +241,18 @@ class _Search:
             if not isinstance(array, np.ndarray) or not array.size:
                 continue
             candidates = kinds.get(_kind(array), [])
-            if best := max(self._alike(candidates[:_TRIED], other), default=None):
+            if best := max(self._fitting(candidates[:_TRIED], other), default=None):
                 self.put(best[2], other, "value")
                 candidates.remove(best[2])
 
-    def _alike(self, candidates: list[str], other: str) -> Iterator[tuple[int, int, str]]:
+    def _fitting(self, candidates: list[str], other: str) -> Iterator[tuple[int, int, str]]:
         """Those that hold what the other holds: how well it fits, and how early."""
         array = self.held_b[other]
         for place, name in enumerate(candidates):
-            fits = self.fits(name, other)
-            # A mask of zeros is like any other: where the place says little, the value must say much.
-            if fits == 2 or (fits == 1 and not _plain(array)):
-                diff = compared(self.held_a[name], array)
-                if diff.verdict in ("bit-identical", "value-identical") or (fits == 2 and diff.ok and not _plain(array)):
+            if self._alike(name, other):
+                fits = self.fits(name, other)
+                # A mask of zeros is like any other: where the place says little, the value must say much.
+                if fits == 2 or (fits == 1 and not _plain(array)):
                     yield fits, -place, name
 
     # ---- by name and place ---------------------------------------------------------------------------------------------------
@@ -267,10 +277,8 @@ class _Search:
         return all(name in graph.maker or name in graph.inputs for graph, name in ends)
 
     def _same_kind(self, one: str, other: str) -> bool:
-        held = self.held_a.get(one), self.held_b.get(other)
-        if not all(isinstance(array, np.ndarray) for array in held):
-            return True
-        return _kind(held[0]) == _kind(held[1])
+        a, b = self.held_a.get(one), self.held_b.get(other)
+        return not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or _kind(a) == _kind(b)
 
 
 def _by_reads(graph: Segments, whole: bool) -> dict[Hashable, list[NodeProto]]:
@@ -294,16 +302,40 @@ def _kind(array: np.ndarray) -> str:
         return f"{array.dtype}{array.shape}"
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two arrays hold the same; a glance at a few elements settles most cases."""
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    few = slice(0, 16)
-    with np.errstate(all="ignore"):
-        first, second = one.flat[few], other.flat[few]
-        if first.dtype.kind in "fc" and not np.allclose(first, second, 1e-3, 1e-3, equal_nan=True):
+_NEAR = 1024
+"""Units in the last place of the largest element that two tensors may be apart and still be the same one: they were rounded in
+another order. At most a hundredth, for dtypes of few digits."""
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """What tells most arrays apart at once: the largest element, and a few."""
+
+    array: np.ndarray
+    peak: float
+    few: tuple[float, ...]
+
+    def alike(self, other: _Glance) -> bool:
+        """Whether two arrays of one type hold the same."""
+        near = _near(self.array.dtype) * max(self.peak, other.peak)
+        if abs(self.peak - other.peak) > near or any(abs(x - y) > near for x, y in zip(self.few, other.few, strict=True)):
             return False
-    return compared(one, other).ok
+        if compared(self.array, other.array).verdict in ("bit-identical", "value-identical"):
+            return True
+        if not near:
+            return False
+        with np.errstate(all="ignore"):
+            return bool(np.abs(self.array.astype(np.float64) - other.array).max() <= near)
+
+
+def _near(kind: np.dtype) -> float:
+    return min(_NEAR * float(np.finfo(kind).eps), 0.01) if kind.kind == "f" else 0.0
+
+
+def _glanced(array: np.ndarray) -> _Glance:
+    if array.dtype.kind != "f":
+        return _Glance(array, 0.0, ())
+    return _Glance(array, float(np.abs(array).max()), tuple(map(float, array.flat[:4])))
 
 
 def _plain(array: np.ndarray) -> bool:

@@ -147,6 +147,7 @@ class Parted:
             held = outcomes.get(pair.b)
             rest = () if held is None else (held.diff, held.why, held.steady)
             tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+        self.partners = {pair.a for pair in self.pairs}
         return tensors
 
     def steps(self, tensors: Mapping[str, Tensor]) -> list[Step]:
@@ -162,8 +163,7 @@ class Parted:
         node = b.nodes[place]
         segment = _joined([self.segments[tensor.b] for tensor in outputs])
         # In a, the stretch between the partners of what b's stretch reads.
-        partners = {tensor.a for tensor in tensors.values()}
-        twins = [(tensor.a, a.between(tensor.a, partners)) for tensor in outputs if tensor.a in a.maker]
+        twins = [(tensor.a, a.between(tensor.a, self.partners)) for tensor in outputs if tensor.a in a.maker]
         first = a.nodes[a.maker[twins[0][0]]] if twins else None
         step = Step(
             called(node),

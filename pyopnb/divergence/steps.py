@@ -169,7 +169,7 @@ def described(step: Step) -> str:
 
 
 def error(diff: Diff) -> float:
-    """The largest ``|a - b|`` of all parts; infinite where there is no such number: other types, NaN against a number, texts."""
+    """The largest ``|a - b|`` of all parts; infinite where there is no such number, as of other types, NaN, or texts."""
     return max(map(_error, diff.parts))
 
 
