@@ -64,6 +64,7 @@ def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
         Whose models they are. Where they hold no arrays, structure and names decide.
     """
     search = _Search(a, b, traces)
+    search.by_ends()
     search.by_structure((traces[0].model, traces[1].model))
     search.exchanged()
     search.led()
@@ -71,6 +72,7 @@ def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
     search.led()
     search.by_name()
     search.by_output()
+    search.by_value()  # what the outputs let go
     found = search.found
     taken = set(found)
     pairs = tuple(found[name] for name in b.order if name in taken)
@@ -92,15 +94,25 @@ class _Search:
         self.weights: dict[str, str] = {}  # of b to those of a
         self.same = False
         self._glances: dict[tuple[int, str], _Glance] = {}
-        self._ends: tuple[dict[str, int], dict[str, int]] | None = None
+        self.ends: tuple[set[str], set[str]] = set(), set()  # what nothing takes apart any more
+        self._made_of: tuple[dict[str, int], dict[str, int]] | None = None
 
     def put(self, a: str, b: str, by: str) -> None:
-        self.found[b] = Pair(a, b, by)
-        self.taken.add(a)
-        self._ends = None
+        if a not in self.ends[0] and b not in self.ends[1]:
+            self.found[b] = Pair(a, b, by)
+            self.taken.add(a)
+            self._made_of = None
 
     def left(self) -> tuple[list[str], list[str]]:
         return [name for name in self.a.order if name not in self.taken], [n for n in self.b.order if n not in self.found]
+
+    def by_ends(self) -> None:
+        """Inputs, and outputs, of one name are what the two models are meant to have in common."""
+        for ends_a, ends_b in ((self.a.inputs, self.b.inputs), (self.a.outputs, self.b.outputs)):
+            for name in ends_b:
+                if name in ends_a and self._known(name, name):
+                    self.put(name, name, "structure")
+        self.ends = set(self.taken), set(self.found)
 
     def by_structure(self, models: tuple[ModelProto, ModelProto]) -> None:
         known_a, known_b = set(self.a.order), set(self.b.order)
@@ -191,7 +203,7 @@ class _Search:
                 self.put(alike[0], other, "value")
 
     def _let_go(self, a: str, b: str) -> None:
-        for pair in [pair for pair in self.found.values() if pair.a == a or pair.b == b]:
+        for pair in [pair for pair in self.found.values() if (pair.a == a) != (pair.b == b) and pair.b not in self.ends[1]]:
             del self.found[pair.b]
             self.taken.discard(pair.a)
 
@@ -212,11 +224,10 @@ class _Search:
 
     def fits(self, a: str, b: str) -> int:
         """2: both were made of the same pairs; 1: nothing speaks against it; 0: one is before what the other is after."""
-        if self._ends is None:
+        if self._made_of is None:
             pairs = list(self.found.values())
-            marks_a = self.a.ancestors(pair.a for pair in pairs), self.b.ancestors(pair.b for pair in pairs)
-            self._ends = marks_a
-        above_a, above_b = self._ends[0].get(a, 0), self._ends[1].get(b, 0)
+            self._made_of = self.a.ancestors(pair.a for pair in pairs), self.b.ancestors(pair.b for pair in pairs)
+        above_a, above_b = self._made_of[0].get(a, 0), self._made_of[1].get(b, 0)
         if above_a == above_b:
             return 2
         return 0 if above_a & self._below(self.b, b) or above_b & self._below(self.a, a) else 1
@@ -268,9 +279,19 @@ class _Search:
         for ends_a, ends_b in ((self.a.inputs, self.b.inputs), (self.a.outputs, self.b.outputs)):
             if len(ends_a) == len(ends_b):
                 for one, other in zip(ends_a, ends_b, strict=True):
+                    if self._swapped(one, other, ends_a):
+                        self._let_go(one, other)
                     free = one not in self.taken and other not in self.found
                     if free and self._known(one, other) and self._same_kind(one, other):
                         self.put(one, other, "output" if ends_a is self.a.outputs else "input")
+
+    def _swapped(self, one: str, other: str, ends: list[str]) -> bool:
+        """Whether an output is paired with what is none, though the output at its place is made of the same by the same op."""
+        if other not in self.found or self.found[other].a in ends or one not in self.a.maker or other not in self.b.maker:
+            return False
+        a, b = self.a.nodes[self.a.maker[one]], self.b.nodes[self.b.maker[other]]
+        partners = self._partners(b)
+        return partners is not None and _did(a, a.input, whole=False) == _did(b, partners, whole=False)
 
     def _known(self, one: str, other: str) -> bool:
         ends = ((self.a, one), (self.b, other))
