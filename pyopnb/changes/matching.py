@@ -6,8 +6,9 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto, SparseTensorProto, TensorProto
 
 from pyopnb.changes.attrs import Defaults
 from pyopnb.changes.fingerprints import Contents, Graph, Numbers, Prints, graph_of, prints
@@ -83,17 +84,23 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
     ----------
     a, b : Graph
     outer : mapping, optional
-        For bodies: names of tensors outside a to those outside b.
+        For bodies: names of tensors outside a to those outside b. Their inputs and outputs, and those of functions, belong
+        together by position.
     """
     numbers = a.contents.numbers
-    inputs, outputs = paired_names(a.inputs, b.inputs), paired_names(a.outputs, b.outputs)
+    if outer is None and isinstance(a.scope, GraphProto):
+        inputs, outputs = paired_names(a.inputs, b.inputs), paired_names(a.outputs, b.outputs)
+    else:
+        inputs, outputs = (list(zip(x, y, strict=False)) for x, y in ((a.inputs, b.inputs), (a.outputs, b.outputs)))
     given_a = {name: numbers["only a", name] for name in a.inputs}
     given_b = {name: numbers["only b", name] for name in b.inputs}
     for place, (left, right) in enumerate(inputs):
         given_a[left] = given_b[right] = numbers["given", place]
-    outer = outer or {}
-    given_a |= {n: numbers["outer", outer[n]] if n in outer else numbers["outer a", n] for n in a.free if a.weight(n) is None}
-    given_b |= {name: numbers["outer", name] for name in b.free if b.weight(name) is None}
+    if outer:  # without it, names that nobody gives are all the same
+        given_a |= {
+            n: numbers["outer", outer[n]] if n in outer else numbers["outer a", n] for n in a.free if a.weight(n) is None
+        }
+        given_b |= {name: numbers["outer", name] for name in b.free if b.weight(name) is None}
     ends_a, ends_b = defaultdict(list), defaultdict(list)
     for place, (left, right) in enumerate(outputs):
         ends_a[left].append(place)
@@ -102,9 +109,9 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
         prints(graph, given, {name: numbers["end", tuple(places)] for name, places in ends.items()})
         for graph, given, ends in ((a, given_a, ends_a), (b, given_b, ends_b))
     ]
-    pairing = _Pairing(a, b, *printed)
+    pairing = _Pairing(a, b, printed[0], printed[1], outputs)
     pairing.run()
-    values = dict(inputs) | pairing.values(outputs)
+    values = dict(inputs) | pairing.values()
     forward = pairing.forward
     lone = [place for place in range(len(b.nodes)) if place not in pairing.back]
     found = Matching(
@@ -119,8 +126,9 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
 
 
 class _Pairing:
-    def __init__(self, a: Graph, b: Graph, left: Prints, right: Prints) -> None:
-        self.a, self.b, self.left, self.right = a, b, left, right
+    def __init__(self, a: Graph, b: Graph, left: Prints, right: Prints, outputs: Sequence[tuple[str, str]]) -> None:
+        self.a, self.b, self.left, self.right, self.outputs = a, b, left, right, outputs
+        self._ends = dict(outputs)
         self.forward: dict[int, int] = {}
         self.back: dict[int, int] = {}
         self._waiting: list[tuple[int, int, int]] = []
@@ -134,8 +142,13 @@ class _Pairing:
         self._by(lambda side, place: down[side][place], equally=True)
         self._by(lambda side, place: up[side][place])
         self._by(lambda side, place: down[side][place])
-        for pair in list(self.forward.items()):
-            self._look_around(*pair)
+        for i, j in self._at_the_border():
+            self._look_around(i, j)
+        for name, other in self.outputs:
+            if name in self.a.made_by and other in self.b.made_by:
+                i, j = self.a.made_by[name][0], self.b.made_by[other][0]
+                if i not in self.forward and j not in self.back:
+                    self._suggest([i], [j])
         self._spread()
         for key in (self._weighed, self._surrounded, self._named, self._made_names):
             if len(self.forward) == min(len(self._free_a), len(self._free_b)):
@@ -145,6 +158,15 @@ class _Pairing:
             self._spread()
         self._exchanged()
         self._constants()
+
+    def _at_the_border(self) -> list[tuple[int, int]]:
+        """Pairs beside which a node of a is not paired."""
+        a, near = self.a, set()
+        for place in self._free_a:
+            if place not in self.forward:
+                near |= {maker for _, maker, _ in a.makers(place)}
+                near |= {reader for name in a.nodes[place].output if name for reader, _ in a.read_by.get(name, ())}
+        return [(i, self.forward[i]) for i in sorted(near & self.forward.keys())]
 
     def _by(self, key: Callable[[int, int], object], equally: bool = False) -> list[tuple[int, int]]:
         """Pair free nodes of equal keys in order; ``equally``: only where both sides have as many of them."""
@@ -207,11 +229,14 @@ class _Pairing:
     def _likeness(self, i: int, j: int) -> int:
         a, b = self.a, self.b
         score = 4 * (a.local[i] == b.local[j])
-        for (slot, name), (other_slot, other) in zip(a.reads(i), b.reads(j), strict=False):
+        for (slot, name), (other_slot, other) in islice(zip(a.reads(i), b.reads(j), strict=False), _MANY):
             if slot != other_slot:
                 break
             score += 3 * self._agree(name, other)
+            if name in a.weights and other in b.weights:
+                score += 1 if _size(a.tensors[name]) == _size(b.tensors[other]) else -4
         for name, other in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
+            score += 4 * (bool(name) and self._ends.get(name) == other)
             readers = {self.forward[p] for p, _ in a.read_by.get(name, ())[:_MANY] if p in self.forward}
             score += 3 * any(p in readers for p, _ in b.read_by.get(other, ())[:_MANY])
             score += name == other
@@ -281,14 +306,14 @@ class _Pairing:
                 if left[0] not in self.forward and right[0] not in self.back:
                     self._pair(left[0], right[0])
 
-    def values(self, outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    def values(self) -> dict[str, str]:
         a, b = self.a, self.b
         found: dict[str, str] = {}
         for i, j in self.forward.items():
             found.update(zip(a.nodes[i].output, b.nodes[j].output, strict=False))
         taken = set(found.values())
         read = [pair for i, j in sorted(self.forward.items()) for pair in zip(a.nodes[i].input, b.nodes[j].input, strict=False)]
-        for name, other in (*read, *outputs):
+        for name, other in (*read, *self.outputs):
             if not name or not other or name in found:
                 continue
             if name in a.weights or other in b.weights:
@@ -308,6 +333,10 @@ class _Pairing:
     def _unpaired(self, name: str, other: str) -> bool:
         left, right = self.a.made_by.get(name), self.b.made_by.get(other)
         return left is not None and right is not None and left[0] not in self.forward and right[0] not in self.back
+
+
+def _size(tensor: TensorProto | SparseTensorProto) -> tuple[int, ...]:
+    return tuple(tensor.dims)
 
 
 def _readers(graph: Graph, name: str) -> dict[tuple[str, int], list[int]]:

@@ -78,7 +78,7 @@ def renamed(model: ModelProto, seed: int = 0) -> ModelProto:
     tensors |= {x.name for x in (*graph.input, *graph.output, *graph.initializer)}
     numbers = list(range(len(tensors)))
     drawn.shuffle(numbers)
-    names = {name: f"t{number}" for name, number in zip(sorted(tensors), numbers, strict=True)}
+    names = {name: f"renamed{number}" for name, number in zip(sorted(tensors), numbers, strict=True)}
     for held in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         held.name = names.get(held.name, held.name)
     places = list(range(len(graph.node)))
