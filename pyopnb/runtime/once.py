@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session import Result, Session
 from pyopnb.runtime.traced import Wanted
+from pyopnb.traces.progress import Progress
 from pyopnb.traces.trace import Trace
 
 __all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
@@ -61,7 +62,7 @@ def trace(
     check: bool = True,
     times: bool | int = True,
     optimised: bool = True,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | bool = False,
     base_dir: str | os.PathLike[str] | None = None,
     **named: Any,
 ) -> Trace:

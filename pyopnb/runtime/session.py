@@ -31,6 +31,7 @@ from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_o
 if TYPE_CHECKING:
     from pyopnb.runtime.traced import Wanted
     from pyopnb.standins.fill import FilledNode
+    from pyopnb.traces.progress import Progress
     from pyopnb.traces.trace import Trace
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_each", "run_kernels"]
@@ -320,7 +321,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         check: bool = True,
         times: bool | int = True,
         optimised: bool = True,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress | bool = False,
         **named: Any,
     ) -> Trace:
         """Run, and look at every named tensor.
@@ -343,8 +344,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Measure the times of nodes: in this run, or by a number from 2 on, as the medians of so many more runs after it.
         optimised : bool
             False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
-        progress : callable, optional
-            Called with two numbers, after each tensor of the main graph: how many there were, and of how many.
+        progress : bool or callable
+            True shows a bar: in the cell's output where ``%load_ext pyopnb`` ran, as text elsewhere. A callable is called with
+            two numbers, after each tensor of the main graph: how many there were, and of how many.
 
         Returns
         -------
@@ -396,6 +398,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         by_name = len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values())
         try:
+            self._follow()  # here, so that a warning names the user's line
             return traced(self, {**feeds[0], **named} if by_name else self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__

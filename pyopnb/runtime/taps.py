@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,9 +16,10 @@ from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.plan import PlannedNode
 from pyopnb.traces.exposed import Named
+from pyopnb.traces.progress import Progress
 from pyopnb.traces.summary import Summary, summary_of
 
-__all__ = ["Sink", "put_taps", "tap_nodes"]
+__all__ = ["Sink", "Tap", "put_taps", "tap_nodes"]
 
 _DOMAIN = "pyopnb.trace"
 
@@ -41,7 +42,7 @@ class Sink:
 
     keeps: bool
     sums: bool
-    progress: Callable[[int, int], object] | None = None
+    progress: Progress | None = None
     total: int = 0
     done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)

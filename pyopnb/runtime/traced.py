@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from pyopnb.runtime.values import from_ortvalue
 from pyopnb.traces.exposed import Named, chosen_names, expose, named_tensors, tappable
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.progress import Progress, bar
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.timed import NodeTime, node_times
 from pyopnb.traces.trace import Trace
@@ -33,6 +35,7 @@ __all__ = ["LEVELS", "Wanted", "chosen", "traced"]
 
 LEVELS = ("all", "summaries")
 
+_changing = threading.RLock()  # while options are changed, which other sessions may have as well; an op can trace in __init__
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -46,7 +49,7 @@ class Wanted:
     check: bool = True
     times: bool | int = True
     optimised: bool = True
-    progress: Callable[[int, int], object] | None = None
+    progress: Progress | bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -58,15 +61,15 @@ class Wanted:
 def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
-    session._follow()
     source = session._source()
+    source.given = None  # the bytes or the file, which are not what is to be loaded
     source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
     model = lean(source.proto).proto
     outputs = list(session._feeds.outputs)
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
     plain = dict(zip(outputs, session.run(outputs, given), strict=True)) if checks else None
-    look = _Look(wanted, chosen(source.proto, wanted), instances)
+    look = _Look(wanted, chosen(source.proto, wanted), instances, frozenset(session._ops))
     arrays, times = look.run(session, source, given, outputs)
     exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
     return look.trace(
@@ -99,7 +102,8 @@ class _Look:
 
     wanted: Wanted
     tensors: list[Named]
-    instances: Mapping[int, tuple[int, object]]
+    instances: Mapping[int, _Instance]
+    ops: Collection[str]
     sink: Sink = field(init=False)
     tapped: list[Named] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
@@ -108,14 +112,15 @@ class _Look:
     names: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # in the profile: output, node and op type
 
     def __post_init__(self) -> None:
-        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=self.wanted.progress)
+        told = bar() if self.wanted.progress is True else self.wanted.progress or None
+        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=told)
 
     def run(
         self, session: Any, source: Source, given: Mapping[str, Any], outputs: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
         """The arrays that the exposed session gives, and the times of its nodes."""
         __tracebackhide__ = True
-        sums, looks = self.wanted.level == "summaries", self.wanted.progress is not None
+        sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
@@ -123,16 +128,22 @@ class _Look:
             with self._options(session, folder) as options:
                 exposed = session._beside(source, options, self.prepare)
             asked = list(exposed._feeds.outputs)
-            arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
-            self.sink.open = False
-            if not self.wanted.times:
-                return arrays, None
-            runs = int(self.wanted.times)
-            for _ in range(runs if runs > 1 else 0):
-                exposed.run(outputs, given)
-            path = exposed.end_profiling()
-            with open(path, "rb") as file:
-                return arrays, node_times(file, self.names, {name: clock.spent for name, clock in self.clocks.items()}, runs)
+            try:
+                arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
+                self.sink.open = False
+                for _ in range(self._more_runs()):
+                    exposed.run(outputs, given)
+            finally:
+                profile = exposed.end_profiling() if self.wanted.times else None
+            return arrays, None if profile is None else self._times(profile)
+
+    def _more_runs(self) -> int:
+        return int(self.wanted.times) if self.wanted.times > 1 else 0
+
+    def _times(self, profile: str) -> dict[str, NodeTime]:
+        python = {output: clock.spent for output, clock in self.clocks.items()}
+        with open(profile, "rb") as file:
+            return node_times(file, self.names, python, int(self.wanted.times))
 
     @contextmanager
     def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
@@ -153,23 +164,27 @@ class _Look:
             mine["graph_optimization_level"] = _DISABLED
         if self.tapped:
             mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see put_taps
-        before = {name: getattr(options, name) for name in mine}
-        try:
-            for name, value in mine.items():
-                setattr(options, name, value)
-            yield options
-        finally:
-            for name, value in before.items():
-                setattr(options, name, value)
+        with _changing:
+            before = {name: getattr(options, name) for name in mine}
+            try:
+                for name, value in mine.items():
+                    setattr(options, name, value)
+                yield options
+            finally:
+                for name, value in before.items():
+                    setattr(options, name, value)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Lend the plan's nodes their instances and clocks, and put the taps in; called before each attempt to build."""
         if self.taps:
             return
+        # An op that is new since the session was built does not serve it, and the numbers of nodes are those of the session.
+        plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
         for place, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
-            if not node.linked:  # each call of a local function is a node of its own
-                node.lent = self.instances.get(place)
+            known = self.instances.get(place)
+            if known is not None and known.op == node.op.name and not node.linked:  # linked: each call has its own
+                node.lent = known.version, known.instance
         if self.wanted.times:
             self._time(plan, proto)
         self.taps = tap_nodes(self.tapped, self.sink)
@@ -237,28 +252,35 @@ def _loader(session: Any) -> Callable[[], tuple[ModelProto, str | None]]:
     return load
 
 
-def _instances(session: Any, *, copies: bool) -> tuple[dict[int, tuple[int, object]], str]:
-    """The instances of the session's ops with the number of their version, by their node; why they could not be copied.
+@dataclass(frozen=True)
+class _Instance:
+    """What serves at a node of the session."""
+
+    op: str
+    version: int
+    instance: object
+
+
+def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str]:
+    """The instances of the session's ops by the number of their node; and why they could not be copied.
 
     Two runs on one instance would count as two in what the op keeps on itself: the run that is only compared has the session's
     own, as any run, and the one that is looked at has copies. Where there can be none, there is one run.
     """
-    found: dict[int, tuple[int, object]] = {}
+    found: dict[int, _Instance] = {}
     for place in list(session._places):
-        instance = place.instance_at(session._epoch)
-        if instance is not None and place.number is not None:
-            found[place.number] = instance
-    if not copies:
-        return found, ""
+        known = place.instance_at(session._epoch)
+        if known is not None and place.number is not None:
+            found[place.number] = _Instance(place.op.name, *known)
     memo: dict[int, Any] = {}
     copied = {}
-    for number, (version, instance) in found.items():
+    for number, known in found.items() if copies else ():
         try:
-            copied[number] = version, copy.deepcopy(instance, memo)
+            copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
         except Exception as error:  # of a class that anybody wrote
-            text = f"{type(instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
             return found, shown(text, 200)
-    return copied, ""
+    return (copied if copies else found), ""
 
 
 def _kept(value: Any) -> Any:

@@ -38,7 +38,7 @@ def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str
     from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
 
     model = lean(source.proto).proto
-    feeds = checked_feeds(model, given)
+    feeds = _checked(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
     wanted = set(names) if only is None else chosen_names(names, only)
     whole, folder = edited(source), source.folder
@@ -70,7 +70,7 @@ def _array(value: Any) -> Any:
     return value
 
 
-def checked_feeds(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds as arrays of the types that the model declares.
 
     Raises

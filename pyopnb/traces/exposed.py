@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 
 import onnx
@@ -47,7 +47,17 @@ class Named:
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[Named]:
     """What the nodes of the main graph give, in their order; before it, what the nodes in their bodies give."""
-    return list(_named(model.graph, "", None, False, bodies))
+    found = list(_named(model.graph, "", None, False, bodies))
+    taken = {tensor.name for tensor in found if tensor.inside is None}
+    return [tensor if tensor.inside is None else _fresh(tensor, taken) for tensor in found]
+
+
+def _fresh(tensor: Named, taken: set[str]) -> Named:
+    """The tensor of a body under a name that no tensor of the main graph has."""
+    name = tensor.name
+    while name in taken:
+        name += "_"
+    return replace(tensor, name=name)
 
 
 def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[Named]:

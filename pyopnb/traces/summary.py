@@ -34,7 +34,8 @@ class Summary:
     count : int
         Elements; of a sequence, its items.
     least, greatest, mean, std : float, int, bool or None
-        Of the finite elements; None where there are none. ``std`` is the population's. For complex numbers, of their moduli.
+        Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
+        more than float64 holds. For complex numbers, of their moduli.
     nan, posinf, neginf, zeros : int
         How many there are. A complex number is NaN where a part is, and otherwise +Inf where a part is infinite.
     bins : tuple of int
@@ -174,8 +175,11 @@ class _Tally:
         wide = part.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(wide.mean())
+            if math.isinf(mean):  # the sum was no float64
+                mean = float((wide / part.size).sum())
             wide -= mean
-            squares = float(np.dot(wide, wide))
+            wide *= wide  # not np.dot: its threads would fight with those of ONNX Runtime, which spin for a while after a run
+            squares = float(wide.sum())
             total = self.count + part.size
             step = mean - self.mean
             self.mean += step * (part.size / total)
@@ -203,7 +207,7 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
             "mean": tally.mean,
-            "std": math.sqrt(tally.squares / tally.count),
+            "std": math.inf if math.isnan(tally.squares) else math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -219,24 +223,37 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
 
 
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
-    low, high = float(tally.least), float(tally.greatest)
     bins = np.zeros(BINS, np.int64)
-    if low == high:
+    if tally.least == tally.greatest:
         bins[BINS // 2] = tally.count
         return tuple(bins.tolist())
-    # Halves: the distance of the largest float64 from its negative is no float64.
-    scale, start = BINS / (high / 2 - low / 2) / 2, low
+    above = _above_integer if tally.least.dtype.kind in "iub" else _above_float
     for part in _blocks(array):
         if part.dtype.kind == "f" and (tally.nan or tally.posinf or tally.neginf):
             part = part[np.isfinite(part)]
-        places = part.astype(np.float64)
-        if math.isfinite(high - low):
-            places -= start
-            places *= scale
-        else:
-            places /= 2
-            places -= start / 2
-            places *= 2 * scale
+        places = above(part, tally.least, tally.greatest)
+        places *= BINS
         np.clip(places, 0, BINS - 1, out=places)
         bins += np.bincount(places.astype(np.int64), minlength=BINS)
     return tuple(bins.tolist())
+
+
+def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
+    """How far each element is on the way from least to greatest, 0 … 1; neighbours can be one float64."""
+    wide = np.int64 if part.dtype.kind == "i" else np.uint64
+    steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)  # modulo 2**64, where it is exact
+    return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))
+
+
+def _above_float(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
+    low, high = float(least), float(greatest)
+    # The distance of the largest float64 from its negative is no float64, that of their halves is; that of the smallest ones
+    # is not the same when they are halved.
+    shrink = 1.0 if math.isfinite(high - low) else 0.5
+    low *= shrink
+    places = part.astype(np.float64)
+    if shrink != 1:
+        places *= shrink
+    places -= low
+    places /= high * shrink - low  # not times its inverse, which can be infinite
+    return places
