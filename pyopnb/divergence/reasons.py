@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.changes.attrs import Defaults
+from pyopnb.changes.versions import compared_versions
 from pyopnb.compare.diffs import compared
 from pyopnb.compare.report import brief
 from pyopnb.divergence.segments import Segment, Segments
@@ -121,17 +121,16 @@ def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[s
 
 
 def _source(old: Version | None, new: Version | None) -> Iterator[str]:
-    """The lines that differ between two versions of an op."""
+    """What differs between two versions of an op: its schema in words, its lines of source."""
     if old is None or new is None or old is new:
         return
-    if old.source is None or new.source is None or old.source == new.source:
-        said = "the same source" if old.source is not None and old.source == new.source else "a source that is not known"
+    found = compared_versions(old, new)
+    yield from found.schema
+    lines = [line for line in found.source if line[:1] in "+-" and line[1:].strip()]
+    yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
+    if not lines:
+        said = "a source that is not known" if found.same_code is None else "the same source"
         yield f"{new.op}, version {old.number} → {new.number}, with {said}"
-        return
-    lines = difflib.unified_diff(old.source.splitlines(), new.source.splitlines(), lineterm="", n=0)
-    for line in lines:
-        if line[:1] in "+-" and line[:3] not in ("+++", "---") and line[1:].strip():
-            yield f"{line[0]} {line[1:].strip()}"
 
 
 def versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
