@@ -249,7 +249,8 @@ class _Search:
                 kinds[_kind(self.held_a[name])].append(name)
         for other in others:
             array = self.held_b.get(other)
-            if not isinstance(array, np.ndarray) or not array.size:
+            # A mask of zeros is like any other.
+            if not isinstance(array, np.ndarray) or not array.size or _plain(array):
                 continue
             candidates = kinds.get(_kind(array), [])
             if best := max(self._fitting(candidates[:_TRIED], other), default=None):
@@ -258,13 +259,9 @@ class _Search:
 
     def _fitting(self, candidates: list[str], other: str) -> Iterator[tuple[int, int, str]]:
         """Those that hold what the other holds: how well it fits, and how early."""
-        array = self.held_b[other]
         for place, name in enumerate(candidates):
-            if self._alike(name, other):
-                fits = self.fits(name, other)
-                # A mask of zeros is like any other: where the place says little, the value must say much.
-                if fits == 2 or (fits == 1 and not _plain(array)):
-                    yield fits, -place, name
+            if self._alike(name, other) and (fits := self.fits(name, other)):
+                yield fits, -place, name
 
     # ---- by name and place ---------------------------------------------------------------------------------------------------
 

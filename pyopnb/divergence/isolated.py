@@ -53,7 +53,7 @@ Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Runs a model on several feeds, in one session."""
 
 
-class Cut:
+class _Cut:
     """One trace's segments, to be run on the arrays of another trace.
 
     Parameters
@@ -165,7 +165,7 @@ def alone(
     late = {name: segment for name, segment in ready.items() if name not in early}
     for group, run in ((late, runner(trace)), (early, _evaluated(trace.versions))):
         for batch in _batches(group, given):
-            found.update(Cut(trace, graph, given, run).outcomes(batch, rtol, atol))
+            found.update(_Cut(trace, graph, given, run).outcomes(batch, rtol, atol))
     return {name: found[name] for name in segments}
 
 

@@ -54,7 +54,7 @@ def test_json_is_strict_and_versioned() -> None:
     odd = diff(one, other)
     held = json.loads(odd.to_json(), parse_constant=lambda name: pytest.fail(name))
     assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.trace-diff", 1, "different", False)
-    assert [step["verdict"] for step in held["steps"]] == ["propagates", "propagates"]
+    assert [step["verdict"] for step in held["steps"]] == ["amplifies", "propagates"]
     assert odd.steps[0].accumulated == math.inf
     assert TraceDiff.from_json(odd.to_json()) == odd and str(TraceDiff.from_json(odd.to_json())) == str(odd)
 
@@ -115,8 +115,8 @@ def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
 
 def test_the_text_is_short_whatever_there_is() -> None:
     names = ["<script>alert(1)</script>", "x" * 5000, "line\nbreak\x1b[31m"]
-    nodes = [pyopnb.node("Elu", "x" if n == 0 else names[n - 1], name, alpha=2.0) for n, name in enumerate(names)]
-    more = [pyopnb.node("Selu", names[-1], f"z{n}", gamma=1.0 + n) for n in range(20)]
+    nodes = [pyopnb.node("Elu", "x" if n == 0 else [names[n - 1]], [name], alpha=2.0) for n, name in enumerate(names)]
+    more = [pyopnb.node("Selu", [names[-1]], f"z{n}", gamma=1.0 + n) for n in range(20)]
     model = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
     other = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
     for node in other.graph.node:
