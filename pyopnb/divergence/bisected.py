@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnx import load_external_data_for_model
+
 from pyopnb.compare.diffs import compared
 from pyopnb.divergence.aligned import Aligned, Pair, aligned
 from pyopnb.divergence.isolated import Run, runner
@@ -13,15 +15,15 @@ from pyopnb.divergence.runs import Parted
 from pyopnb.divergence.segments import Segments
 from pyopnb.divergence.steps import Tensor
 from pyopnb.divergence.traces import TraceDiff
+from pyopnb.edits.inlined import inlined
 from pyopnb.models.source import edited, read
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.ops.registry import registry
+from pyopnb.runtime.plan import is_op
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.trace import Trace
 
 __all__ = ["first_divergence"]
-
-_Both = str | tuple[str, str]
 
 
 @briefly
@@ -85,8 +87,7 @@ def first_divergence(
     if not isinstance(at_once, int) or at_once < 1:
         raise FeedError("first_divergence, at_once", expected="a number of tensors, at least 1", got=shown(at_once))
     sides = tuple(
-        _Side(model, how, best)
-        for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
+        _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
     )
     search = _Search((sides[0], sides[1]), feeds, rtol, atol, at_once)
     search.look(search.ends())
@@ -108,10 +109,12 @@ class _Side:
 
     def __init__(self, model: Any, on: str, optimised: bool) -> None:
         source = read(model)
-        self.proto = edited(source)
+        self.proto = inlined(edited(source), is_op(source.proto, frozenset()))
         self.graph = Segments(self.proto)
-        said = f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "reference evaluator"
+        said = f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference"
         proto, folder = self.proto, source.folder
+        if on == "reference" and folder is not None:
+            load_external_data_for_model(proto, folder)  # the evaluator looks for none
         self.trace = Trace(
             proto,
             feeds={},
@@ -151,7 +154,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         a, b = self.sides
-        self.found = aligned(a.graph, b.graph, (a.proto, b.proto), {}, {})
+        self.found = aligned(a.graph, b.graph, (a.trace, b.trace))
         self.pairs = {pair.b: pair for pair in self.found.pairs}
         names = {pair.a: pair.b for pair in self.found.pairs}
         a.trace.feeds = dict(self.given)

@@ -18,11 +18,12 @@ from onnx.external_data_helper import uses_external_data
 from pyopnb.compare.diffs import Diff, compared
 from pyopnb.divergence.segments import Segment, Segments
 from pyopnb.models.evaluator import evaluated_op
-from pyopnb.models.nodes import full_name, nodes_in, type_proto
+from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import run_each
+from pyopnb.traces.trace import Trace
 
 __all__ = ["Alone", "Run", "alone", "runner"]
 
@@ -52,7 +53,7 @@ Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Runs a model on several feeds, in one session."""
 
 
-class Cut:
+class _Cut:
     """One trace's segments, to be run on the arrays of another trace.
 
     Parameters
@@ -67,7 +68,7 @@ class Cut:
         As the trace was run.
     """
 
-    def __init__(self, trace: Any, graph: Segments, given: Mapping[str, Any], run: Run) -> None:
+    def __init__(self, trace: Trace, graph: Segments, given: Mapping[str, Any], run: Run) -> None:
         self.trace, self.graph, self.given, self.run = trace, graph, given, run
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in trace.model.graph.sparse_initializer}
@@ -75,7 +76,7 @@ class Cut:
     def model(self, segments: Mapping[str, Segment]) -> tuple[ModelProto, dict[str, str], list[str]]:
         """The nodes cut apart; the outputs' names by the tensors', and the names that are to be fed."""
         taken = {*self.graph.maker, *self.graph.inputs, *self.graph.weights}
-        taken |= {name for node in self.graph.nodes for inner in _bodies(node) for name in _names(inner)}
+        taken |= {name for node in self.graph.nodes for inner in bodies(node) for name in _names(inner)}
         places = sorted({place for segment in segments.values() for place in segment.nodes})
         feeds = list(dict.fromkeys(name for segment in segments.values() for name in segment.ends))
         renamed: dict[str, str] = {}
@@ -108,9 +109,7 @@ class Cut:
         stored = self.stored[name]
         return numpy_helper.from_array(self.trace.initializers[name], name) if uses_external_data(stored) else stored
 
-    def outcomes(
-        self, segments: Mapping[str, Segment], rtol: float | None, atol: float | None
-    ) -> Iterator[tuple[str, Alone]]:
+    def outcomes(self, segments: Mapping[str, Segment], rtol: float | None, atol: float | None) -> Iterator[tuple[str, Alone]]:
         """Every segment's outcome. Where a model of many cannot run, its halves are tried, down to the one that is at fault."""
         if not segments:
             return
@@ -132,7 +131,12 @@ class Cut:
 
 
 def alone(
-    trace: Any, graph: Segments, segments: Mapping[str, Segment], given: Mapping[str, Any], rtol: float | None, atol: float | None
+    trace: Trace,
+    graph: Segments,
+    segments: Mapping[str, Segment],
+    given: Mapping[str, Any],
+    rtol: float | None,
+    atol: float | None,
 ) -> dict[str, Alone]:
     """Run every segment of a trace on arrays of another.
 
@@ -161,7 +165,7 @@ def alone(
     late = {name: segment for name, segment in ready.items() if name not in early}
     for group, run in ((late, runner(trace)), (early, _evaluated(trace.versions))):
         for batch in _batches(group, given):
-            found.update(Cut(trace, graph, given, run).outcomes(batch, rtol, atol))
+            found.update(_Cut(trace, graph, given, run).outcomes(batch, rtol, atol))
     return {name: found[name] for name in segments}
 
 
@@ -181,11 +185,11 @@ def _batches(segments: Mapping[str, Segment], given: Mapping[str, Any]) -> Itera
 # ---- how a trace was run ---------------------------------------------------------------------------------------------------
 
 
-def _by_reference(trace: Any) -> bool:
+def _by_reference(trace: Trace) -> bool:
     return not trace.runtime.startswith("onnxruntime")
 
 
-def _old(trace: Any) -> dict[str, Version]:
+def _old(trace: Trace) -> dict[str, Version]:
     """The versions that served a trace and serve no more: a session would run the current ones."""
     return {name: version for name, version in trace.versions.items() if _current(name) is not version}
 
@@ -200,13 +204,8 @@ def _ops(graph: Segments, segment: Segment) -> set[str]:
 
 
 def _inner(node: NodeProto) -> Iterator[NodeProto]:
-    for body in _bodies(node):
+    for body in bodies(node):
         yield from nodes_in(body)
-
-
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def _names(body: GraphProto) -> Iterator[str]:
@@ -214,7 +213,7 @@ def _names(body: GraphProto) -> Iterator[str]:
     yield from (tensor.name for tensor in body.initializer)
     for node in body.node:
         yield from node.output
-        for inner in _bodies(node):
+        for inner in bodies(node):
             yield from _names(inner)
 
 
@@ -222,14 +221,14 @@ def _type(array: Any) -> Any:
     return type_proto(type_of(array))
 
 
-def runner(trace: Any) -> Run:
+def runner(trace: Trace) -> Run:
     """What runs a model as a trace was run."""
     return _evaluated(trace.versions) if _by_reference(trace) else _in_session(trace)
 
 
-def _in_session(trace: Any) -> Run:
-    optimised = "no optimisations" not in trace.runtime
-    return lambda model, feeds: run_each(model, feeds, optimised=optimised)
+def _in_session(trace: Trace) -> Run:
+    level = trace.runtime.rpartition(", ")[2].removesuffix(" optimisations")
+    return lambda model, feeds: run_each(model, feeds, level)
 
 
 def _evaluated(versions: Mapping[str, Version]) -> Run:

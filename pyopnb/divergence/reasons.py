@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.changes.attrs import Defaults
+from pyopnb.changes.versions import compared_versions
 from pyopnb.compare.diffs import compared
 from pyopnb.compare.report import brief
 from pyopnb.divergence.segments import Segment, Segments
 from pyopnb.models.nodes import attribute_value, full_name
 from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Version
+from pyopnb.traces.trace import Trace
 
 __all__ = ["reasons", "versions"]
 
@@ -23,7 +24,7 @@ _WIDEST = 60
 
 
 def reasons(
-    traces: tuple[Any, Any], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
+    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
 ) -> Iterator[str]:
     """What is not the same in the nodes that make a tensor, first of a, then of b.
 
@@ -90,7 +91,7 @@ def _printed(attribute: AttributeProto, model: ModelProto) -> str:
 
 
 def _weights(
-    traces: tuple[Any, Any], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
+    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
 ) -> Iterator[str]:
     """The weights that the nodes read, those of Constant nodes among them, pair by pair where there are as many."""
     first, second = (dict(_arrays(*one)) for one in zip(traces, graphs, segments, strict=True))
@@ -106,9 +107,9 @@ def _weights(
             yield f"weight {both}: {diff.worst.reason or brief(diff.worst)}"
 
 
-def _arrays(trace: Any, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
+def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
     for name in segment.weights:
-        yield name, trace.initializers[name] if name in trace.initializers else None
+        yield name, trace.initializers.get(name)
     for place in segment.nodes:
         if place in graph.constant:
             node = graph.nodes[place]
@@ -120,21 +121,20 @@ def _arrays(trace: Any, graph: Segments, segment: Segment) -> Iterator[tuple[str
 
 
 def _source(old: Version | None, new: Version | None) -> Iterator[str]:
-    """The lines that differ between two versions of an op."""
+    """What differs between two versions of an op: its schema in words, its lines of source."""
     if old is None or new is None or old is new:
         return
-    if old.source is None or new.source is None or old.source == new.source:
-        said = "the same source" if old.source is not None and old.source == new.source else "a source that is not known"
+    found = compared_versions(old, new)
+    yield from found.schema
+    lines = [line for line in found.source if line[:1] in "+-" and line[1:].strip()]
+    yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
+    if not lines:
+        said = "a source that is not known" if found.same_code is None else "the same source"
         yield f"{new.op}, version {old.number} → {new.number}, with {said}"
-        return
-    lines = difflib.unified_diff(old.source.splitlines(), new.source.splitlines(), lineterm="", n=0)
-    for line in lines:
-        if line[:1] in "+-" and line[:3] not in ("+++", "---") and line[1:].strip():
-            yield f"{line[0]} {line[1:].strip()}"
 
 
-def versions(traces: tuple[Any, Any], node: NodeProto) -> tuple[int | None, int | None]:
+def versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
     """The numbers of the versions of a node's op in both traces."""
-    held: list[Mapping[str, Version]] = [trace.versions for trace in traces]
-    first, second = (None if (one := of.get(full_name(node))) is None else one.number for of in held)
+    held = [trace.versions.get(full_name(node)) for trace in traces]
+    first, second = (None if version is None else version.number for version in held)
     return first, second

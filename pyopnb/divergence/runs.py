@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from onnx import NodeProto
 
 from pyopnb.compare.diffs import compared
 from pyopnb.divergence.aligned import Aligned, Pair, aligned
@@ -13,7 +15,7 @@ from pyopnb.divergence.reasons import reasons, versions
 from pyopnb.divergence.segments import Segment, Segments, called
 from pyopnb.divergence.steps import Step, Tensor
 from pyopnb.divergence.traces import TraceDiff
-from pyopnb.models.nodes import full_name
+from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, nearest, shown
 from pyopnb.traces.trace import Trace
 
@@ -30,7 +32,7 @@ def apart(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = No
     """
     graphs = Segments(a.model), Segments(b.model)
     held = dict(a.items()), dict(b.items())
-    found = aligned(*graphs, (a.model, b.model), *held)
+    found = aligned(*graphs, (a, b))
     pairs = [pair for pair in found.pairs if pair.a in held[0] and pair.b in held[1]]
     if not any(pair.b in graphs[1].maker for pair in pairs):
         raise FeedError(
@@ -116,8 +118,10 @@ class Parted:
         firsts, seconds = {pair.a for pair in found.pairs}, {pair.b for pair in found.pairs}
         lone_a = tuple(name for name in a.outputs if name in found.only_a and name not in firsts)
         lone_b = tuple(name for name in b.outputs if name in found.only_b and name not in seconds)
+        said = ["arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)]
         return TraceDiff(
-            *("arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)),
+            said[0],
+            said[1],
             feeds,
             made,
             tuple(self.steps(tensors)),
@@ -143,11 +147,13 @@ class Parted:
             held = outcomes.get(pair.b)
             rest = () if held is None else (held.diff, held.why, held.steady)
             tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+        self.partners = {pair.a for pair in self.pairs}
         return tensors
 
     def steps(self, tensors: Mapping[str, Tensor]) -> list[Step]:
         """Every node of b of which an output has a partner."""
-        b, made = self.graphs[1], {}
+        b = self.graphs[1]
+        made: dict[int, list[Tensor]] = {}
         for name in self.segments:
             made.setdefault(b.maker[name], []).append(tensors[name])
         return [self._step(place, tuple(outputs), tensors) for place, outputs in sorted(made.items())]
@@ -157,22 +163,34 @@ class Parted:
         node = b.nodes[place]
         segment = _joined([self.segments[tensor.b] for tensor in outputs])
         # In a, the stretch between the partners of what b's stretch reads.
-        partners = {tensor.a for tensor in tensors.values()}
-        twins = [(tensor.a, a.between(tensor.a, partners)) for tensor in outputs if tensor.a in a.maker]
+        twins = [(tensor.a, a.between(tensor.a, self.partners)) for tensor in outputs if tensor.a in a.maker]
+        first = a.nodes[a.maker[twins[0][0]]] if twins else None
         step = Step(
             called(node),
             full_name(node),
-            called(a.nodes[a.maker[twins[0][0]]]) if twins else "",
+            "" if first is None else called(first),
             outputs,
             tuple(tensors[name] for name in segment.ends if name in tensors),
             tuple(called(b.nodes[p]) for p in segment.nodes if p != place and p not in b.constant),
             _before(a, twins),
             (None, None) if self.arrays else versions(self.traces, node),
+            inside=() if first is None else tuple(self._inside(first, node)),
         )
         if self.arrays or step.verdict != "origin" or not twins:
             return step
         said = reasons(self.traces, self.graphs, (twins[0][1], self.segments[outputs[0].b]), (twins[0][0], outputs[0].b))
-        return Step(**{**vars(step), "changes": tuple(said)})
+        return replace(step, changes=tuple(said))
+
+    def _inside(self, a: NodeProto, b: NodeProto) -> Iterator[Tensor]:
+        """What is in the bodies of two nodes, by its names in there, where both sides looked into them."""
+        if not bodies(a) or not bodies(b):
+            return
+        ways = [f"{node.name or first_output(node)}/" for node in (a, b)]
+        for other, array in self.held[1].items():
+            name = ways[0] + other.removeprefix(ways[1])
+            if other.startswith(ways[1]) and name in self.held[0] and other not in self.graphs[1].maker:
+                diff = compared({other: self.held[0][name]}, {other: array}, self.rtol, self.atol)
+                yield Tensor(name, other, "name", diff)
 
 
 def _joined(segments: Sequence[Segment]) -> Segment:

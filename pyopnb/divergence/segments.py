@@ -44,7 +44,7 @@ class Segments:
     >>> import pyopnb
     >>> graph = Segments(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }"))
     >>> graph.between("y", {"a"})
-    Segment(nodes=(1, 2), ends=('a', 'x'), weights=())
+    Segment(nodes=(1, 2), ends=('x', 'a'), weights=())
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -67,8 +67,9 @@ class Segments:
 
     def between(self, name: str, known: Collection[str]) -> Segment:
         """The nodes that make a tensor out of known ones."""
-        waiting, nodes, ends = [self.maker[name]], {self.maker[name]}, {}
-        weights = {}
+        waiting, nodes = [self.maker[name]], {self.maker[name]}
+        ends: dict[str, None] = {}
+        weights: dict[str, None] = {}
         while waiting:
             for read in self.reads[waiting.pop()]:
                 if read in self.maker and read not in known:

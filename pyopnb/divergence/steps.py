@@ -74,6 +74,8 @@ class Step:
         The versions of its op that the two runs had; None where it is no op of the registry.
     changes : tuple of str
         How the node of b differs from that of a: attributes, weights, lines of source.
+    inside : tuple of Tensor
+        What the nodes of its bodies gave, where both traces looked into them and the names agree.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Step:
     between_a: tuple[str, ...] = ()
     versions: tuple[int | None, int | None] = (None, None)
     changes: tuple[str, ...] = ()
+    inside: tuple[Tensor, ...] = ()
 
     @property
     def accumulated(self) -> float:
@@ -158,13 +161,15 @@ def described(step: Step) -> str:
         said.append(f"not run alone{f': {why}' if why else ''}")
     elif step.accumulated or step.isolated:
         said.append(f"alone at most {number(step.isolated)}")
+    if within := next((tensor for tensor in step.inside if not tensor.diff.ok), None):
+        said.append(f"in its body first {shown(within.b, 80)}: {within.diff.verdict}, {brief(within.diff.worst)}")
     if step.nondeterministic:
         said.append("gives other values each time")
     return "; ".join(said)
 
 
 def error(diff: Diff) -> float:
-    """The largest ``|a - b|`` of all parts; infinite where there is no such number: other types, NaN against a number, texts."""
+    """The largest ``|a - b|`` of all parts; infinite where there is no such number, as of other types, NaN, or texts."""
     return max(map(_error, diff.parts))
 
 

@@ -121,7 +121,7 @@ class TraceDiff(Drawn):
             raise KeyError(name)
         return known[name]
 
-    # ---- text ------------------------------------------------------------------------------------------------------------------
+    # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         lines = [_one_line(line) for line in self._lines()]
@@ -184,7 +184,7 @@ class TraceDiff(Drawn):
         if most is not None and most.amplification:
             yield f"most amplified: {most.name}, {number(most.amplification)} × the error of its inputs"
 
-    # ---- another tolerance, JSON ------------------------------------------------------------------------------------------------
+    # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
     def judged(self, *, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
         """The same facts under another tolerance, without the arrays.
@@ -204,6 +204,7 @@ class TraceDiff(Drawn):
                     step,
                     outputs=tuple(known[tensor.b] for tensor in step.outputs),
                     inputs=tuple(known[tensor.b] for tensor in step.inputs),
+                    inside=tuple(tensor.judged(rtol, atol) for tensor in step.inside),
                 )
                 for step in self.steps
             ),
@@ -299,20 +300,15 @@ def _plain(tensor: Tensor) -> dict[str, Any]:
 def _plain_step(step: Step) -> dict[str, Any]:
     held = {name: getattr(step, name) for name in ("name", "op", "a", "between", "between_a", "versions", "changes", "verdict")}
     ends = {"outputs": [tensor.b for tensor in step.outputs], "inputs": [tensor.b for tensor in step.inputs]}
-    return {**held, **ends}
+    return {**held, **ends, "inside": [_plain(tensor) for tensor in step.inside]}
 
 
 def _tensor(held: Mapping[str, Any]) -> Tensor:
     diff, alone = Diff.from_json(json.dumps(held["diff"])), held["alone"]
     if held["steady"] not in (None, True, False):
         raise ValueError("steady is neither true nor false nor null")
-    return Tensor(
-        *(str(held[name]) for name in ("a", "b", "by")),
-        diff,
-        None if alone is None else Diff.from_json(json.dumps(alone)),
-        str(held["why"]),
-        held["steady"],
-    )
+    isolated = None if alone is None else Diff.from_json(json.dumps(alone))
+    return Tensor(str(held["a"]), str(held["b"]), str(held["by"]), diff, isolated, str(held["why"]), held["steady"])
 
 
 def _step(held: Mapping[str, Any], known: Mapping[str, Tensor]) -> Step:
@@ -320,8 +316,11 @@ def _step(held: Mapping[str, Any], known: Mapping[str, Tensor]) -> Step:
     outputs, inputs = (tuple(known[name] for name in held[ends]) for ends in ("outputs", "inputs"))
     if not outputs:
         raise ValueError("a step without outputs")
+    inside = tuple(map(_tensor, held["inside"]))
     lists = {name: _texts(held[name]) for name in ("between", "between_a", "changes")}
-    return Step(str(held["name"]), str(held["op"]), str(held["a"]), outputs, inputs, versions=(first, second), **lists)
+    return Step(
+        str(held["name"]), str(held["op"]), str(held["a"]), outputs, inputs, versions=(first, second), inside=inside, **lists
+    )
 
 
 def _texts(held: Any) -> tuple[str, ...]:

@@ -430,12 +430,20 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     return list(session.run(None, feeds, _QUIET))
 
 
-def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], *, optimised: bool = True) -> list[dict[str, Any]]:
-    """Run a model on several feeds in one session; what it gives by name."""
+def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:
+    """Run a model on several feeds in one session; what it gives by name.
+
+    Parameters
+    ----------
+    model : ModelProto
+    feeds : sequence of mapping
+    level : str
+        Of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    if not optimised:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
     session = Session(model, options, [_CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]

@@ -15,6 +15,7 @@ from pyopnb.compare.diffs import Diff
 from pyopnb.divergence.traces import TraceDiff
 from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.ops.registry import Op, Registry, Version
+from pyopnb.runtime.session import Session
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
 from pyopnb.views import changes, diffs, divergence, models, ops, plots, saved, tensors, traces
@@ -32,10 +33,15 @@ def show(thing: Any, **options: Any) -> View:
     Parameters
     ----------
     thing : object
-        A model, a trace, a result or other arrays by name, an array, what `pyopnb.diff` found, an op, one of its versions, or
-        `pyopnb.registry`.
+        A model (ModelProto, path or bytes), a session, a trace, a result or other arrays by name, an array, what `pyopnb.diff`
+        found, an op, one of its versions, or `pyopnb.registry`.
     **options
-        What the drawing of that kind of thing takes.
+        - of models and whatever has a graph: ``open=True`` opens bodies and functions, ``names=`` and ``shapes=`` show or hide
+          the nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes;
+        - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours are;
+        - of the diff of two traces: ``model=`` draws that model in the place of the nodes that were compared;
+        - of the diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
+        - of an array: ``name=``.
 
     Returns
     -------
@@ -47,6 +53,11 @@ def show(thing: Any, **options: Any) -> View:
     ------
     FeedError
         Nothing draws such a thing.
+
+    Examples
+    --------
+    >>> show(np.float32([[0, 1, 1], [1, 2, 3]]))
+    float32[2,3] n=6 x∈[0, 3] ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃ μ=1.333 σ=0.9428
     """
     return view(thing, **options)
 
@@ -68,6 +79,11 @@ def _(thing: View, **options: Any) -> View:
 @view.register(os.PathLike)
 def _(thing: Any, **options: Any) -> View:
     return models.drawn(thing, **options)
+
+
+@view.register
+def _(thing: Session, **options: Any) -> View:
+    return models.drawn(thing._source().proto, **options)
 
 
 @view.register

@@ -48,6 +48,12 @@ def test_lists_and_dicts_of_arrays(survives: Any) -> None:
     survives(pyopnb.show([]).body)
 
 
+def test_a_session_is_drawn_as_its_model() -> None:
+    define()
+    view = pyopnb.show(pyopnb.Session(pyopnb.parse(MODEL)))
+    assert view.svg == pyopnb.show(pyopnb.parse(MODEL)).svg and "demo::Soft" in view.text
+
+
 # ---- ops
 
 
