@@ -72,7 +72,7 @@ class Grid:
             done += size
 
     def _in_one_field(self, at: int, size: int) -> bool:
-        row, column = divmod(at, self.columns)
+        column = at % self.columns
         last = column + size - 1
         if last >= self.columns:
             return False

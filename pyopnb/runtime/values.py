@@ -12,8 +12,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.drawn import Drawn
+from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import FeedError, nearest, shown
 from pyopnb.ops.results import cast
 from pyopnb.ops.types import TensorType, type_of

@@ -24,6 +24,7 @@ _TILE = 40  # the same of each of many
 _TILES = 16
 _TABLE = 16  # rows and columns of an array that is shown as its numbers
 _TEXTS = 20
+_RINGS = 3
 _PICTURES = LARGEST * 3 // 4  # bytes of one output that pictures may take
 _CELL = "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);font-family:monospace;white-space:nowrap"
 
@@ -171,7 +172,8 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
     sizes = [np.where(np.isfinite(one), np.abs(one), 0) for one in several]
     high, end = float(max(one.max() for one in sizes)), _end(sizes)
     scale = Scale(0.0, end) if value.dtype.kind == "c" else Scale(-end, end, kind="around")
-    marks = []
+    marks = [(k, row + 0.5, column + 0.5) for k, one in enumerate(several) for row, column in np.argwhere(~np.isfinite(one))]
+    marks = marks if len(marks) <= _RINGS else []  # many are seen without rings
     if end < high:
         first = next(k for k, one in enumerate(sizes) if one.max() == high)
         row, column = np.unravel_index(int(sizes[first].argmax()), sizes[first].shape)

@@ -103,7 +103,10 @@ def test_nan_is_seen() -> None:
     values = RNG.standard_normal((2000, 3000)).astype(np.float32)
     assert (213, 0, 127) not in colours(pyopnb.show(values).png)
     values[7, 7] = np.nan
-    assert (213, 0, 127) in colours(pyopnb.show(values).png)
+    view = pyopnb.show(values)
+    assert (213, 0, 127) in colours(view.png) and view.svg.count("<circle") == 2
+    values[::20, 7] = np.nan
+    assert "<circle" not in pyopnb.show(values).svg
 
 
 def test_slice_of_the_largest_is_among_those_shown() -> None:
