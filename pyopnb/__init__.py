@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyopnb.checks.fitness import check
     from pyopnb.compare.diffs import Diff
     from pyopnb.diffs.diff import diff
+    from pyopnb.divergence.bisected import first_divergence
+    from pyopnb.divergence.traces import TraceDiff
     from pyopnb.edits.replaced import replace
     from pyopnb.edits.tapped import wrap
     from pyopnb.gaps.missing import Missing, missing
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
     from pyopnb.models.evaluator import reference_ops
     from pyopnb.notebook.live.interact import interact
     from pyopnb.notebook.live.watch import watch
-    from pyopnb.runtime.once import call, run
+    from pyopnb.runtime.once import call, run, trace
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.traces.trace import Trace
     from pyopnb.views.show import show
     from pyopnb.views.view import View
 
@@ -68,12 +71,15 @@ __all__ = [
     "Session",
     "SessionRebuilt",
     "TensorType",
+    "Trace",
+    "TraceDiff",
     "UnknownOp",
     "View",
     "call",
     "check",
     "diff",
     "fill",
+    "first_divergence",
     "get_library_path",
     "interact",
     "missing",
@@ -90,6 +96,7 @@ __all__ = [
     "skeleton",
     "tensor_type",
     "text",
+    "trace",
     "watch",
     "wrap",
 ]
@@ -100,6 +107,8 @@ _AT_FIRST_USE = {
     "pyopnb.checks.fitness": ["check"],
     "pyopnb.compare.diffs": ["Diff"],
     "pyopnb.diffs.diff": ["diff"],
+    "pyopnb.divergence.bisected": ["first_divergence"],
+    "pyopnb.divergence.traces": ["TraceDiff"],
     "pyopnb.edits.replaced": ["replace"],
     "pyopnb.edits.tapped": ["wrap"],
     "pyopnb.gaps.missing": ["Missing", "missing"],
@@ -108,12 +117,13 @@ _AT_FIRST_USE = {
     "pyopnb.models.evaluator": ["reference_ops"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
-    "pyopnb.runtime.once": ["call", "run"],
+    "pyopnb.runtime.once": ["call", "run", "trace"],
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
     "pyopnb.views.show": ["show"],
     "pyopnb.views.view": ["View"],
+    "pyopnb.traces.trace": ["Trace"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

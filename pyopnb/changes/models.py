@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 from pyopnb.changes.differences import KINDS, Change, Fact, NodeAt, differences
@@ -40,6 +40,8 @@ class ModelDiff(Drawn):
         How many nodes and tensors have another name.
     moved : bool
         Whether nodes stand in another order.
+    models : tuple or None
+        The two models as they were given, to be drawn; not in the JSON, and not compared.
     """
 
     changes: tuple[Change, ...]
@@ -47,6 +49,7 @@ class ModelDiff(Drawn):
     pairs: int
     renamed: int = 0
     moved: bool = False
+    models: tuple[Any, Any] | None = field(default=None, compare=False)
 
     @property
     def verdict(self) -> str:
@@ -167,7 +170,7 @@ def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | Non
     changed: Gelu 'v', attr approximate: 'none' against 'tanh'
     """
     changes, counts = differences(look(a), look(b), rtol, atol)
-    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved)
+    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
 
 
 # ---- text

@@ -25,6 +25,7 @@ TOLERANCES = MappingProxyType(
 """Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
 
 _BLOCK = 2**15  # what is calculated of one stays in a core's cache
+_SHIFT = 52 - BINS.bit_length() + 1  # from the bits of a float64 to its eighth of an octave
 _CALM = 4  # where only bits are compared, blocks may be longer
 
 
@@ -111,6 +112,13 @@ class Facts:
         Every so many-th element is in the two histograms.
     sizes, ulps : dict
         Histograms: of ``|a - b|``, by eighths of an octave, and of ULPs, by binary digits. -1 in the first: no difference.
+    spread : dict
+        Histogram of the pairs that differ, by the binary exponents of ``|b|`` and of ``|a - b|``; -1023 is also that of 0.
+    matrix : tuple or None
+        Rows and columns that ``grid`` is a picture of: the last axis is across. None where nothing differs.
+    grid : tuple of tuple of int
+        The largest ``|a - b|`` of each field of the picture, by eighths of an octave as in ``sizes``; where one of the two is
+        not finite, infinity.
     worst : tuple of Place
         Those that are not finite first.
     first : tuple of int or None
@@ -139,6 +147,9 @@ class Facts:
     stride: int = 1
     sizes: Mapping[int, int] = field(default_factory=dict)
     ulps: Mapping[int, int] = field(default_factory=dict)
+    spread: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    matrix: tuple[int, int] | None = None
+    grid: tuple[tuple[int, ...], ...] = ()
     worst: tuple[Place, ...] = ()
     first: tuple[int, ...] | None = None
     axes: tuple[Axis, ...] = ()
@@ -160,6 +171,12 @@ class Facts:
                 return (0.0, 0.0) if place < 0 else (_edge(place), _edge(place + 1))
         return None
 
+    def picture(self) -> np.ndarray:
+        """The fields of ``grid`` as numbers, an eighth of an octave at most too small; 0 where nothing differs."""
+        bins = np.array(self.grid, np.int64)
+        sizes = (np.maximum(bins, 0) << _SHIFT).view(np.float64)
+        return np.where(bins < 0, 0.0, sizes)
+
     def ulp_quantile(self, q: float) -> tuple[int, int] | None:
         """The same of ULPs, between powers of two."""
         total, seen = sum(self.ulps.values()), 0
@@ -172,7 +189,7 @@ class Facts:
 
 def _edge(place: int) -> float:
     with np.errstate(all="ignore"):
-        return float(np.array([place << (52 - BINS.bit_length() + 1)], np.int64).view(np.float64)[0])
+        return float(np.array([place << _SHIFT], np.int64).view(np.float64)[0])
 
 
 def family(kind: np.dtype) -> str:
@@ -251,6 +268,8 @@ def _facts(tally: Tally, kind: str) -> Facts:
         parts=tally.parts if kind == "complex" and finite else None,
         stride=tally.stride,
         sizes=_histogram(tally.sizes, "sizes" in vars(tally)),
+        spread=dict(sorted(tally.spread.items())),
+        **(_painted(tally) if tally.differing else {}),
         ulps={int(n): int(tally.ulp_sizes[n]) for n in np.flatnonzero(tally.ulp_sizes)} if kind == "float" else {},
         worst=tuple([*odd, *worst][:WORST]),
         first=None if first is None else _index(first, shape),
@@ -294,6 +313,12 @@ def _histogram(sizes: np.ndarray, any_size: bool) -> dict[int, int]:
     if not any_size:
         return {}
     return {int(place) or -1: int(sizes[place]) for place in np.flatnonzero(sizes)}
+
+
+def _painted(tally: Tally) -> dict[str, Any]:
+    fields = tally.grid.done()
+    bins = np.where(fields > 0, np.ascontiguousarray(fields).view(np.int64) >> _SHIFT, -1)
+    return {"matrix": (tally.grid.rows, tally.grid.columns), "grid": tuple(map(tuple, bins.tolist()))}
 
 
 def _axes(tally: Tally) -> Iterator[Axis]:

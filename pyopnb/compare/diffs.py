@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NoReturn
 
 from pyopnb.compare import report
@@ -134,7 +134,9 @@ def _checked(rtol: float | None, atol: float | None) -> None:
 
 def _plain(part: Part) -> dict[str, Any]:
     held = {name: getattr(part, name) for name in ("path", "verdict", "a", "b", "reason", "rtol", "atol")}
-    facts = None if part.facts is None else asdict(part.facts)
+    facts = None if part.facts is None else asdict(replace(part.facts, spread={}))
+    if facts is not None and part.facts is not None:
+        facts["spread"] = [(*exponents, count) for exponents, count in part.facts.spread.items()]
     return {name: _strict(value) for name, value in {**held, "facts": facts}.items()}
 
 
@@ -187,6 +189,9 @@ _READ: dict[str, Any] = {
     "parts": lambda held: None if held is None else (_number(held[0]), _number(held[1])),
     "sizes": _counts,
     "ulps": _counts,
+    "spread": lambda held: {(int(b), int(d)): int(count) for b, d, count in held},
+    "matrix": lambda held: None if held is None else (int(held[0]), int(held[1])),
+    "grid": lambda held: tuple(tuple(map(int, row)) for row in held),
     "worst": lambda held: tuple(map(_place, held)),
     "first": lambda held: None if held is None else tuple(map(int, held)),
     "axes": lambda held: tuple(Axis(**{name: int(value) for name, value in one.items()}) for one in held),

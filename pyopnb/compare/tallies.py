@@ -11,6 +11,7 @@ import numpy as np
 
 from pyopnb.compare.floats import smallest_normal, steps, widened
 from pyopnb.compare.frontier import SLACK, Growing
+from pyopnb.compare.grid import Grid
 
 __all__ = ["BINS", "WORST", "ComplexTally", "FloatTally", "IntegerTally", "Tally"]
 
@@ -54,6 +55,7 @@ class Tally:
         self._corners = (np.zeros(1), np.zeros(1))
         self._buffers: dict[tuple[str, np.dtype], np.ndarray] = {}
         self._sampled_sizes: list[np.ndarray] = []
+        self._sampled_references: list[np.ndarray] = []
         self._sampled_ulps: list[np.ndarray] = []
         self._ones = np.zeros(0, np.float32)
         self.later: list[tuple[int, int]] = []
@@ -76,6 +78,16 @@ class Tally:
     def sizes(self) -> np.ndarray:
         """How many sampled differences are in each part of an octave; index 0: none."""
         return np.zeros(2048 * BINS, np.int64)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The largest difference of each field of a picture."""
+        return Grid(self.shape)
+
+    @cached_property
+    def spread(self) -> Counter[tuple[int, int]]:
+        """How many sampled pairs differ, by the binary exponents of the reference and of the difference."""
+        return Counter()
 
     @cached_property
     def ulp_sizes(self) -> np.ndarray:
@@ -122,8 +134,15 @@ class Tally:
         self.sizes[0] += count
         self.ulp_sizes[0] += count
 
-    def _histogram(self, d: np.ndarray, at: _Positions) -> None:
+    def _histogram(self, d: np.ndarray, b: np.ndarray, at: _Positions) -> None:
+        self._sampled_references.append(_sampled(b, at, self.stride).copy())
         self._wait(self._sampled_sizes, _sampled(d, at, self.stride), self._count_sizes)
+
+    def _paint(self, d: np.ndarray, at: _Positions, most: float) -> None:
+        if isinstance(at, int):
+            self.grid.add(d, at, most)
+        else:
+            self.grid.scatter(d, at)
 
     def _histogram_of_ulps(self, ulps: np.ndarray, at: _Positions) -> None:
         self._wait(self._sampled_ulps, _sampled(ulps, at, self.stride), self._count_ulps)
@@ -140,7 +159,24 @@ class Tally:
             least = int(bins.min())
             counted = np.bincount(bins - least)
             self.sizes[least : least + counted.size] += counted
+            self._count_spread(bins)
         self._sampled_sizes.clear()
+        self._sampled_references.clear()
+
+    def _count_spread(self, bins: np.ndarray) -> None:
+        b = np.concatenate([one for one in self._sampled_references if one.size])
+        if self.stride > 1:  # a picture needs fewer
+            b, bins = b[::4], bins[::4]
+        b = b.astype(np.float64)
+        unlike = bins > 0
+        across, up = ((b.view(np.int64) >> 52) & 0x7FF)[unlike], (bins >> (52 - _SHIFT))[unlike]
+        if not up.size:
+            return
+        left, low = int(across.min()), int(up.min())
+        width = int(up.max()) - low + 1
+        counted = np.bincount((across - left) * width + (up - low))
+        for key in np.flatnonzero(counted).tolist():
+            self.spread[key // width + left - 1023, key % width + low - 1023] += int(counted[key])
 
     def _count_ulps(self) -> None:
         if self._sampled_ulps:
@@ -190,6 +226,7 @@ class Tally:
         self._differs(mask, at)
         where = np.flatnonzero(mask)
         self._mismatch(where, at)
+        self.grid.spoil(_places(at, where))
         found = [(_position(at, i), x[i], y[i]) for i in where[:WORST].tolist()]
         self.odd = sorted([*self.odd, *found], key=lambda one: one[0])[:WORST]
 
@@ -199,7 +236,8 @@ class Tally:
         """Count what the sizes of differences (d) and of the reference (t) tell of finite pairs."""
         self._differs(d.view(f"u{d.itemsize}"), at)  # whole numbers are counted faster; -0.0 is not among moduli
         self._keep_worst(d, x, y, at, most)
-        self._histogram(d, at)
+        self._histogram(d, t, at)
+        self._paint(d, at, most)
         margin = _MARGIN[d.dtype.itemsize]
         if most > self.atol * (1 - margin):
             self._mismatch(self._over(d, t, x, y, margin), at)
@@ -498,7 +536,8 @@ class IntegerTally(Tally):
         self.whole_signed += above - below
         self.squares += _square(d.astype(np.float64))
         self._keep_worst(d, x, y, at, most)
-        self._histogram(d, at)
+        self._histogram(d, b, at)
+        self._paint(d, at, most)
         if self.kind.kind == "b":
             self.classes["False to True"] += int(np.count_nonzero(y & ~x))
             self.classes["True to False"] += int(np.count_nonzero(x & ~y))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from onnx import ModelProto
@@ -15,12 +15,19 @@ from pyopnb.compare.diffs import Diff, compared
 from pyopnb.models.source import glance
 from pyopnb.ops.errors import FeedError, ModelError, briefly
 from pyopnb.ops.registry import Op, Version
+from pyopnb.runtime.session import Result
+from pyopnb.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from pyopnb.divergence.traces import TraceDiff
 
 __all__ = ["diff"]
 
 _Value: TypeAlias = np.ndarray | Mapping[str, Any] | list[Any]
 
 
+@overload
+def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = None) -> TraceDiff: ...
 @overload
 def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
 @overload
@@ -31,7 +38,7 @@ def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None 
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any: ...
 @briefly
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
-    """Hold two values, two models, or two versions of an op against each other.
+    """Hold two values, two runs, two models, or two versions of an op against each other.
 
     Parameters
     ----------
@@ -41,6 +48,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
         Two models. Beside a ModelProto or a PathLike, bytes and any text are a model; without one, both sides must end in
         .onnx, or be the bytes of a model, and are values otherwise.
+    a, b : Trace
+        Two runs, whose tensors and nodes may have other names; or one run and arrays by the names of its tensors.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     rtol, atol : float, optional
@@ -52,7 +61,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
     Returns
     -------
-    Diff, ModelDiff or OpDiff
+    Diff, TraceDiff, ModelDiff or OpDiff
+        For runs, a `TraceDiff`: what each node does to the difference, and as ``origin`` the first that makes one.
         The verdict of models is ``identical``, ``close`` (nothing but weights differ, all within the tolerance) or
         ``different``: other names, another order of nodes, a default written out or not, and documentation are no changes.
         That of an op's versions is ``identical`` or ``different``. That of values:
@@ -68,9 +78,14 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     Raises
     ------
     FeedError
-        Something is not made of arrays, a model is held against something else, or a tolerance is negative or not finite.
+        Something is not made of arrays, a model is held against something else, a tolerance is negative or not finite,
+        two runs have no tensor in common, or an array has a name that the run has not.
     ModelError
         There is no model in a file.
+
+    Notes
+    -----
+    Between runs each node of b runs again, alone and twice, on the tensors of a: an op's ``compute`` is called twice more.
 
     Examples
     --------
@@ -86,11 +101,25 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    if isinstance(a, Trace) or isinstance(b, Trace):
+        return _runs(a, b, rtol, atol)
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
         return _versions(a, b, rtol, atol)
     if isinstance(a, (ModelProto, os.PathLike)) or isinstance(b, (ModelProto, os.PathLike)) or (_is_model(a) and _is_model(b)):
         return _models(a, b, rtol, atol)
     return compared(a, b, rtol, atol)
+
+
+def _runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
+    from pyopnb.divergence.runs import against_arrays, apart  # what other diffs do not need
+
+    if isinstance(a, Trace) and isinstance(b, Trace):
+        return apart(a, b, rtol, atol)
+    trace, other = (a, b) if isinstance(a, Trace) else (b, a)
+    if not isinstance(other, (Mapping, Result)):
+        got = type(other).__name__
+        raise FeedError("diff", expected="a trace, or arrays by name, to hold against a trace", got=got, next='{"y": array}')
+    return against_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
 
 
 def _versions(a: Any, b: Any, rtol: float | None, atol: float | None) -> OpDiff:

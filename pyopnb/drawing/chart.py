@@ -104,7 +104,9 @@ def tiles(
     size = _fields(rows, columns, max(40, 448 // abreast) if many else 256)
     wide, high = columns * size[0], rows * size[1]
     label, gap = (13 if many else 0), 8
-    spots = [((k % abreast) * (wide + gap), _HEAD + (k // abreast) * (high + gap + label) + label) for k in range(len(matrices))]
+    spots = [
+        ((k % abreast) * (wide + gap), _HEAD + (k // abreast) * (high + gap + label) + label) for k in range(len(matrices))
+    ]
     body = [_title(title)]
     for (x, y), matrix, name in zip(spots, matrices, names, strict=True):
         if many:
@@ -143,7 +145,16 @@ def _sheet(matrices: Sequence[np.ndarray], abreast: int) -> np.ndarray:
     return sheet
 
 
-def field(matrix: np.ndarray, scale: Scale, title: str, *, x: Sequence[str], y: Sequence[str], words: Sequence[str]) -> Chart:
+def field(
+    matrix: np.ndarray,
+    scale: Scale,
+    title: str,
+    *,
+    x: Sequence[str],
+    y: Sequence[str],
+    words: Sequence[str],
+    line: Sequence[tuple[float, float]] = (),
+) -> Chart:
     """A matrix with axes; its first row is at the top.
 
     Parameters
@@ -155,11 +166,18 @@ def field(matrix: np.ndarray, scale: Scale, title: str, *, x: Sequence[str], y: 
         What is written at the ends of the axes, and, where there are more, at equal steps between.
     words : sequence of (str, str)
         Names of the axes.
+    line : sequence of (float, float), optional
+        Points of a line over it, from (0, 0) at the left of the top to (1, 1).
     """
     side = 220
-    left = 12 + 5.6 * max(map(len, y), default=0)
+    left = 26 + 5.6 * max(map(len, y), default=0)
     body = [_title(title), _picture(pixels(matrix, scale, nothing=True), left, _HEAD, side, side, stretch=True)]
-    body.append(f'<rect x="{left}" y="{_HEAD}" width="{side}" height="{side}" fill="none" stroke="{LINE}" stroke-width="0.75"/>')
+    body.append(
+        f'<rect x="{left}" y="{_HEAD}" width="{side}" height="{side}" fill="none" stroke="{LINE}" stroke-width="0.75"/>'
+    )
+    if line:
+        points = " ".join(f"{left + side * across:.1f},{_HEAD + side * down:.1f}" for across, down in line)
+        body.append(f'<polyline points="{points}" fill="none" stroke="{TEXT}" stroke-width="1.25" stroke-dasharray="4 3"/>')
     for place, name in enumerate(x):
         at = left + side * place / max(1, len(x) - 1)
         end = "start" if place == 0 else "end" if place == len(x) - 1 else "middle"
@@ -225,7 +243,7 @@ def _picture(data: bytes, x: float, y: float, wide: float, high: float, stretch:
 def _words(words: Mapping[str, float], scale: Scale, y: float) -> str:
     body, x = [], 0.0
     for word, value in words.items():
-        body.append(_swatch(x, y, scale.colour(value), word))
+        body.append(_swatch(x, y, scale.colour(value) if value or scale.kind == "around" else "#ffffff", word))
         x += 30 + 6 * len(word)
     return "".join(body)
 

@@ -10,7 +10,7 @@ from onnx import GraphProto, NodeProto
 from pyopnb.models.nodes import Site, bodies
 from pyopnb.ops.errors import ModelError, nearest, shown
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "used"]
 
 
 def in_order(nodes: Sequence[NodeProto], known: Collection[str], outputs: Sequence[str]) -> list[NodeProto]:
@@ -33,11 +33,11 @@ def in_order(nodes: Sequence[NodeProto], known: Collection[str], outputs: Sequen
     names = {*known, *makers}
     waits: list[set[int]] = []
     for node in nodes:
-        used = list(_used(node))
-        for name, where in used:
+        read = list(used(node))
+        for name, where in read:
             if name not in names:
                 raise _nobody(f"{where}, input {shown(name)}", name, names)
-        waits.append({makers[name] for name, _ in used if name in makers})
+        waits.append({makers[name] for name, _ in read if name in makers})
     for name in outputs:
         if name not in names:
             raise _nobody(f"output {shown(name)}", name, names)
@@ -56,7 +56,7 @@ def _nobody(where: str, name: str, names: Collection[str]) -> ModelError:
     )
 
 
-def _used(node: NodeProto) -> Iterator[tuple[str, str]]:
+def used(node: NodeProto) -> Iterator[tuple[str, str]]:
     """The names that a node uses of the graph it stands in, and where: those of its bodies that no body makes itself."""
     where = _where(node)
     yield from ((name, where) for name in node.input if name)

@@ -20,7 +20,7 @@ from pyopnb.ops.results import described, exact_array
 from pyopnb.ops.schema import Schema, same
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["reference_ops"]
+__all__ = ["evaluated_op", "reference_ops"]
 
 
 def reference_ops() -> list[type]:
@@ -48,10 +48,11 @@ def reference_ops() -> list[type]:
     >>> ReferenceEvaluator(model, new_ops=reference_ops()).run(None, {"x": np.float32([1, 2])})
     [array([2., 4.], dtype=float32)]
     """
-    return [_class(op) for op in registry]
+    return [evaluated_op(op) for op in registry]
 
 
-def _class(op: Op) -> type:
+def evaluated_op(op: Op) -> type:
+    """One op as such a class."""
     # The evaluator finds a class by its own name. Without op_schema it would take that of any operator of this name.
     return type(op.op_type, (_base(),), {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__})
 

@@ -8,6 +8,8 @@ from pyopnb.notebook import graph, line
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.live.shell import end
 from pyopnb.notebook.magic import PyopMagics
+from pyopnb.notebook.progress import progress_bar
+from pyopnb.traces.progress import bar_with
 
 __all__ = ["load", "unload"]
 
@@ -21,6 +23,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
     shell.Completer.custom_matchers += [line.complete, graph.complete]
+    bar_with(progress_bar)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
@@ -29,6 +32,7 @@ def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry; what is live in outputs ends."""
     end(shell)
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
+    bar_with(None)
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)

@@ -250,7 +250,7 @@ def _promise_early(
     version = node.op.at(plan.epoch)
     schema = OPEN if node.retired else version.schema
     schema.check_inputs(given, node.where)
-    instance = node.early.get(version.number)
+    instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.early.get(version.number)
     with building(None):
         if schema.infers and instance is None:
             try:

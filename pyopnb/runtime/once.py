@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,18 +14,24 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
+from pyopnb.edits.inlined import inlined
 from pyopnb.graphs.build import node
 from pyopnb.graphs.faults import is_unknown, known_ops
 from pyopnb.graphs.imports import import_domains
 from pyopnb.graphs.text import take_as_floats
 from pyopnb.models.installed import newest_opset, schema_domains
+from pyopnb.models.source import Source, read
 from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, briefly, nearest, shown
 from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session import Result, Session
+from pyopnb.runtime.traced import Wanted
+from pyopnb.traces.progress import Progress
+from pyopnb.traces.trace import Trace
 
-__all__ = ["KEPT_SESSIONS", "call", "run"]
+__all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
 
 KEPT_SESSIONS = 64
 """Sessions that `call` keeps for the next call of their kind; the one that was used longest ago goes first."""
@@ -41,6 +48,84 @@ def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     array([1., 2.], dtype=float32)
     """
     return Session(model)(*feeds, **named)
+
+
+@briefly
+def trace(
+    model: Any,
+    /,
+    *feeds: Any,
+    on: str = "onnxruntime",
+    only: str | Sequence[str] | None = None,
+    level: str = "all",
+    bodies: bool = False,
+    check: bool = True,
+    times: bool | int = True,
+    optimised: bool = True,
+    progress: Progress | bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+    **named: Any,
+) -> Trace:
+    """Run a model once, and look at every named tensor.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    *feeds, **named
+        By name, or in the order of the model's inputs, or one dict of all by name.
+    on : {"onnxruntime", "reference"}
+        What runs it: ONNX Runtime, as `Session.trace` does, or ONNX's reference implementation with the ops of the registry,
+        node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies.
+    only, level, bodies, check, times, optimised, progress
+        As for `Session.trace`.
+    base_dir : path, optional
+        The folder of the external data of a model in memory.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    FeedError
+        A feed does not fit, or a name in ``only`` is that of no tensor.
+    ModelError
+        The model cannot be used.
+    Exception
+        Whatever an op, or the reference implementation, raised.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    >>> trace(model, np.float32([0, 1]), on="reference")["e"].round(4)
+    array([1.    , 2.7183], dtype=float32)
+    """
+    __tracebackhide__ = True
+    wanted = Wanted(only, level, bodies, check, times, optimised, progress)
+    if on == "onnxruntime":
+        return Session(model, base_dir=base_dir)._look(feeds, named, wanted)
+    if on != "reference":
+        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=shown(repr(on)))
+    if bodies:
+        raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
+    return _on_reference(read(model, base_dir), feeds, named, wanted)
+
+
+def _on_reference(source: Source, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+    __tracebackhide__ = True
+    from pyopnb.traces.evaluated import evaluated
+
+    source.proto = inlined(source.proto, is_op(source.proto, frozenset()))
+    held = {tensor.name for tensor in source.proto.graph.initializer}
+    names = [info.name for info in source.proto.graph.input if info.name not in held]
+    if len(feeds) == 1 and isinstance(feeds[0], Mapping):
+        given = {**feeds[0], **named}
+    elif len(feeds) <= len(names):
+        given = {**dict(zip(names, feeds, strict=False)), **named}
+    else:
+        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
+    return evaluated(source, given, wanted.only, keep=wanted.level == "all")
 
 
 @briefly

@@ -67,7 +67,7 @@ class Place:
         # By version and the epoch of the attrs; those that a run can still ask for.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.born)
-        instance = node.early.pop(version.number, None) if node else None
+        instance = node.take(version.number) if node else None
         instance, self.told = self._instance(version, values, instance)
         self._keep(version, epoch, instance, self.told)
 
@@ -102,9 +102,12 @@ class Place:
                 known = self._keep(version, since, instance, promised)
             return known[1]
 
-    def serving(self, epoch: int) -> tuple[Version, Any] | None:
-        """The version and state that serve runs of that epoch; None where none was made ready."""
-        return self._states.get((self.op.at(max(epoch, self.born)).number, self._setting(epoch)[0]))
+    def instance_at(self, epoch: int) -> tuple[int, object] | None:
+        """Number of the version that serves runs of that epoch, and its instance; None where there is none yet."""
+        known = self._states.get((self.op.at(max(epoch, self.born)).number, self._setting(epoch)[0]))
+        if known is None:
+            return None
+        return known[0].number, known[1].instance
 
     def stale(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where the runtime was told something else."""

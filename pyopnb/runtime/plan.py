@@ -83,11 +83,16 @@ class PlannedNode:
     values: dict[str, Any]
     linked: dict[str, Any]
     where: str
-    number: int
     retired: Retired | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
     early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+    lent: tuple[int, object] | None = None  # an instance that was made elsewhere, and the number of its version
     clock: Clock | None = None
+    number: int = -1  # among the nodes of the plan; that of a tap is never asked for
+
+    def take(self, version: int) -> object:
+        """The instance that a kernel is to have; None where it is to make one."""
+        return self.lent[1] if self.lent and self.lent[0] == version else self.early.pop(version, None)
 
     @property
     def outputs(self) -> int:
@@ -179,7 +184,7 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
         values = one.attrs if one else attribute_values(site.node, proto, site.where)
         linked, number = linked_attributes(site.node), len(planned)
-        node = PlannedNode(op, numbered, values, linked, site.where, number, one.retired if one else None)
+        node = PlannedNode(op, numbered, values, linked, site.where, one.retired if one else None, number=number)
         node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
         if one:
             numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)

@@ -30,10 +30,12 @@ from pyopnb.runtime.retired import checked_modules
 from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
 
 if TYPE_CHECKING:
+    from pyopnb.runtime.traced import Wanted
     from pyopnb.standins.fill import FilledNode
+    from pyopnb.traces.progress import Progress
     from pyopnb.traces.trace import Trace
 
-__all__ = ["Result", "Session", "SessionRebuilt", "run_kernels"]
+__all__ = ["Result", "Session", "SessionRebuilt", "run_each", "run_kernels"]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _CPU = "CPUExecutionProvider"
@@ -390,21 +392,90 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         *feeds: Any,
         only: str | Sequence[str] | None = None,
         level: str = "all",
+        bodies: bool = False,
         check: bool = True,
         times: bool | int = True,
-        progress: Callable[[int, int], object] | None = None,
+        optimised: bool = True,
+        progress: Progress | bool = False,
         **named: Any,
     ) -> Trace:
-        """Run, and keep every named tensor."""
-        __tracebackhide__ = True
-        from pyopnb.runtime.traced import Wanted, traced  # what most sessions never need
+        """Run, and look at every named tensor.
 
-        if len(feeds) == 1 and isinstance(feeds[0], Mapping):
-            given = {**feeds[0], **named}
-        else:
-            given = self._given(feeds, named)
+        Parameters
+        ----------
+        *feeds, **named
+            As for a call of the session. A feed that is called as a parameter here goes into a dict of feeds by name, given
+            alone: ``session.trace({"level": x})``.
+        only : str or sequence of str, optional
+            The tensors to look at: their names, or globs of them (``"layer1/*"``). The model's outputs are always there.
+        level : {"all", "summaries"}
+            ``"all"`` keeps every tensor. ``"summaries"`` lets each go once its `Summary` is made, and keeps the outputs.
+        bodies : bool
+            Also look into the bodies of If, Loop and Scan, at tensors of the dtypes that ops can have. Their names lead there:
+            ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for the fourth time that the body gave it in this run.
+        check : bool
+            Compare the outputs with those of an unexposed run.
+        times : bool or int
+            Measure the times of nodes: in this run, or by a number from 2 on, as the medians of so many more runs after it.
+        optimised : bool
+            False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
+        progress : bool or callable
+            True shows a bar: in the cell's output where ``%load_ext pyopnb`` ran, as text elsewhere. A callable is called with
+            two numbers, after each tensor of the main graph: how many there were, and of how many.
+
+        Returns
+        -------
+        Trace
+
+        Raises
+        ------
+        FeedError
+            A feed does not fit, or a name in ``only`` is that of no tensor.
+        Exception
+            Whatever an op raised, as itself.
+
+        Notes
+        -----
+        The run is that of a session which is built beside this one and let go again: the weights are in memory twice
+        meanwhile. What is exposed cannot be fused, and a fused kernel can round otherwise than its parts. So the outputs are
+        compared with those of a run of this session, and ``trace.exposure`` says what exposing changed.
+
+        An op that keeps state runs once on its own instance, in the unexposed run, and with the same state once on a copy of
+        the instance, in the exposed one; side effects outside the instance happen twice. With ``check=False`` or
+        ``optimised=False``, and where an instance cannot be copied, the exposed run is the only one, on the op's own instance.
+        More runs for ``times`` are more calls on the instance that the exposed run had.
+
+        With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the largest tensor: the copy that
+        is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
+        are kept by the trace. The times of If, Loop and Scan contain the look into their bodies.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+        >>> trace = Session(model).trace(x=np.float32([0, 1]))
+        >>> trace["e"]
+        array([1.       , 2.7182817], dtype=float32)
+        >>> trace.summaries["y"].least, list(trace)
+        (-2.7182817459106445, ['x', 'e', 'y'])
+        """
+        __tracebackhide__ = True
+        from pyopnb.runtime.traced import Wanted  # what most sessions never need
+
         try:
-            return traced(self, given, Wanted(only=only, level=level, check=check, times=times, progress=progress))
+            wanted = Wanted(only, level, bodies, check, times, optimised, progress)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        return self._look(feeds, named, wanted)
+
+    def _look(self, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+        __tracebackhide__ = True
+        from pyopnb.runtime.traced import traced
+
+        by_name = len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values())
+        try:
+            self._follow()  # here, so that a warning names the user's line
+            return traced(self, {**feeds[0], **named} if by_name else self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
@@ -432,6 +503,25 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[_CPU], enable_fallback=0)
     return list(session.run(None, feeds, _QUIET))
+
+
+def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:
+    """Run a model on several feeds in one session; what it gives by name.
+
+    Parameters
+    ----------
+    model : ModelProto
+    feeds : sequence of mapping
+    level : str
+        Of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
+    session = Session(model, options, [_CPU])
+    names = [info.name for info in model.graph.output]
+    return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]
 
 
 # ---- options ----------------------------------------------------------------------------------------------------------------

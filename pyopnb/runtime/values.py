@@ -12,8 +12,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.drawn import Drawn
+from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import FeedError, nearest, shown
 from pyopnb.ops.results import cast
 from pyopnb.ops.types import TensorType, type_of
@@ -197,7 +197,11 @@ def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
 
 
 def from_ortvalue(value: Any, kind: DType | None) -> Any:
-    """An OrtValue's array, of its own memory."""
+    """An OrtValue's array, of its own memory; a list of a sequence's, and None of an optional that is empty."""
+    if not value.has_value():
+        return None
+    if value.is_tensor_sequence():
+        return _items(value)
     if kind is None or not _exotic(kind):
         return value.numpy() if value.is_tensor() else value
     shape = tuple(value.shape())
@@ -206,6 +210,17 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
     if raw.nbytes:
         ctypes.memmove(raw.ctypes.data, value.data_ptr(), raw.nbytes)
     return (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
+
+
+def _items(sequence: Any) -> list[np.ndarray]:
+    """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
+    element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
+    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences: of no dtype that is exotic
+    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
+    graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(["y"], {"s": sequence})[0])
 
 
 def _packed(each: np.ndarray, bits: int) -> np.ndarray:

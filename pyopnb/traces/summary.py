@@ -34,7 +34,8 @@ class Summary:
     count : int
         Elements; of a sequence, its items.
     least, greatest, mean, std : float, int, bool or None
-        Of the finite elements; None where there are none. ``std`` is the population's. For complex numbers, of their moduli.
+        Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
+        more than float64 holds. For complex numbers, of their moduli.
     nan, posinf, neginf, zeros : int
         How many there are. A complex number is NaN where a part is, and otherwise +Inf where a part is infinite.
     bins : tuple of int
@@ -76,20 +77,24 @@ class Summary:
         most = max(self.bins, default=0)
         return "".join(_BARS[max(1, round(n * 7 / most))] if n else _BARS[0] for n in self.bins)
 
-    def __str__(self) -> str:
-        """One line: ``float32[2,3]  -1 … 2  mean 0.5  std 1  ▁▂█  1 NaN``."""
-        parts = [self.kind if self.type is None else str(self.type)]
-        if self.kind == "sequence":
-            parts = [f"sequence of {self.count}"]
-        if self.kind == "text" and self.longest is not None:
-            parts.append(f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"')
-        if self.least is not None:
-            parts.append(f"{self.least:.6g} … {self.greatest:.6g}" if self.least != self.greatest else f"all {self.least:.6g}")
-            if self.least != self.greatest:
-                parts += [f"mean {self.mean:.4g}", f"std {self.std:.4g}", self.bars]
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Its parts as text: type, range or longest text, mean and deviation, histogram, and what is not finite."""
+        kind = f"sequence of {self.count}" if self.kind == "sequence" else self.kind if self.type is None else str(self.type)
+        span = spread = bars = ""
+        if self.longest is not None:
+            span = f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"'
+        elif self.least is not None and self.least == self.greatest:
+            span = f"all {self.least:.6g}"
+        elif self.least is not None:
+            span = f"{self.least:.6g} … {self.greatest:.6g}"
+            spread, bars = f"mean {self.mean:.4g}, std {self.std:.4g}", self.bars
         counts = ((self.nan, "NaN"), (self.posinf, "+Inf"), (self.neginf, "-Inf"))
-        parts += [f"{count} {what}" for count, what in counts if count]
-        return "  ".join(parts)
+        return kind, span, spread, bars, ", ".join(f"{count} {what}" for count, what in counts if count)
+
+    def __str__(self) -> str:
+        """One line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
+        return "  ".join(filter(None, self.cells))
 
 
 def summary_of(value: Any) -> Summary:
@@ -135,9 +140,7 @@ def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     exotic = array.dtype.isbuiltin == 2
     for start in range(0, array.size, _BLOCK):
         part = array.flat[start : start + _BLOCK] if flat is None else flat[start : start + _BLOCK]
-        if exotic:
-            part = part.astype(np.float32)
-        elif part.dtype == np.float16:
+        if exotic or part.dtype == np.float16:
             part = part.astype(np.float32)
         elif part.dtype.kind == "c":
             part = _moduli(part)
@@ -148,7 +151,7 @@ def _moduli(part: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         moduli = np.abs(part)
     moduli[np.isnan(part)] = np.nan  # NumPy says that the modulus of Inf+NaNj is Inf
-    return moduli
+    return np.asarray(moduli)
 
 
 @dataclass
@@ -176,8 +179,11 @@ class _Tally:
         wide = part.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(wide.mean())
+            if math.isinf(mean):  # the sum was no float64
+                mean = float((wide / part.size).sum())
             wide -= mean
-            squares = float(np.dot(wide, wide))
+            wide *= wide  # not np.dot: its threads would fight with those of ONNX Runtime, which spin for a while after a run
+            squares = float(wide.sum())
             total = self.count + part.size
             step = mean - self.mean
             self.mean += step * (part.size / total)
@@ -192,7 +198,7 @@ class _Tally:
         self.nan += int(np.count_nonzero(np.isnan(part)))
         self.posinf += int(np.count_nonzero(part == np.inf))
         self.neginf += int(np.count_nonzero(part == -np.inf))
-        return part[good]
+        return np.asarray(part[good])
 
 
 def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
@@ -204,8 +210,8 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
         numbers = {
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
-            "mean": _finite_or_none(tally.mean),
-            "std": _finite_or_none(math.sqrt(tally.squares / tally.count) if tally.squares >= 0 else math.nan),
+            "mean": tally.mean,
+            "std": math.inf if math.isnan(tally.squares) else math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -220,29 +226,38 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
     )
 
 
-def _finite_or_none(value: float) -> float:
-    return value
-
-
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
-    low, high = float(tally.least), float(tally.greatest)
     bins = np.zeros(BINS, np.int64)
-    if low == high:
+    if tally.least == tally.greatest:
         bins[BINS // 2] = tally.count
         return tuple(bins.tolist())
-    # Halves: the distance of the largest float64 from its negative is no float64.
-    scale, start = BINS / (high / 2 - low / 2) / 2, low
+    above = _above_integer if tally.least.dtype.kind in "iub" else _above_float
     for part in _blocks(array):
         if part.dtype.kind == "f" and (tally.nan or tally.posinf or tally.neginf):
             part = part[np.isfinite(part)]
-        places = part.astype(np.float64)
-        if math.isfinite(high - low):
-            places -= start
-            places *= scale
-        else:
-            places /= 2
-            places -= start / 2
-            places *= 2 * scale
+        places = above(part, tally.least, tally.greatest)
+        places *= BINS
         np.clip(places, 0, BINS - 1, out=places)
         bins += np.bincount(places.astype(np.int64), minlength=BINS)
     return tuple(bins.tolist())
+
+
+def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
+    """How far each element is on the way from least to greatest, 0 … 1; neighbours can be one float64."""
+    wide = np.int64 if part.dtype.kind == "i" else np.uint64
+    steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)  # modulo 2**64, where it is exact
+    return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))
+
+
+def _above_float(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
+    low, high = float(least), float(greatest)
+    # The distance of the largest float64 from its negative is no float64, that of their halves is; that of the smallest ones
+    # is not the same when they are halved.
+    shrink = 1.0 if math.isfinite(high - low) else 0.5
+    low *= shrink
+    places = part.astype(np.float64)
+    if shrink != 1:
+        places *= shrink
+    places -= low
+    places /= high * shrink - low  # not times its inverse, which can be infinite
+    return places

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
+from pyopnb.changes.models import ModelDiff
 from pyopnb.changes.versions import OpDiff
 from pyopnb.compare.diffs import Diff
-from pyopnb.drawing.page import pre
+from pyopnb.divergence.traces import TraceDiff
 from pyopnb.ops.errors import FeedError, briefly, shown
+from pyopnb.ops.registry import Op, Registry, Version
+from pyopnb.runtime.session import Session
 from pyopnb.runtime.values import Result
-from pyopnb.views import diffs, tensors
+from pyopnb.traces.trace import Trace
+from pyopnb.views import changes, diffs, divergence, models, ops, plots, saved, tensors, traces
 from pyopnb.views.view import View
 
-__all__ = ["html", "show", "view"]
+__all__ = ["html", "plot", "save", "show", "view"]
 
 _SHOWN = "a model, session, trace, result, array, diff, op version, op or the registry"
 
@@ -27,10 +33,15 @@ def show(thing: Any, **options: Any) -> View:
     Parameters
     ----------
     thing : object
-        A model, a trace, a result or other arrays by name, an array, what `pyopnb.diff` found, an op, one of its versions, or
-        `pyopnb.registry`.
+        A model (ModelProto, path or bytes), a session, a trace, a result or other arrays by name, an array, what `pyopnb.diff`
+        found, an op, one of its versions, or `pyopnb.registry`.
     **options
-        What the drawing of that kind of thing takes.
+        - of models and whatever has a graph: ``open=True`` opens bodies and functions, ``names=`` and ``shapes=`` show or hide
+          the nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes;
+        - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours are;
+        - of the diff of two traces: ``model=`` draws that model in the place of the nodes that were compared;
+        - of the diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
+        - of an array: ``name=``.
 
     Returns
     -------
@@ -42,6 +53,11 @@ def show(thing: Any, **options: Any) -> View:
     ------
     FeedError
         Nothing draws such a thing.
+
+    Examples
+    --------
+    >>> show(np.float32([[0, 1, 1], [1, 2, 3]]))
+    float32[2,3] n=6 x∈[0, 3] ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃ μ=1.333 σ=0.9428
     """
     return view(thing, **options)
 
@@ -57,14 +73,22 @@ def _(thing: View, **options: Any) -> View:
     return view(thing.thing, **options) if options else thing
 
 
+@view.register(ModelProto)
+@view.register(bytes)
+@view.register(str)
+@view.register(os.PathLike)
+def _(thing: Any, **options: Any) -> View:
+    return models.drawn(thing, **options)
+
+
 @view.register
-def _(thing: OpDiff) -> View:
-    return View(thing, f"diff: {thing.verdict}", str(thing), pre("\n".join([*thing.schema, *thing.source])))
+def _(thing: Session, **options: Any) -> View:
+    return models.drawn(thing._source().proto, **options)
 
 
 @view.register
 def _(thing: Diff) -> View:
-    return View(thing, f"diff: {thing.verdict}", str(thing), diffs.page(thing.parts, thing.worst))
+    return diffs.diff(thing)
 
 
 @view.register(np.ndarray)
@@ -86,6 +110,51 @@ def _(thing: Any) -> View:
     return tensors.arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values")
 
 
+@view.register
+def _(thing: Trace, **options: Any) -> View:
+    return traces.trace(thing, **options)
+
+
+@view.register
+def _(thing: TraceDiff, **options: Any) -> View:
+    return divergence.runs(thing, **options)
+
+
+@view.register
+def _(thing: ModelDiff, **options: Any) -> View:
+    return changes.models(thing, **options)
+
+
+@view.register
+def _(thing: OpDiff) -> View:
+    return changes.versions(thing)
+
+
+@view.register
+def _(thing: Version) -> View:
+    return ops.version(thing)
+
+
+@view.register
+def _(thing: Op) -> View:
+    return ops.op(thing)
+
+
+@view.register
+def _(thing: Registry) -> View:
+    return ops.every(thing)
+
+
 def html(thing: Any) -> str:
     """The HTML of anything that is `Drawn`."""
     return view(thing).body
+
+
+def save(thing: Any, path: str | os.PathLike[str]) -> None:
+    """Write anything that is `Drawn` to a file."""
+    saved.save(view(thing), path)
+
+
+def plot(thing: Any) -> Any:
+    """A matplotlib ``Figure`` of anything that has one."""
+    return plots.figure(thing.thing if isinstance(thing, View) else thing)

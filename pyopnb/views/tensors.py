@@ -17,13 +17,14 @@ from pyopnb.ops.errors import FeedError, NotationError, shown
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.views.view import View
 
-__all__ = ["array", "arrays", "line"]
+__all__ = ["array", "arrays", "line", "matrix_of"]
 
 _SIDE = 128  # fields of a picture along each axis
 _TILE = 40  # the same of each of many
 _TILES = 16
 _TABLE = 16  # rows and columns of an array that is shown as its numbers
 _TEXTS = 20
+_RINGS = 3
 _PICTURES = LARGEST * 3 // 4  # bytes of one output that pictures may take
 _CELL = "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);font-family:monospace;white-space:nowrap"
 
@@ -75,7 +76,9 @@ def _numbers(summary: Summary, scalar: bool) -> Iterator[str]:
     else:
         yield f"{x}∈[{_short(low)}, {_short(high)}]"
         yield summary.bars
-        if math.isfinite(summary.mean or 0.0) and math.isfinite(summary.std or 0.0):  # of numbers near the end of floats they are not
+        if math.isfinite(summary.mean or 0.0) and math.isfinite(
+            summary.std or 0.0
+        ):  # of numbers near the end of floats they are not
             yield f"μ={_short(summary.mean)} σ={_short(summary.std)}"
 
 
@@ -86,7 +89,7 @@ def _short(value: Any) -> str:
 def array(thing: Any, name: str = "") -> View:
     """The drawing of one array."""
     value, summary = _looked_at(thing)
-    said = f"{name}: {line(summary)}" if name else line(summary)
+    said = f"{shown(name, 80)}: {line(summary)}" if name else line(summary)
     charts, body = _picture(value, summary, _SIDE, _TILE)
     svg = card(charts, said) if charts else ""
     parts = [pre(said), image(svg, f"{said}. {_meaning(charts)}") if svg else body]
@@ -98,7 +101,7 @@ def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
     lines, parts, room, charts_of_all = [], [], _PICTURES, []
     for name, value in named:
         value, summary = _looked_at(value)
-        said = f"{shown(name)}: {line(summary)}"
+        said = f"{shown(name, 80)}: {line(summary)}"
         lines.append(said)
         parts.append(pre(said))
         if room < LARGEST // 20:
@@ -142,7 +145,7 @@ def _picture(value: Any, summary: Summary, side: int, tile: int) -> tuple[list[C
 def _plain(block: np.ndarray) -> np.ndarray:
     """A block as numbers that NumPy itself knows and can order."""
     if block.dtype.kind == "c":
-        made = np.abs(block)
+        made: np.ndarray = np.abs(block)
         made[np.isnan(block)] = np.nan  # else the modulus of Inf+NaNj is Inf
         return made
     if block.dtype == np.float16 or (block.dtype.isbuiltin == 2 and "float" in block.dtype.name):
@@ -169,13 +172,31 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
     sizes = [np.where(np.isfinite(one), np.abs(one), 0) for one in several]
     high, end = float(max(one.max() for one in sizes)), _end(sizes)
     scale = Scale(0.0, end) if value.dtype.kind == "c" else Scale(-end, end, kind="around")
-    marks = []
+    marks = [(k, row + 0.5, column + 0.5) for k, one in enumerate(several) for row, column in np.argwhere(~np.isfinite(one))]
+    marks = marks if len(marks) <= _RINGS else []  # many are seen without rings
     if end < high:
         first = next(k for k, one in enumerate(sizes) if one.max() == high)
         row, column = np.unravel_index(int(sizes[first].argmax()), sizes[first].shape)
         marks.append((first, row + 0.5, column + 0.5))
         pick += f"Ring: {several[first][row, column]:.4g}. "
     return tiles(several, names, scale, title, below=pick + field, marks=marks)
+
+
+def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, tuple[int, int], float, str]:
+    """An array as one pooled matrix, the size that it had, where its colours end, and what it is.
+
+    Raises
+    ------
+    FeedError
+        It holds no numbers.
+    """
+    value, summary = _looked_at(value)
+    if summary.kind != "number" or not summary.count:
+        raise FeedError("plot", expected="an array of numbers that is not empty", got=line(summary), next="pyopnb.show(…)")
+    rows = value.reshape(math.prod(value.shape[:-1]), value.shape[-1]) if value.ndim else value.reshape(1, 1)
+    fields = pooled(rows, side, side, _plain)
+    end = _end([np.where(np.isfinite(fields), np.abs(fields), 0)]) or 1.0
+    return fields, rows.shape, end, str(summary.type)
 
 
 def _end(sizes: list[np.ndarray]) -> float:
@@ -207,7 +228,8 @@ def _table(value: np.ndarray, whole: np.ndarray) -> str:
     rows = []
     for shown_row, row in zip(whole, plain, strict=True):
         rows.append("".join(_cell(one, float(size), most) for one, size in zip(shown_row, row, strict=True)))
-    return f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{"".join(f"<tr>{row}</tr>" for row in rows)}</tbody></table>'
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{body}</tbody></table>'
 
 
 def _cell(value: Any, size: float, most: float) -> str:
@@ -220,7 +242,10 @@ def _cell(value: Any, size: float, most: float) -> str:
 def _texts(value: np.ndarray) -> str:
     if not value.ndim:
         return ""
-    quoted = [f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}" for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)][:_TEXTS]
+    quoted = [
+        f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}"
+        for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)
+    ][:_TEXTS]
     more = value.size - len(quoted)
     return pre("\n".join(quoted)) + (note(f"and {more:,} more") if more > 0 else "")
 

@@ -12,7 +12,9 @@ import bench_import
 import bench_memory
 import bench_missing
 import bench_reload
+import bench_show
 import bench_threads
+import bench_trace
 import bench_watch
 import numpy
 import onnx
@@ -24,5 +26,6 @@ import pyopnb
 
 versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
 print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
-themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff, bench_watch)
-table.show(chain.from_iterable(theme.rows() for theme in themes))
+themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff)
+looking = (bench_show, bench_trace, bench_watch)
+table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking)))

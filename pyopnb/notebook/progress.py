@@ -1,0 +1,37 @@
+"""A progress bar in the output of a cell, which stays readable in the saved notebook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyopnb.traces.progress import Progress, Throttled
+
+__all__ = ["progress_bar"]
+
+
+class _Shown:
+    """Both forms of one state."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+
+    def __repr__(self) -> str:
+        return f"{self.done} of {self.total} tensors"
+
+    def _repr_html_(self) -> str:
+        return f'<progress value="{self.done}" max="{self.total}" aria-label="{self!r}"></progress> {self!r}'
+
+
+def progress_bar() -> Progress:
+    """A bar of its own output, which is shown when it is first told something."""
+    from IPython.display import display
+
+    handles: list[Any] = []
+
+    def show(done: int, total: int) -> None:
+        if handles:
+            handles[0].update(_Shown(done, total))
+        else:
+            handles.append(display(_Shown(done, total), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+
+    return Throttled(show)

@@ -1,0 +1,327 @@
+"""Two runs held against each other: where they part, and what each node does to the difference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, helper, numpy_helper
+from transformer import renamed, transformer
+
+import pyopnb
+from pyopnb import FeedError, diff, trace
+
+X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
+QUICK: dict[str, Any] = {"check": False, "times": False}
+
+
+def effects(found: Any) -> dict[str, str]:
+    return {step.outputs[0].b: step.verdict for step in found.steps}
+
+
+def parsed(text: str) -> ModelProto:
+    return pyopnb.parse(f'<ir_version: 10, opset_import: ["" : 20, "demo" : 1]> g {text}')
+
+
+# ---- between two models ----------------------------------------------------------------------------------------------------
+
+
+def test_one_attribute_of_a_transformer_block_is_the_only_origin() -> None:
+    found = diff(trace(transformer(), x=X), trace(transformer("tanh"), x=X))
+    assert len(found.steps) == 31
+    assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
+    assert found.origin is not None and found.origin.changes == ("attr approximate: 'none' → 'tanh'",)
+    assert found.origin.isolated == found.origin.accumulated > 0 == found.origin.incoming
+    assert effects(found)["logits"] == "propagates" and effects(found)["probs"] == "same"
+    assert all(step.isolated == 0 for step in found.steps if step is not found.origin)
+    assert found.verdict == "different" and not found.ok
+    assert found.interval == ("/b0.bent/Gelu_25 (Gelu)",)
+    assert len(str(found).splitlines()) <= 12 and "attr approximate: 'none' → 'tanh'" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_names_and_another_order_are_no_change(seed: int) -> None:
+    other = renamed(transformer(), seed)
+    found = diff(trace(transformer(), x=X, **QUICK), trace(other, {other.graph.input[0].name: X}, **QUICK))
+    assert found.verdict == "bit-identical" and found.origin is None and found.first is None
+    assert len(found.tensors) == 31 and not found.only_a and not found.only_b
+    assert {step.verdict for step in found.steps} == {"same"}
+
+
+def test_what_the_runtime_fused_is_compared_where_it_corresponds(tmp_path: Any) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "fused.onnx"), 4
+    onnxruntime.InferenceSession(transformer("tanh").SerializeToString(), options, providers=["CPUExecutionProvider"])
+    fused = onnx.load(tmp_path / "fused.onnx")
+    assert len(fused.graph.node) < 31
+    same = diff(trace(transformer("tanh"), x=X, **QUICK), trace(fused, x=X, **QUICK))
+    assert same.ok and {"logits", "probs"} <= {tensor.b for tensor in same.tensors}
+    assert any(step.between_a for step in same.steps)
+    found = diff(trace(transformer(), x=X, **QUICK), trace(fused, x=X, **QUICK))
+    assert [step.outputs[0].a for step in found.origins] == ["b0.bent"]
+
+
+def test_a_weight_that_differs_is_named() -> None:
+    other = ModelProto()
+    other.CopyFrom(transformer())
+    weight = next(tensor for tensor in other.graph.initializer if tensor.name == "b0.k.bias")
+    array = numpy_helper.to_array(weight).copy()
+    array[3] += 0.5
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    found = diff(trace(transformer(), x=X, **QUICK), trace(other, x=X, **QUICK))
+    assert [step.outputs[0].b for step in found.origins] == ["b0.k"]
+    assert found.origin.changes == ("weight b0.k.bias: float32[32], 1 of 32 differ, at most 0.5",)
+
+
+def test_a_node_hides_a_difference() -> None:
+    text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  b = Floor(a)  y = Neg(b) }"
+    one, other = (trace(parsed(text % by), x=np.float32([1.1, 2.2]), **QUICK) for by in ("2.0", "2.1"))
+    found = diff(one, other)
+    assert effects(found) == {"a": "origin", "b": "hides", "y": "same"}
+    assert found.origin.name == "a (Mul)"
+
+
+def test_two_origins_that_make_up_for_each_other_are_both_found() -> None:
+    text = "(float[N] x) => (float[N] y) <float p = {%s}, float q = {%s}> { a = Mul(x, p)  y = Mul(a, q) }"
+    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in (("2.0", "0.5"), ("4.0", "0.25")))
+    found = diff(one, other)
+    assert [step.outputs[0].b for step in found.origins] == ["a", "y"]
+    assert found["y"].diff.verdict == "bit-identical" and found["y"].alone.verdict == "different"
+
+
+def test_an_error_that_grows_is_amplified() -> None:
+    text = "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
+    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("0.5", "0.75"))
+    found = diff(one, other)
+    assert effects(found) == {"a": "origin", "b": "amplifies", "y": "propagates"}
+    assert found.steps[1].amplification == 1000 and found.steps[2].amplification == 1
+    assert "most amplified: b (Mul), 1000 × the error of its inputs" in str(found)
+
+
+def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> None:
+    text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  y = Neg(a) }"
+    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("1.0", "1.000001"))
+    found = diff(one, other)
+    assert found.verdict == "close" and found.ok and found.origin is None
+    assert found.first.name == "a (Mul)" and "the first that is not the same to the bit: a (Mul)" in str(found)
+    assert [step.name for step in diff(one, other, rtol=0, atol=0).origins] == ["a (Mul)"]
+
+
+def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
+    model = parsed("(float[N] x) => (float[N] y) { a = Neg(x)  y = Abs(a) }")
+    found = diff(trace(model, x=np.float32([1, 2])), trace(model, x=np.float32([1, 3])))
+    assert str(found).startswith("the feeds differ: x different")
+    assert found.feeds_differ and found.origin is None and not found.origins
+    assert effects(found) == {"a": "propagates", "y": "propagates"}
+
+
+def test_nothing_to_compare() -> None:
+    one = trace(parsed("(float[N] x) => (float[N] y) { y = Neg(x) }"), x=np.float32([1]))
+    empty = pyopnb.Trace(one.model, feeds=one.feeds, values={}, summaries={}, runtime=one.runtime)
+    with pytest.raises(FeedError, match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors"):
+        diff(one, empty)
+
+
+def test_what_has_no_partner_is_listed() -> None:
+    one = trace(parsed("(float[N] x) => (float[N] y) { a = Exp(x)  y = Neg(a) }"), x=np.float32([1]))
+    other = trace(parsed("(float[N] x) => (float[N] y, float[N] z) { a = Exp(x)  y = Neg(a)  z = Floor(x) }"), x=np.float32([1]))
+    found = diff(one, other)
+    assert found.verdict == "incomparable" and found.outputs_only_b == ("z",)
+    assert "outputs only in b: z" in str(found)
+    assert diff(other, one).outputs_only_a == ("z",)
+    other = trace(parsed("(float[N] x) => (float[N] y) { u = Exp(x)  v = Neg(u)  w = Neg(v)  y = Neg(w) }"), x=np.float32([1]))
+    assert diff(one, other).ok and diff(one, other).only_b
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_node_that_was_changed_is_the_origin(seed: int) -> None:
+    model = random_graph(seed)
+    drawn = np.random.default_rng(seed)
+    other = ModelProto()
+    other.CopyFrom(model)
+    places = [place for place, node in enumerate(model.graph.node) if node.op_type in ("Elu", "Selu")]
+    assume(places)
+    node = other.graph.node[drawn.choice(places)]
+    node.attribute[0].f *= 1.5
+    x = np.float32([-0.7, 0.3, 1.1])
+    one, changed = trace(model, x=x, **QUICK), trace(other, x=x, **QUICK)
+    # Two tensors that hold the same may be taken for each other, and nobody could say which is which.
+    assume(all(len({array.tobytes() for _, array in run.items()}) == len(run) for run in (one, changed)))
+    assume(not diff(one[node.output[0]], changed[node.output[0]]).ok)
+    moved = renamed(other, seed)
+    found = diff(one, trace(moved, {moved.graph.input[0].name: x}, **QUICK))
+    assert [step.outputs[0].a for step in found.origins] == [node.output[0]]
+    assert type(found).from_json(found.to_json()) == found
+
+
+def random_graph(seed: int) -> ModelProto:
+    drawn = np.random.default_rng(seed)
+    names, nodes = ["x"], []
+    for number in range(int(drawn.integers(2, 12))):
+        kind = str(drawn.choice(["Add", "Sub", "Tanh", "Elu", "Selu"]))
+        reads = [str(drawn.choice(names[-4:])) for _ in range(2 if kind in ("Add", "Sub") else 1)]
+        attrs = {"Elu": "alpha", "Selu": "gamma"}.get(kind)
+        given = {attrs: float(drawn.choice([0.5, 0.75, 1.0]))} if attrs else {}
+        nodes.append(helper.make_node(kind, reads, [f"v{number}"], name=f"n{number}", **given))
+        names.append(f"v{number}")
+    read = {name for node in nodes for name in node.input}
+    info = [helper.make_tensor_value_info(name, 1, [3]) for name in names if name == "x" or name not in read]
+    graph = helper.make_graph(nodes, "g", info[:1], [i for i in info if i.name != "x"])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+# ---- between versions, runtimes and arrays ---------------------------------------------------------------------------------
+
+
+def versions_of_soft() -> tuple[Any, Any]:
+    class Soft:
+        def compute(self, x: Any) -> Any:
+            return np.tanh(x)
+
+    class Softer:
+        def compute(self, x: Any) -> Any:
+            return np.tanh(x) * np.float32(0.5)
+
+    pyopnb.registry.define(Soft, "demo::Soft", source="def compute(self, x):\n    return np.tanh(x)\n")
+    session = pyopnb.Session(parsed("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.Soft(a)  y = Neg(b) }"))
+    before = session.trace(x=np.float32([1, -2]))
+    pyopnb.registry.define(Softer, "demo::Soft", source="def compute(self, x):\n    return np.tanh(x) * np.float32(0.5)\n")
+    return before, session.trace(x=np.float32([1, -2]))
+
+
+def test_two_versions_of_an_op() -> None:
+    before, after = versions_of_soft()
+    found = diff(before, after)
+    assert [(step.op, step.versions) for step in found.origins] == [("demo::Soft", (1, 2))]
+    assert found.origin.changes == ("- return np.tanh(x)", "+ return np.tanh(x) * np.float32(0.5)")
+    assert "versions 1 → 2" in str(found)
+    # b's node runs alone in the version that b had, which is not the current one any more.
+    back = diff(after, before)
+    assert back.origin.versions == (2, 1) and back.origin.isolated == back.origin.accumulated > 0
+    assert effects(back) == {"a": "same", "b": "origin", "y": "propagates"}
+
+
+def test_an_op_that_was_removed_still_runs_alone() -> None:
+    before, after = versions_of_soft()
+    pyopnb.registry.remove("demo::Soft")
+    assert diff(before, after).origin.isolated > 0
+
+
+def test_the_runtime_with_and_without_optimisation_and_the_reference() -> None:
+    model = transformer()
+    runs = [trace(model, x=X, **QUICK), trace(model, x=X, optimised=False, **QUICK), trace(model, x=X, on="reference")]
+    for one in runs:
+        for other in runs:
+            found = diff(one, other)
+            assert found.ok, found
+            assert len(found.steps) == 31 and all(step.isolated is not None for step in found.steps)
+    exact = diff(runs[0], runs[2], rtol=0, atol=0)
+    assert exact.origin is not None and exact.origin.isolated > 0
+    assert exact.a.startswith("onnxruntime") and exact.b.startswith("onnx.reference")
+
+
+def test_arrays_from_anywhere() -> None:
+    ours = trace(transformer(), x=X, **QUICK)
+    others = dict(trace(transformer("tanh"), x=X, **QUICK).items())
+    named = {name: others[name] for name in ("b0.norm1", "b0.middle", "b0.narrow", "logits")}
+    for found in (diff(ours, named), diff(named, ours)):
+        assert {found.a, found.b} == {"arrays", ours.runtime}
+        assert effects(found) == {"b0.norm1": "same", "b0.middle": "same", "b0.narrow": "origin", "logits": "propagates"}
+        assert [name.split(" ")[0].rsplit("/")[1] for name in found.interval] == [
+            "b0.norm2", "b0.wide.product", "b0.wide", "b0.bent", "b0.narrow.product", "b0.narrow",
+        ]  # fmt: skip
+    assert diff(ours, pyopnb.run(transformer(), x=X)).ok
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"logit": X}, r"expected arrays by names of tensors in the trace, got 'logit'. Try: write logits"),
+        ({}, "expected arrays by names of tensors in the trace, got none"),
+        (X, "expected a trace, or arrays by name, to hold against a trace, got ndarray"),
+    ],
+)
+def test_arrays_that_are_refused(arrays: Any, message: str) -> None:
+    with pytest.raises(FeedError, match=message):
+        diff(trace(transformer(), x=X, **QUICK), arrays)
+
+
+# ---- nodes of their own kind -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_draws_random_numbers_is_flagged() -> None:
+    model = pyopnb.parse(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { r = RandomNormal<shape = [2]>()  y = Add(x, r) }'
+    )
+    one = trace(model, x=np.float32([1, 2]), **QUICK)
+    found = diff(one, one)
+    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"r": True, "y": False}
+    assert "not the same when run again (random, or with a state): r (RandomNormal)" in str(found)
+
+
+def test_an_op_that_keeps_a_state_is_flagged() -> None:
+    @pyopnb.pyop("demo::Count")
+    class Count:
+        def __init__(self) -> None:
+            self.runs = 0
+
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            self.runs += 1
+            return x + np.float32(self.runs)
+
+    model = parsed("(float[N] x) => (float[N] y) { a = demo.Count(x)  y = Neg(a) }")
+    session = pyopnb.Session(model)
+    found = diff(session.trace(x=np.float32([1])), session.trace(x=np.float32([1])))
+    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"a": True, "y": False}
+
+
+def test_a_node_that_cannot_run_alone_says_why() -> None:
+    @pyopnb.pyop("demo::Once")
+    class Once:
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            if not allowed:
+                raise RuntimeError("only twice")
+            return x
+
+    allowed = True
+    model = parsed("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.Once(a)  y = Neg(b) }")
+    one = trace(model, x=np.float32([1]))
+    allowed = False
+    found = diff(one, one)
+    assert [(step.isolated, step.outputs[0].why) for step in found.steps] == [(0.0, ""), (None, "RuntimeError: only twice"), (0.0, "")]
+    assert effects(found) == {"a": "same", "b": "same", "y": "same"}
+
+
+def test_a_node_with_bodies_is_one_unit_that_can_be_opened() -> None:
+    text = """(bool go, float[N] x) => (float[N] y) {
+        a = Abs(x)
+        b = If<then_branch = t () => (float[N] p) { q = Elu<alpha = %s>(x)  p = Add(q, a) },
+               else_branch = e () => (float[N] r) { r = Neg(a) }>(go)
+        y = Neg(b)
+    }"""
+    feeds = {"go": np.array(True), "x": np.float32([-1, 2])}
+    one, other = (trace(parsed(text % alpha), feeds, **QUICK) for alpha in ("1.0", "2.0"))
+    found = diff(one, other)
+    assert effects(found) == {"a": "same", "b": "origin", "y": "propagates"} and found.origin.op == "::If"
+    assert not found.origin.inside
+    one, other = (trace(parsed(text % alpha), feeds, bodies=True, **QUICK) for alpha in ("1.0", "2.0"))
+    found = diff(one, other)
+    assert [tensor.b for tensor in found.origin.inside] == ["b/then_branch/q", "b/then_branch/p"]
+    assert "in its body first b/then_branch/q: different" in str(found)
+    assert type(found).from_json(found.to_json()) == found
+
+
+def test_strings_and_sequences_are_compared_too() -> None:
+    model = parsed("(float[N] x) => (seq(float[N]) s, string[N] t) { a = Neg(x)  s = SequenceConstruct(x, a)  t = Cast<to = 8>(a) }")
+    one, other = (trace(model, x=np.float32(x), **QUICK) for x in ([1, 2], [1, 3]))
+    assert diff(one, one).verdict == "bit-identical"
+    found = diff(one, other)
+    assert found["t"].diff.verdict == "different" and found.steps[-1].accumulated == np.inf
+    assert type(found).from_json(found.to_json()) == found

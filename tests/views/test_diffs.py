@@ -1,0 +1,71 @@
+"""Diffs of arrays as pictures and tables."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb import diff
+
+RNG = np.random.default_rng(4)
+B = (RNG.standard_normal((200, 300)) * np.exp(RNG.standard_normal((200, 300)))).astype(np.float32)
+A = (B * (1 + 1e-6 * RNG.standard_normal(B.shape))).astype(np.float32)
+A[17, 233] += 3
+NAN = A.copy()
+NAN[5, 5] = np.nan
+N = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("found", "sign", "charts"),
+    [
+        (diff(A, B), "✗ different", 3),
+        (diff(A, B, atol=9), "≈ close", 3),
+        (diff(A, A), "✓ bit-identical", 0),
+        (diff(np.float32([0]), np.float32([-0.0])), "✓ value-identical", 0),
+        (diff(A, A.astype(float)), "? incomparable", 0),
+        (diff({"y": NAN, N: A}, {"y": A, N: B}), "✗ different", 1),
+        (diff(np.arange(100), np.arange(100)[::-1]), "✗ different", 3),
+        (diff(np.array(["a", N]), np.array(["a", "b"])), "✗ different", 0),
+        (diff(B > 0, B > 0.1), "✗ different", 2),
+        (diff(np.float32(1), np.float32(2)), "✗ different", 0),
+        (diff({}, {}), "✓ bit-identical", 0),
+    ],
+)
+def test_page(found: Any, sign: str, charts: int, survives: Any) -> None:
+    view = pyopnb.show(found)
+    kept = survives(view.body)
+    text = "".join(kept.text)
+    assert text.startswith(sign) and str(found).partition(": ")[2] in text
+    assert view.svg.count('font-weight="600"') == charts
+    assert bool(kept.pictures) == bool(charts) and str(view) == str(found)
+
+
+def test_words_of_the_picture_say_where_and_how_much(survives: Any) -> None:
+    (alt,) = survives(diff(A, B)._repr_html_()).alts
+    assert "[17,233]" in alt and "at most 3" in alt and "float32[200,300]" in alt
+
+
+def test_ring_is_around_the_worst() -> None:
+    svg = pyopnb.show(diff(A, B)).svg
+    x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
+    assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(256 * 17 / 200, abs=5)
+
+
+def test_tolerance_is_a_line_in_the_picture() -> None:
+    assert "<polyline" in pyopnb.show(diff(A, B)).svg and "<polyline" not in pyopnb.show(diff(A, B, rtol=0)).svg
+
+
+def test_many_parts_and_hostile_names_stay_small(survives: Any) -> None:
+    names = {f"{k} \u202e{N}{'x' * 10_000}": B[:30, :30] for k in range(150)}
+    kept = survives(pyopnb.show(diff(dict.fromkeys(names, A[:30, :30]), names)).body)
+    assert "\u202e" not in "".join(kept.text) and kept.pictures
+
+
+def test_read_from_json_it_draws_the_same() -> None:
+    found = diff(NAN, B)
+    assert pyopnb.Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
