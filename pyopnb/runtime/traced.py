@@ -166,6 +166,8 @@ class _Look:
         if options is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
+            if self.tapped:  # else the runtime's idle threads and the summaries are in each other's way
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         mine: dict[str, Any] = {
             "enable_profiling": bool(self.wanted.times),
             "profile_file_prefix": os.path.join(folder, "profile"),

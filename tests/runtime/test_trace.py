@@ -396,7 +396,7 @@ def test_a_session_is_not_kept_by_its_trace(chain):
     assert gone() is None and trace["a"].shape == (3,)
 
 
-def test_the_users_options_stay_as_they_were_and_no_file_is_left(chain, tmp_path, monkeypatch):
+def test_the_users_options_stay_as_they_were_and_no_file_is_left(chain, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -405,7 +405,8 @@ def test_the_users_options_stay_as_they_were_and_no_file_is_left(chain, tmp_path
     before = {name: getattr(options, name) for name in names}
     session.trace(x=X, level="summaries", optimised=False)
     assert {name: getattr(options, name) for name in names} == before
-    assert os.listdir(tmp_path) == []
+    pyopnb.Session(chain).trace(x=X, level="summaries")
+    assert os.listdir(tmp_path) == [] and capfd.readouterr() == ("", "")
 
 
 # ---- times -------------------------------------------------------------------------------------------------------------------
