@@ -59,6 +59,18 @@ def test_where_begins_the_text_and_twelve_lines_are_kept() -> None:
     assert len(str(caught.value).splitlines()) == 12
 
 
+def test_a_longer_text_is_cut() -> None:
+    class Long:
+        verdict, ok = "changed", False
+
+        def __str__(self) -> str:
+            return "\n".join(map(str, range(40)))
+
+    with pytest.raises(AssertionError) as caught:
+        assert_close(Long())
+    assert str(caught.value).splitlines() == [*map(str, range(11)), "…"]
+
+
 def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
     found = pyopnb.diff(X, X + 1)
     with pytest.raises(AssertionError):
@@ -97,13 +109,12 @@ def test_the_error_is_sent_with_its_diff() -> None:
 
 @pytest.mark.parametrize("runner", ["pytest", "unittest"])
 def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import unittest, numpy as np\n"
-        "from pyopnb.testing import assert_close\n"
-        "class TestIt(unittest.TestCase):\n"
-        "    def test_it(self):\n"
-        "        assert_close(np.zeros(3), np.ones(3), where='here')\n"
-    )
+    body = "assert_close(np.zeros(3), np.ones(3), where='here')\n"
+    tests = {
+        "pytest": f"def test_it():\n    {body}",
+        "unittest": f"import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {body}",
+    }
+    (tmp_path / "test_it.py").write_text(f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}")
     arguments = {"pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)], "unittest": ["discover", "-s", str(tmp_path)]}
     done = subprocess.run([sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True)
     said = done.stdout + done.stderr
