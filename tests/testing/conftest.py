@@ -1,0 +1,52 @@
+"""Files that commands are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import pyopnb
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with good and bad files of every kind."""
+    folder = tmp_path_factory.mktemp("files")
+    x, shape = np.float32([1, -2, 3]), {"x": "float32[N]"}
+    nodes = {
+        "relu": pyopnb.node("Relu", "x", "y"),
+        "leaky": pyopnb.node("LeakyRelu", "x", "y", alpha=0.1),
+        "own": pyopnb.node("cli::Clip", "x", "y"),
+        "two": pyopnb.node("Add", ["x", "x2"], "y"),
+    }
+    for name, node in nodes.items():
+        inputs = {**shape, "x2": "float32[N]"} if name == "two" else shape
+        onnx.save(pyopnb.model([node], inputs, "y"), folder / f"{name}.onnx")
+    for name, array in {"x": x, "near": x + np.float32(1e-6), "far": x + 1, "empty": np.zeros((0, 3)), "scalar": np.float64(2)}.items():
+        np.save(folder / f"{name}.npy", array)
+        np.savez(folder / f"{name}.npz", x=array)
+    np.savez(folder / "other.npz", z=x)
+    np.savez(folder / "f64.npz", x=x.astype(np.float64))
+    np.savez(folder / "objects.npz", x=np.array([{}], object))
+    np.save(folder / "objects.npy", np.array([{}], object))
+    (folder / "x.pb").write_bytes(onnx.numpy_helper.from_array(x).SerializeToString())
+    (folder / "bf16.pb").write_bytes(onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, [2], [1.0, 2.0]).SerializeToString())
+    outside = onnx.TensorProto(data_type=1, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="/etc/passwd")
+    (folder / "outside.pb").write_bytes(outside.SerializeToString())
+    (folder / "guess.pb").write_bytes(onnx.TensorProto(data_type=1, dims=[-1], raw_data=bytes(8)).SerializeToString())
+    (folder / "short.pb").write_bytes(onnx.TensorProto(data_type=1, dims=[9], raw_data=bytes(8)).SerializeToString())
+    for ending in ("npz", "npy", "pb", "onnx", "json"):
+        (folder / f"pointer.{ending}").write_bytes(POINTER)
+        (folder / f"nothing.{ending}").write_bytes(b"")
+        (folder / f"garbage.{ending}").write_bytes(bytes(range(1, 200)))
+        (folder / f"folder.{ending}").mkdir()
+    for name in ("x.npz", "x.npy"):
+        (folder / f"cut.{name[2:]}").write_bytes((folder / name).read_bytes()[:-5])
+    (folder / "saved.json").write_text(pyopnb.diff(x, x + 1).to_json())
+    return folder
