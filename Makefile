@@ -76,8 +76,9 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv/bin/python -m pip install -q --group lint --group test
 	@touch $@
 
+# pip takes 2.13.0+cpu, which PyPI does not have, for newer than 2.13.0, which brings 3 GB of CUDA; without that index, the latter.
 .venv/.bench: .venv/.project
-	.venv/bin/python -m pip install -q --group bench
+	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group bench
 	@touch $@
 
 .venv-oldest/.installed: .venv-oldest/.made pyproject.toml tests/oldest.txt build/sources.txt $(sources)
