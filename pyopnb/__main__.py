@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
     show = commands.add_parser("show", help="draw a model", description=_show.__doc__)
     show.add_argument("model")
-    show.add_argument("--save", metavar="OUT.svg", help="write a picture (.svg, .png) or a page (.html) and print nothing")
+    show.add_argument("--save", metavar="OUT.svg", help="write a picture (.svg) or a page (.html), and print nothing")
     show.set_defaults(command=_show)
 
     missing = commands.add_parser("missing", help="list what the installed ONNX Runtime lacks", description=_missing.__doc__)
@@ -173,7 +173,8 @@ def _ran(path: str, feeds: dict[str, Any]) -> Any:
     """What a model gives for the feeds."""
     where = f"model {shown(path)}"
     try:
-        return pyopnb.Session(path)(**feeds)
+        session = pyopnb.Session(path)
+        return dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds), strict=True))
     except PyopError as error:
         if where in error.where:
             raise

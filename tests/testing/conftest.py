@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +18,26 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with good and bad files of every kind."""
     folder = tmp_path_factory.mktemp("files")
-    x, shape = np.float32([1, -2, 3]), {"x": "float32[N]"}
+    x = np.float32([1, -2, 3])
     nodes = {
         "relu": pyopnb.node("Relu", "x", "y"),
         "leaky": pyopnb.node("LeakyRelu", "x", "y", alpha=0.1),
         "own": pyopnb.node("cli::Clip", "x", "y"),
+        "self": pyopnb.node("Relu", "self", "y"),
         "two": pyopnb.node("Add", ["x", "x2"], "y"),
     }
     for name, node in nodes.items():
-        inputs = {**shape, "x2": "float32[N]"} if name == "two" else shape
+        inputs = {each: "float32[N]" for each in node.input}
         onnx.save(pyopnb.model([node], inputs, "y"), folder / f"{name}.onnx")
     for name, array in {"x": x, "near": x + np.float32(1e-6), "far": x + 1, "empty": np.zeros((0, 3)), "scalar": np.float64(2)}.items():
         np.save(folder / f"{name}.npy", array)
         np.savez(folder / f"{name}.npz", x=array)
     np.savez(folder / "other.npz", z=x)
+    with zipfile.ZipFile(folder / "self.npz", "w") as held:  # np.savez has a parameter of that name
+        held.write(folder / "x.npy", "self.npy")
+        held.write(folder / "x.npy", "file.npy")
+    with zipfile.ZipFile(folder / "more.npz", "w") as held:
+        held.writestr("x.txt", "no array")
     np.savez(folder / "f64.npz", x=x.astype(np.float64))
     np.savez(folder / "objects.npz", x=np.array([{}], object))
     np.save(folder / "objects.npy", np.array([{}], object))
