@@ -16,12 +16,7 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["Source", "edited", "glance", "lean", "mistaken", "read", "remedy"]
-
-_LARGEST_MESSAGE = 2**31 - 1
-_ORT_FORMAT = b"ORTM"
-_POINTER = b"version https://git-lfs"
-_FOLDER = "pyopnb.folder"
+__all__ = ["FOLDER", "ORTM", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
 _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
 
 
@@ -110,12 +105,12 @@ name any folder. The token means nothing in another process, and nobody can gues
 def _remember(proto: ModelProto, folder: str) -> None:
     token = next((t for t, known in _folders.items() if known == folder), None) or os.urandom(16).hex()
     _folders[token] = folder
-    entry = next((e for e in proto.metadata_props if e.key == _FOLDER), None) or proto.metadata_props.add(key=_FOLDER)
+    entry = next((e for e in proto.metadata_props if e.key == FOLDER), None) or proto.metadata_props.add(key=FOLDER)
     entry.value = token
 
 
 def _remembered(proto: ModelProto) -> str | None:
-    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == _FOLDER), None)
+    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == FOLDER), None)
 
 
 def _bytes_of(path: Path, where: str) -> bytes:
@@ -244,6 +239,23 @@ def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
         got=got,
         next="copy the file",
     )
+
+
+def look(model: Any) -> Source:
+    """A model and where its weights are, only to be looked at: a ModelProto is not copied, and may be without its data.
+
+    Raises
+    ------
+    ModelError
+        No such file, no model in it, or external data outside its folder.
+    """
+    if not isinstance(model, ModelProto):
+        return read(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
+    source = Source(glance(model))
+    folder = _remembered(model)
+    if folder is not None:
+        source.folder = _folder(source, folder, "model")
+    return source
 
 
 def glance(model: Any) -> ModelProto:
