@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import html
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pyopnb
+from pyopnb.changes.models import ModelDiff
+from pyopnb.compare.diffs import Diff
 from pyopnb.compare.files import ENDINGS, arrays_in
 from pyopnb.models.source import edited, read
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, shown
@@ -24,6 +27,7 @@ __all__ = ["main"]
 
 _FINE, _UNLIKE, _WRONG = 0, 1, 2
 _MODEL, _SAVED = ".onnx", ".json"
+_FORMATS: dict[str, Any] = {"pyopnb.diff": Diff, "pyopnb.model-diff": ModelDiff}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("--feeds", metavar="F.npz", help="run both models on these arrays, and compare what they give")
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
-    diff.add_argument("--json", action="store_true", help="print JSON, which this command and Diff.from_json read")
+    diff.add_argument("--json", action="store_true", help="print JSON, which this command and from_json read")
     diff.add_argument("--html", metavar="OUT.html", help="write a page as well")
     diff.set_defaults(command=_diff)
 
@@ -158,7 +162,7 @@ def _values(given: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _held(path: str) -> Any:
-    return edited(read(path)) if _kind(path) == _MODEL else arrays_in(path)
+    return Path(path) if _kind(path) == _MODEL else arrays_in(path)
 
 
 def _feeds(path: str) -> dict[str, Any]:
@@ -192,13 +196,20 @@ def _place(error: Exception) -> str:
     return f", at {shown(outside[-1].filename)}:{outside[-1].lineno}" if outside else ""
 
 
-def _saved(path: str) -> pyopnb.Diff:
+def _saved(path: str) -> Any:
+    where = f"file {shown(path)}"
     try:
-        return pyopnb.Diff.from_json(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        held = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise FeedError(where, expected="a saved diff", got=shown(str(error))) from None
+    kind = held.get("format") if isinstance(held, dict) else None
+    if not isinstance(kind, str) or kind not in _FORMATS:
+        raise FeedError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=shown(text, 80).replace("\n", " "))
+    try:
+        return _FORMATS[kind].from_json(text)
     except PyopError as error:
-        raise FeedError(f"file {shown(path)}: {error}".rstrip(".")) from None
-    except (OSError, ValueError) as error:
-        raise FeedError(f"file {shown(path)}", expected="a saved diff", got=shown(str(error))) from None
+        raise FeedError(f"{where}: {error}".rstrip(".")) from None
 
 
 def _imported(name: str) -> None:

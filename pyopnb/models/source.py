@@ -16,7 +16,12 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["FOLDER", "ORTM", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
+__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
+
+_LARGEST_MESSAGE = 2**31 - 1
+_ORT_FORMAT = b"ORTM"
+_POINTER = b"version https://git-lfs"
+FOLDER = "pyopnb.folder"
 _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
 
 

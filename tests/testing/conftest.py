@@ -55,5 +55,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"folder.{ending}").mkdir()
     for name in ("x.npz", "x.npy"):
         (folder / f"cut.{name[2:]}").write_bytes((folder / name).read_bytes()[:-5])
-    (folder / "saved.json").write_text(pyopnb.diff(x, x + 1).to_json())
+    for name, scale in (("scaled", 1), ("rescaled", 2)):
+        model = pyopnb.parse(f"(float[N] x) => (float[N] y) <float[1] w = {{{scale}}}> {{ y = Mul(x, w) }}")
+        onnx.save(model, folder / f"{name}.onnx")
+    saved = pyopnb.diff(x, x + 1).to_json()
+    (folder / "saved.json").write_text(saved)
+    (folder / "later.json").write_text(saved.replace('"version": 1', '"version": 99'))
+    (folder / "list.json").write_text("[1]")
+    (folder / "models.json").write_text(pyopnb.diff(folder / "scaled.onnx", folder / "rescaled.onnx").to_json())
     return folder
