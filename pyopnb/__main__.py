@@ -234,7 +234,8 @@ def _written(path: str, write: Callable[[str], object]) -> None:
 def _page(title: str, body: str) -> str:
     said = html.escape(shown(title))
     head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{said}</title>'
-    return f"<!doctype html>\n<html><head>{head}</head><body><h1>{said}</h1>{body}</body></html>\n"
+    style = "font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body style="{style}"><h1>{said}</h1>{body}</body></html>\n'
 
 
 if __name__ == "__main__":
