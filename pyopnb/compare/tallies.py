@@ -228,8 +228,8 @@ class Tally:
             where = np.flatnonzero(mask)
             if 8 * where.size > d.size:  # too many to look at one by one: only at those near the bound
                 sure = d > bound * (1 + 4 * margin)
-                near = np.flatnonzero(mask & ~sure)
-                return np.sort(np.concatenate([np.flatnonzero(sure), self._surely_over(x, y, d, t, near)]))
+                sure[self._surely_over(x, y, d, t, np.flatnonzero(mask & ~sure))] = True
+                return np.flatnonzero(sure)
         return self._surely_over(x, y, d, t, where)
 
     def _surely_over(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, t: np.ndarray, where: np.ndarray) -> np.ndarray:
