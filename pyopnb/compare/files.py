@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import tokenize
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,8 +49,11 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
         raise FeedError(where, expected=holds, got=got, next=remedy(head)) from None
 
 
-# What NumPy, zipfile and protobuf raise for a damaged file, each in its own way.
-_DAMAGED = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, DecodeError, TypeError, SyntaxError, MemoryError)
+# What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
+_DAMAGED = (
+    OSError, ValueError, EOFError, LookupError, TypeError, SyntaxError, RuntimeError, ArithmeticError, MemoryError,
+    BadZipFile, zlib.error, struct.error, tokenize.TokenError, DecodeError,
+)  # fmt: skip
 
 
 def _said(error: BaseException) -> str:
