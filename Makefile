@@ -1,12 +1,14 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the retired PyOp's notebook, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, asan, tsan are its parts
+# make test-binder  the environment of binder/, built and used; part of make test where its Python is
+# make lock     binder/requirements.txt anew, with the newest of everything
 # make bench    ratios against the bars, beside the peers
 # make clean    everything that the others made
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo test lint bench clean asan tsan test-oldest machine FORCE
+.PHONY: lab demo test lint bench clean asan tsan test-oldest test-binder lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -16,6 +18,9 @@ pythons := $(shell tests/lanes/pythons.sh)
 versions := $(foreach found,$(pythons),$(firstword $(subst =, ,$(found))))
 first := $(firstword $(versions))
 python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
+
+# Binder's Python; where this machine lacks it, make test says so and does without.
+pinned := $(shell sed s/python-// binder/runtime.txt)
 
 native := $(shell find pyopnb/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
@@ -29,7 +34,9 @@ demo: .venv/.project
 
 # Two lanes at a time; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest asan tsan
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest asan tsan \
+		$(if $(filter $(pinned),$(versions)),test-binder)
+	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
 	.venv/bin/ruff check
@@ -41,11 +48,20 @@ lint: .venv/.lint
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
 
+test-binder: .venv-binder/.installed .venv-repo2docker/.installed
+	tests/lanes/binder.sh .venv-binder .venv-repo2docker
+
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
 
 bench: .venv/.bench
 	.venv/bin/python -P tests/benchmarks
+
+lock: .venv/.made
+	.venv/bin/python -m pip install -q uv
+	UV_CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/uv pip compile -q --upgrade --generate-hashes --no-annotate \
+		--python-version $(pinned) --python-platform x86_64-manylinux_2_28 \
+		-o binder/requirements.txt pyproject.toml binder/requirements.in
 
 clean:
 	rm -rf build dist .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -64,6 +80,13 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 .venv-oldest/.made: | machine
 	$(call made,.venv-oldest,$(call python,$(first)))
 
+.venv-binder/.made: binder/runtime.txt | machine
+	@[ -n "$(call python,$(pinned))" ] || { echo "No Python $(pinned) with venv and headers, which binder/runtime.txt names." >&2; exit 1; }
+	$(call made,.venv-binder,$(call python,$(pinned)))
+
+.venv-repo2docker/.made: | machine
+	$(call made,.venv-repo2docker,$(call python,$(first)))
+
 .venv-%/.made: | machine
 	$(call made,.venv-$*,$(call python,$*))
 
@@ -76,12 +99,22 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv/bin/python -m pip install -q --group lint --group test
 	@touch $@
 
+# pip takes 2.13.0+cpu, which PyPI does not have, for newer than 2.13.0, which brings 3 GB of CUDA; without that index, the latter.
 .venv/.bench: .venv/.project
-	.venv/bin/python -m pip install -q --group bench
+	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group bench
 	@touch $@
 
 .venv-oldest/.installed: .venv-oldest/.made pyproject.toml tests/oldest.txt build/sources.txt $(sources)
 	.venv-oldest/bin/python -m pip install -q -c tests/oldest.txt -C build-dir=build/oldest --group test .
+	@touch $@
+
+# No pyopnb: binder/postBuild installs it.
+.venv-binder/.installed: .venv-binder/.made binder/requirements.txt
+	.venv-binder/bin/python -m pip install -q -r binder/requirements.txt
+	@touch $@
+
+.venv-repo2docker/.installed: .venv-repo2docker/.made
+	.venv-repo2docker/bin/python -m pip install -q jupyter-repo2docker==2026.4.0
 	@touch $@
 
 .venv-%/.installed: .venv-%/.made pyproject.toml build/sources.txt $(sources)

@@ -51,7 +51,8 @@ class Tally:
         self.parts = (0.0, 0.0)
         self.growing = Growing()
         self._same_before = True
-        self._guess = (0.0, 0.0, math.inf)  # of the line that corners are above, and of |b| below which it says nothing
+        # A line that corners are above; it says nothing of |b| below the third number, nor of |a - b| above the fourth.
+        self._guess = (0.0, 0.0, math.inf, 0.0)
         self._corners = (np.zeros(1), np.zeros(1))
         self._buffers: dict[tuple[str, np.dtype], np.ndarray] = {}
         self._sampled_sizes: list[np.ndarray] = []
@@ -265,8 +266,8 @@ class Tally:
             where = np.flatnonzero(mask)
             if 8 * where.size > d.size:  # too many to look at one by one: only at those near the bound
                 sure = d > bound * (1 + 4 * margin)
-                near = np.flatnonzero(mask & ~sure)
-                return np.sort(np.concatenate([np.flatnonzero(sure), self._surely_over(x, y, d, t, near)]))
+                sure[self._surely_over(x, y, d, t, np.flatnonzero(mask & ~sure))] = True
+                return np.flatnonzero(sure)
         return self._surely_over(x, y, d, t, where)
 
     def _surely_over(self, x: np.ndarray, y: np.ndarray, d: np.ndarray, t: np.ndarray, where: np.ndarray) -> np.ndarray:
@@ -280,7 +281,7 @@ class Tally:
     ) -> None:
         if least == 0:
             self.growing.at_zero = max(self.growing.at_zero, float(self._zero_reference(d, t, x, y)))
-        base, slope, below = self._guess
+        base, slope, below, highest = self._guess
         if math.isinf(below):
             where = None
         else:
@@ -289,7 +290,6 @@ class Tally:
             np.greater(d, np.add(bound, base * (1 - margin), out=bound), out=mask)
             if least < below:
                 np.logical_or(mask, np.less(t, below * (1 + margin)), out=mask)
-            highest = float(self.growing.d[-1])  # right of it the line would let pass what is higher
             if most > highest * (1 - margin):
                 np.logical_or(mask, np.greater(d, highest * (1 - margin)), out=mask)
             where = np.flatnonzero(mask)
@@ -313,19 +313,19 @@ class Tally:
         self.classes["differs from 0"] += where.size
         return self._exactly(x, y, d, t, where[d[where] >= d[where].max() * 0.999999])[0].max() if where.size else 0.0
 
-    def _best_guess(self, d: np.ndarray, t: np.ndarray) -> tuple[float, float, float]:
-        """The line from some corner to the highest that the fewest points are above or, further left, not held against."""
-        ts, ds = self.growing.t.tolist(), self.growing.d.tolist()
-        if not ts:
-            return 0.0, 0.0, math.inf
-        best, fewest, least = (0.0, 0.0, math.inf), 16 * d.size + 201, t.min()
-        for t0, d0 in [(0.0, 0.0), *zip(ts[: -1 : max(1, len(ts) // 16)], ds[: -1 : max(1, len(ts) // 16)], strict=True)]:
-            slope = (ds[-1] - d0) / (ts[-1] - t0) if ts[-1] > t0 else 0.0
-            base = d0 - slope * t0
-            left = int(np.count_nonzero((d > base + slope * t) | (t < t0)))
-            left = 16 * left + 200 * bool(least < t0)  # another comparison costs about as much as so many points
-            if left < fewest and math.isfinite(slope) and (slope == 0 or 1e-30 < slope < 1e30):
-                best, fewest = (base, slope, t0), left
+    def _best_guess(self, d: np.ndarray, t: np.ndarray) -> tuple[float, float, float, float]:
+        """The line between two corners that the fewest points are above or, left or right of the two, not held against."""
+        ts, ds = [0.0, *self.growing.t.tolist()], [0.0, *self.growing.d.tolist()]
+        best, fewest, least, most = (0.0, 0.0, math.inf, 0.0), 16 * d.size + 201, t.min(), d.max()
+        bound, lefts, rights = np.empty_like(d), range(0, len(ts) - 1, max(1, len(ts) // 8)), range(len(ts) - 1, 0, -1)
+        for left, right in ((i, j) for j in rights[:4] for i in lefts if i < j):
+            slope = (ds[right] - ds[left]) / (ts[right] - ts[left])
+            base = ds[left] - slope * ts[left]
+            above = np.greater(d, np.minimum(np.multiply(t, slope, out=bound) + base, ds[right]))
+            # Another comparison costs about as much as so many points.
+            cost = 16 * int(np.count_nonzero(above | (t < ts[left]))) + 200 * (int(least < ts[left]) + int(most > ds[right]))
+            if cost < fewest and math.isfinite(slope) and (slope == 0 or 1e-30 < slope < 1e30):
+                best, fewest = (base, slope, ts[left], ds[right]), cost
         return best
 
 

@@ -16,10 +16,11 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "read"]
+__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
+_POINTER = b"version https://git-lfs"
 FOLDER = "pyopnb.folder"
 _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
 
@@ -134,25 +135,29 @@ def _parsed(data: bytes, where: str) -> ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError:
-        raise ModelError(where, expected="an ONNX model", got=_looks_like(data), next=_remedy(data)) from None
+        raise ModelError(where, expected="an ONNX model", got=_looks_like(data), next=remedy(data)) from None
     if not proto.HasField("graph"):
-        raise ModelError(where, expected="an ONNX model with a graph", got=_looks_like(data), next=_remedy(data))
+        raise ModelError(where, expected="an ONNX model with a graph", got=_looks_like(data), next=remedy(data))
     return proto
 
 
-def _looks_like(data: bytes) -> str:
+def mistaken(data: bytes) -> str | None:
+    """What the bytes of a file are that came in the place of another; None where nothing like that is seen."""
     head = data[:200].lstrip()
     if not data:
         return "an empty file"
-    if head.startswith(b"version https://git-lfs"):
+    if head.startswith(_POINTER):
         return "a Git LFS pointer"
-    if head[:1] == b"<":
-        return "HTML or XML"
-    return f"{len(data)} bytes that are no model with a graph"
+    return "HTML or XML" if head[:1] == b"<" else None
 
 
-def _remedy(data: bytes) -> str | None:
-    return "git lfs pull" if data[:200].lstrip().startswith(b"version https://git-lfs") else None
+def remedy(data: bytes) -> str | None:
+    """What to type where that helps."""
+    return "git lfs pull" if data[:200].lstrip().startswith(_POINTER) else None
+
+
+def _looks_like(data: bytes) -> str:
+    return mistaken(data) or f"{len(data)} bytes that are no model with a graph"
 
 
 def _copied(model: ModelProto) -> Source:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
+from peers import PEERS, named
 from table import Row, micro, milli, show, timed
 
 import pyopnb
 
 SIZE = 100_000_000
 EXTRA = 64  # MB
+OTHERS = {"10M": (10_000_000, 2, 1), "1,000": (1000, 5, 20)}  # for the others: elements, repeats, loops
 
 
 def rows() -> Iterator[Row]:
@@ -39,15 +42,24 @@ def rows() -> Iterator[Row]:
     best = timed({"full": lambda: pyopnb.diff(a, b), "numpy": lambda: np.abs(a - b).max()}, 3)
     yield _row(f"diff, {what}, identical", best["full"], best["numpy"], 0.4)
     x, y = a[:1000].copy(), a[:1000] * np.float32(1 + 1e-6)
-    calls = {
-        "diff": lambda: pyopnb.diff(x, y),
-        "facts": lambda: pyopnb.diff(x, y).parts[0].facts,
-        "numpy": lambda: np.testing.assert_allclose(x, y, 1e-5),
-    }
+    calls = {"diff": lambda: pyopnb.diff(x, y), "facts": lambda: pyopnb.diff(x, y).parts[0].facts}
     best = timed(calls, 7, 200)
-    peer = f"{micro(best['numpy'])} numpy.testing.assert_allclose"
-    yield Row("diff, 2 × 1,000 float32, the verdict, in 100 µs", micro(best["diff"]), peer, best["diff"] / 100e-6, 1)
-    yield Row("diff, 2 × 1,000 float32, and all facts, in 100 µs", micro(best["facts"]), peer, best["facts"] / 100e-6)
+    yield Row("diff, 2 × 1,000 float32, the verdict, in 100 µs", micro(best["diff"]), "", best["diff"] / 100e-6, 1)
+    yield Row("diff, 2 × 1,000 float32, and all facts, in 100 µs", micro(best["facts"]), "", best["facts"] / 100e-6)
+    np.multiply(a, np.float32(1 + 1e-6), out=b)
+    for count, (size, repeats, loops) in OTHERS.items():
+        yield from _others(a[:size].copy(), b[:size].copy(), count, repeats, loops)
+
+
+def _others(a: np.ndarray, b: np.ndarray, count: str, repeats: int, loops: int) -> Iterator[Row]:
+    """What ours costs beside what each of the others does; of few elements the facts wait until somebody asks."""
+    calls = {name: make(a, b) for name, (_, make) in PEERS.items() if find_spec(name)}
+    best = timed({"ours": lambda: pyopnb.diff(a, b).verdict, **calls}, repeats, loops)
+    said, found = (micro, "the verdict") if a.size < 10**6 else (milli, "all facts")
+    for name in PEERS:
+        peer = f"{said(best[name])} " if name in best else ""
+        ratio = best["ours"] / best[name] if name in best else None
+        yield Row(f"diff, 2 × {count} float32, {found}", said(best["ours"]), f"{peer}{named(name)}", ratio)
 
 
 def _row(what: str, ours: float, peer: float, bar: float | None = None) -> Row:

@@ -16,7 +16,8 @@ class Row:
     Attributes
     ----------
     what, measured, peer : str
-    ratio : float
+    ratio : float or None
+        None where there is nothing to measure against.
     bar : float or None
         None where the row is there for information.
     least : bool
@@ -26,13 +27,13 @@ class Row:
     what: str
     measured: str
     peer: str
-    ratio: float
+    ratio: float | None
     bar: float | None = None
     least: bool = False
 
     @property
     def reached(self) -> bool | None:
-        if self.bar is None:
+        if self.bar is None or self.ratio is None:
             return None
         return self.ratio >= self.bar if self.least else self.ratio <= self.bar
 
@@ -40,7 +41,8 @@ class Row:
         """The row as text."""
         bar = "" if self.bar is None else f"{'≥' if self.least else '≤'} {self.bar:g}"
         reached = {None: "", True: "yes", False: "NO"}[self.reached]
-        return self.what, self.measured, self.peer, f"{self.ratio:.3g}", bar, reached
+        ratio = "" if self.ratio is None else f"{self.ratio:.3g}"
+        return self.what, self.measured, self.peer, ratio, bar, reached
 
 
 def show(rows: Iterable[Row]) -> None:

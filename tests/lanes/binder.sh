@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What repo2docker would make of binder/, and a notebook in an environment that was made so, without docker.
+# Usage: binder.sh VENV TOOLS: the pinned Python with binder/requirements.txt, and one with repo2docker; `make test-binder` makes both.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+venv=$(realpath "$1") tools=$(realpath "$2")
+
+fail() { echo "binder: $*" >&2; exit 1; }
+
+echo "binder: what repo2docker would build"
+mkdir -p build
+"$tools/bin/jupyter-repo2docker" --no-build --debug . >build/Dockerfile.txt 2>&1 || fail "repo2docker: $(tail -1 build/Dockerfile.txt)"
+pinned=$(sed s/python-// binder/runtime.txt)
+for line in "Building conda environment for python=$pinned" 'install --yes --no-install-recommends g++ ' \
+    'bin/pip install --no-cache-dir -r "binder/requirements.txt"' 'RUN ./binder/postBuild'; do
+    grep -qF -- "$line" build/Dockerfile.txt || fail "build/Dockerfile.txt has no line with: $line"
+done
+
+echo "binder: the environment of the lock, as it is without pyopnb"
+"$venv/bin/python" -c "import sys; assert '%d.%d' % sys.version_info[:2] == '$pinned', sys.version"
+"$venv/bin/python" -m pip uninstall -q -y pyopnb 2>/dev/null
+"$venv/bin/python" -m pip check
+
+# A copy, so that what postBuild leaves behind is not left here; it stands at its place, where the notebooks' kernel finds it.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+tar --exclude='./.venv*' --exclude=./build --exclude=./.git --exclude='_bridge*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
+cd "$copy"
+export PATH=$venv/bin:$PATH
+
+echo "binder: postBuild"
+binder/postBuild
+python -m pip check
+
+echo "binder: a notebook, and a console in the root"
+jupyter execute notebooks/00_first_op.ipynb
+python -c "import pyopnb.runtime.session"
+
+echo "binder: postBuild fails where the bridge does not compile"
+echo "#error on purpose" >>pyopnb/runtime/bridge.cpp
+if binder/postBuild >broken.log 2>&1; then fail "postBuild went on after an error of the compiler"; fi
+grep -q "on purpose" broken.log || fail "postBuild failed for another reason: $(tail -1 broken.log)"

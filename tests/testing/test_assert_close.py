@@ -1,0 +1,123 @@
+"""`assert_close` fails where it must, and its failure can be read, kept and sent."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.testing import assert_close
+
+ROOT = Path(pyopnb.__file__).parents[1]
+X = np.float32([1, 2, 3])
+
+
+def test_what_is_close_passes_and_gives_the_diff() -> None:
+    assert assert_close(X, X + np.float32(1e-6)).verdict == "close"
+    assert assert_close({"y": X}, {"y": X.copy()}).verdict == "bit-identical"
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [(X, X + 1), (X, X.astype(float)), (X, X[:2]), (X, None), ({"y": X}, {"z": X}), ([X], [X, X]), ("a", "b"), (np.nan, 1.0)],
+)
+def test_what_is_not_fails_with_the_text_of_the_diff(actual: Any, expected: Any) -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_close(actual, expected)
+    assert str(caught.value) == str(pyopnb.diff(actual, expected)) == str(caught.value.diff)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "fails"),
+    [
+        (X, X + np.float32(1e-6), ["value-identical", "bit-identical"]),
+        (np.float32([0.0]), np.float32([-0.0]), ["bit-identical"]),
+        (X, X.copy(), []),
+        (X, X + 1, ["close", "value-identical", "bit-identical"]),
+    ],
+)
+@pytest.mark.parametrize("at_least", ["close", "value-identical", "bit-identical"])
+def test_a_stricter_verdict(actual: Any, expected: Any, fails: list[str], at_least: str) -> None:
+    if at_least not in fails:
+        assert_close(actual, expected, at_least=at_least)
+        return
+    with pytest.raises(AssertionError) as caught:
+        assert_close(actual, expected, at_least=at_least)
+    assert (f"expected {at_least}, got {caught.value.diff.verdict}: " in str(caught.value)) == (at_least != "close")
+
+
+def test_where_begins_the_text_and_twelve_lines_are_kept() -> None:
+    many = {f"y{i}": X + i for i in range(40)}
+    with pytest.raises(AssertionError, match=r"^case 3 \\x1b: expected bit-identical, got different: of 40 parts") as caught:
+        assert_close({name: X for name in many}, many, at_least="bit-identical", where="case\n3 \x1b")
+    assert len(str(caught.value).splitlines()) == 12
+
+
+def test_a_longer_text_is_cut() -> None:
+    class Long:
+        verdict, ok = "changed", False
+
+        def __str__(self) -> str:
+            return "\n".join(map(str, range(40)))
+
+    with pytest.raises(AssertionError) as caught:
+        assert_close(Long())
+    assert str(caught.value).splitlines() == [*map(str, range(11)), "…"]
+
+
+def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
+    found = pyopnb.diff(X, X + 1)
+    with pytest.raises(AssertionError):
+        assert_close(found)
+    assert assert_close(found, atol=1.5).verdict == "close"
+    assert assert_close(pyopnb.Diff.from_json(found.to_json()), atol=1.5).ok
+    with pytest.raises(AssertionError):
+        assert_close(pyopnb.diff(X, X + np.float32(1e-6)), rtol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "text"),
+    [
+        ((X,), {}, r"assert_close: expected two values, or a diff, got ndarray\. Try: assert_close\(actual, expected\)"),
+        ((X, X), {"at_least": "identical"}, r"at_least: expected bit-identical, value-identical, close, got identical\. Try: bit-identical"),
+        ((X, X), {"at_least": "different"}, r"at_least: expected .*, got different\.$"),
+        ((X, X), {"rtol": -1}, "diff, rtol: expected a finite number"),
+        ((X, object()), {}, "diff, b: expected an array"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(arguments: Any, keywords: Any, text: str) -> None:
+    with pytest.raises(pyopnb.FeedError, match=text):
+        assert_close(*arguments, **keywords)
+
+
+def test_none_is_a_value_to_compare_with() -> None:
+    assert assert_close(None, None).ok
+
+
+def test_the_error_is_sent_with_its_diff() -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_close(X, X + 1)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.diff) == (str(caught.value), caught.value.diff)
+
+
+@pytest.mark.parametrize("runner", ["pytest", "unittest"])
+def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Path) -> None:
+    body = "assert_close(np.zeros(3), np.ones(3), where='here')\n"
+    tests = {
+        "pytest": f"def test_it():\n    {body}",
+        "unittest": f"import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {body}",
+    }
+    (tmp_path / "test_it.py").write_text(f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}")
+    arguments = {"pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)], "unittest": ["discover", "-s", str(tmp_path)]}
+    done = subprocess.run([sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "here: different: float64[3]" in said
+    assert "test_it.py" in said and "raise error" not in said and "testing.py" not in said

@@ -1,0 +1,216 @@
+"""``python -m pyopnb``: what it prints, and the three exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.__main__ import main
+
+ROOT = Path(pyopnb.__file__).parents[1]
+OPS = "import pyopnb\n@pyopnb.pyop('cli::Clip')\nclass Clip:\n    def compute(self, x):\n        return {}\n"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in the folder of the files: exit code, stdout, stderr."""
+    monkeypatch.chdir(files)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ("diff x.npy x.pb", 0, "bit-identical: float32[3]"),
+        ("diff x.npz x.npz", 0, "x: bit-identical: float32[3]"),
+        ("diff x.npy near.npy", 0, "close: float32[3], rtol 1e-05"),
+        ("diff x.npy near.npy --rtol 0", 1, "different: float32[3], exact"),
+        ("diff x.npy far.npy", 1, "different: float32[3]"),
+        ("diff x.npy far.npy --atol 1", 0, "close: float32[3], rtol 0, atol 1"),
+        ("diff x.npy scalar.npy", 1, "incomparable: float32[3] against float64[]"),
+        ("diff x.npz other.npz", 1, "incomparable: of 2 parts"),
+        ("diff x.npy x.npz", 1, "incomparable: float32[3] against map of 1"),
+        ("diff empty.npy empty.npy", 0, "bit-identical: float64[0,3]"),
+        ("diff bf16.pb bf16.pb", 0, "bit-identical: bfloat16[2]"),
+        ("diff saved.json", 1, "different: float32[3]"),
+        ("diff saved.json --atol 1", 0, "close: float32[3]"),
+        ("diff relu.onnx relu.onnx", 0, "identical: 1 node"),
+        ("diff relu.onnx leaky.onnx", 1, "different: 1 node; 1 changed\nchanged: Relu 'y', op: Relu against LeakyRelu"),
+        ("diff scaled.onnx rescaled.onnx", 1, "different: 1 node"),
+        ("diff scaled.onnx rescaled.onnx --rtol 1", 0, "close: 1 node"),
+        ("diff models.json", 1, "different: 1 node"),
+        ("diff models.json --rtol 1", 0, "close: 1 node"),
+        ("diff relu.onnx relu.onnx --feeds x.npz", 0, "y: bit-identical: float32[3]"),
+        ("diff relu.onnx leaky.onnx --feeds x.npz", 1, "y: different: float32[3]"),
+        ("diff relu.onnx leaky.onnx --feeds x.npz --atol 1", 0, "y: close"),
+        ("diff self.npz self.npz", 0, "bit-identical: of 2 parts"),
+        ("missing relu.onnx", 0, "Nothing is missing"),
+        ("missing own.onnx", 1, "node  op         missing         reason\ny     cli::Clip  unknown domain"),
+    ],
+)
+def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
+    done = run(*arguments.split())
+    assert done[1].startswith(text)
+    assert (done[0], done[2], "\x1b" in done[1]) == (code, "", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("diff relu.onnx leaky.onnx --feeds other.npz", "model relu.onnx: feeds: expected x: float32[N], got z. Try: write x for z"),
+        ("diff relu.onnx two.onnx --feeds x.npz", "model two.onnx: feeds: expected x: float32[N], x2: float32[N], got x. Try: x2=…"),
+        ("diff relu.onnx leaky.onnx --feeds f64.npz", "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x="),
+        ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),
+        ("diff relu.onnx leaky.onnx --feeds none.npz", "file none.npz does not exist. Try: a path from "),
+        ("diff x.npy near.npy --feeds x.npz", "diff --feeds: expected two .onnx files beside it, got .npy and .npy"),
+        ("diff own.onnx relu.onnx --feeds x.npz", "model own.onnx: the node of output 'y' (cli::Clip): expected an op"),
+        ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
+        ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),
+        ("diff saved.json x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy"),
+        ("diff x.txt x.npy", "file x.txt: expected a name that ends in .onnx, .npz, .npy, .pb, .json, got .txt"),
+        ("diff x x.npy", "got no ending"),
+        ("diff x.npy near.npy --rtol -1", "diff, rtol: expected a finite number that is not negative, got -1.0"),
+        ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
+        ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a file that can be written, got [Errno 2]"),
+        ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
+        ("diff list.json", "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff, got [1]"),
+        ("diff later.json", "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb"),
+        ("diff none.onnx relu.onnx", "Load model none.onnx failed. File doesn't exist"),
+        ("diff objects.npz x.npz", "file objects.npz: expected arrays, got Python objects, which only pickle reads"),
+        ("diff objects.npy x.npy", "file objects.npy: expected an array, got Python objects, which only pickle reads"),
+        ("diff outside.pb x.pb", "file outside.pb: expected a TensorProto, got one whose data are in another file"),
+        ("diff guess.pb x.pb", "file guess.pb: expected a TensorProto, got bytes that are none"),
+        ("diff short.pb x.pb", "file short.pb: expected a TensorProto, got cannot reshape array"),
+        ("diff more.npz x.npz", "file more.npz: expected arrays, got 'x.txt' among them"),
+        ("diff self.onnx relu.onnx --feeds self.npz", "model self.onnx: feeds: expected self: float32[N], got self, file"),
+        ("diff cut.npz x.npz", "file cut.npz: expected arrays, got "),
+        ("diff cut.npy x.npy", "file cut.npy: expected an array, got "),
+        ("missing none.onnx", "Load model none.onnx failed. File doesn't exist"),
+        ("missing relu.onnx --ops none_such", "--ops none_such: ModuleNotFoundError: No module named 'none_such'"),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("pyopnb: ") and err.count("\n") == 1
+    assert text in err and ".." not in err
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy", "pb", "onnx", "json"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("pointer", "a Git LFS pointer. Try: git lfs pull"), ("nothing", ""), ("garbage", ""), ("folder", "Is a directory"), ("none", "")],
+)
+def test_a_file_that_is_something_else(run: Run, name: str, text: str, ending: str) -> None:
+    file = f"{name}.{ending}"
+    code, out, err = run("diff", file, *(["relu.onnx"] if ending == "onnx" else [] if ending == "json" else ["x.npy"]))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert file in err and (text in err or ending == "json")
+
+
+def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("diff", "x.npy", "far.npy", "--json", "--html", str(tmp_path / "o.html"))
+    assert (code, err, json.loads(out)["verdict"]) == (1, "", "different")
+    assert str(pyopnb.Diff.from_json(out)) == str(pyopnb.diff(np.float32([1, -2, 3]), np.float32([2, -1, 4])))
+    (tmp_path / "d.json").write_text(out)
+    assert run("diff", str(tmp_path / "d.json"), "--atol", "1", "--json")[0] == 0
+    page = (tmp_path / "o.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
+
+
+def test_names_of_files_are_escaped_in_the_page(run: Run, tmp_path: Path) -> None:
+    name = tmp_path / "<script>\x1b.npy"
+    np.save(name, np.zeros(2))
+    assert run("diff", str(name), str(name), "--html", str(tmp_path / "o.html"))[0] == 0
+    page = (tmp_path / "o.html").read_text(encoding="utf-8")
+    assert "<script>" not in page and "\x1b" not in page and "&lt;script&gt;\\x1b" in page
+
+
+def test_ops_of_a_module_that_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, body in (("cli_good", "x.clip(-1, 1)"), ("cli_bad", "x[7]"), ("cli_broken", "1 +")):
+        (tmp_path / f"{module}.py").write_text(OPS.format(body))
+    assert run("missing", "own.onnx", "--ops", "cli_good")[0] == 0
+    code, out, _ = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_good")
+    assert code == 1 and "[2] 1.0 against 3.0" in out
+    code, out, err = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_bad")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "model own.onnx: IndexError: index 7 is out of bounds" in err and f"at {tmp_path / 'cli_bad.py'}:5" in err
+    code, _, err = run("missing", "own.onnx", "--ops", "cli_broken")
+    assert code == 2 and "--ops cli_broken: SyntaxError: " in err and err.count("\n") == 1
+
+
+def test_what_nobody_foresaw_is_no_difference(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyopnb, "missing", lambda model: 1 / 0)
+    code, _, err = run("missing", "relu.onnx")
+    assert code == 2 and "ZeroDivisionError" in err
+
+
+def test_an_interrupt_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(model: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pyopnb, "missing", interrupted)
+    assert run("missing", "relu.onnx") == (130, "", "")
+
+
+# ---- in processes of their own -----------------------------------------------------------------------------------------------
+
+
+def process(*arguments: str, **keywords: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **dict(keywords.pop("env", {}))}  # type: ignore[call-overload]
+    command = [sys.executable, "-m", "pyopnb", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, text=True, encoding="utf-8", **{"capture_output": True, **keywords})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("b", "code"), [("near.npy", 0), ("far.npy", 1), ("none.npy", 2)])
+def test_exit_codes(files: Path, b: str, code: int) -> None:
+    done = process("diff", str(files / "x.npy"), str(files / b))
+    assert done.returncode == code
+    assert bool(done.stdout) == (code < 2) and bool(done.stderr) == (code == 2)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["dif"], ["diff"], ["diff", "a.npy", "b.npy", "--rtol", "x"]])
+def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: python -m pyopnb" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_gone(files: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = process("diff", str(files / "x.npy"), str(files / "far.npy"), capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+def test_an_encoding_without_our_signs(files: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "é.npy", np.zeros(3))
+    np.save(tmp_path / "text.npy", np.array(["é"]))
+    done = process("diff", str(tmp_path / "text.npy"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (1, "")
+    done = process("diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 2 and "\\xe9.npz does not exist" in done.stderr
+
+
+def test_a_name_of_the_command_that_can_be_typed() -> None:
+    assert process("--help").stdout.startswith("usage: python -m pyopnb [-h]")
