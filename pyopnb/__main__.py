@@ -20,6 +20,7 @@ import pyopnb
 from pyopnb.changes.models import ModelDiff
 from pyopnb.compare.diffs import Diff
 from pyopnb.compare.files import ENDINGS, arrays_in
+from pyopnb.divergence.traces import TraceDiff
 from pyopnb.models.source import edited, read
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, shown
 
@@ -27,7 +28,7 @@ __all__ = ["main"]
 
 _FINE, _UNLIKE, _WRONG = 0, 1, 2
 _MODEL, _SAVED = ".onnx", ".json"
-_FORMATS: dict[str, Any] = {"pyopnb.diff": Diff, "pyopnb.model-diff": ModelDiff}
+_FORMATS: dict[str, Any] = {"pyopnb.diff": Diff, "pyopnb.model-diff": ModelDiff, "pyopnb.trace-diff": TraceDiff}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("a", help="a model (.onnx), arrays (.npz, .npy, .pb), or a diff that was saved (.json)")
     diff.add_argument("b", nargs="?", help="the reference; none beside a saved diff")
     diff.add_argument("--feeds", metavar="F.npz", help="run both models on these arrays, and compare what they give")
+    diff.add_argument("--trace", action="store_true", help="with --feeds, compare every tensor on the way")
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
     diff.add_argument("--json", action="store_true", help="print JSON, which this command and from_json read")
@@ -105,10 +107,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _diff(given: argparse.Namespace) -> int:
-    """Say what sets two models apart: their nodes, or, with feeds, what they compute. Or what sets arrays apart."""
+    """Say what sets two models apart: their nodes, or, with feeds, where what they give parts; or two files of arrays."""
     kinds = [_kind(path) for path in (given.a, given.b) if path is not None]
     if given.feeds is not None and kinds != [_MODEL, _MODEL]:
         raise FeedError("diff --feeds", expected="two .onnx files beside it", got=" and ".join(kinds))
+    if given.trace and given.feeds is None:
+        raise FeedError("diff --trace", expected="--feeds beside it", got="none", next="--feeds F.npz")
+    why = None
     if kinds == [_SAVED]:
         found = _saved(given.a)
         if given.rtol is not None or given.atol is not None:
@@ -117,11 +122,14 @@ def _diff(given: argparse.Namespace) -> int:
         expected = "two models, two files of arrays, or one saved diff"
         raise FeedError("diff", expected=expected, got=" and ".join(kinds))
     else:
-        found = pyopnb.diff(*_values(given), rtol=given.rtol, atol=given.atol)
+        found = _apart(given, given.trace)
+        if given.feeds is not None and not given.trace and not found.ok:
+            why = _apart(given, True)
     if given.html is not None:
-        page = _page(f"{given.a} against {given.b}" if given.b else given.a, found._repr_html_())
+        body = "".join(f"<div>{one._repr_html_()}</div>" for one in (found, why) if one is not None)
+        page = _page(f"{given.a} against {given.b}" if given.b else given.a, body)
         _written(given.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
-    print(found.to_json() if given.json else found)
+    print(found.to_json() if given.json else found if why is None else f"{found}\n\n{why}")
     return _FINE if found.ok else _UNLIKE
 
 
@@ -154,11 +162,14 @@ def _kind(path: str) -> str:
     return ending
 
 
-def _values(given: argparse.Namespace) -> tuple[Any, Any]:
-    if given.feeds is not None:
+def _apart(given: argparse.Namespace, trace: bool) -> Any:
+    """What sets the two files apart, or, with feeds, what they give: all of it where it is traced."""
+    if given.feeds is None:
+        one, two = _held(given.a), _held(given.b)
+    else:
         feeds = _feeds(given.feeds)
-        return _ran(given.a, feeds), _ran(given.b, feeds)
-    return _held(given.a), _held(given.b)
+        one, two = _ran(given.a, feeds, trace), _ran(given.b, feeds, trace)
+    return pyopnb.diff(one, two, rtol=given.rtol, atol=given.atol)
 
 
 def _held(path: str) -> Any:
@@ -173,11 +184,13 @@ def _feeds(path: str) -> dict[str, Any]:
     return found
 
 
-def _ran(path: str, feeds: dict[str, Any]) -> Any:
-    """What a model gives for the feeds."""
+def _ran(path: str, feeds: dict[str, Any], trace: bool) -> Any:
+    """What a model gives for the feeds, or all that is there on the way."""
     where = f"model {shown(path)}"
     try:
         session = pyopnb.Session(path)
+        if trace:
+            return session.trace(feeds, times=False)
         return dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds), strict=True))
     except PyopError as error:
         if where in error.where:

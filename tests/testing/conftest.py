@@ -63,4 +63,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "later.json").write_text(saved.replace('"version": 1', '"version": 99'))
     (folder / "list.json").write_text("[1]")
     (folder / "models.json").write_text(pyopnb.diff(folder / "scaled.onnx", folder / "rescaled.onnx").to_json())
+    one, two = (pyopnb.Session(folder / f"{name}.onnx").trace(x=x) for name in ("relu", "leaky"))
+    (folder / "trace.json").write_text(pyopnb.diff(one, two).to_json())
     return folder

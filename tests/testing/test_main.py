@@ -60,6 +60,9 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("diff relu.onnx leaky.onnx --feeds x.npz", 1, "y: different: float32[3]"),
         ("diff relu.onnx leaky.onnx --feeds x.npz --atol 1", 0, "y: close"),
         ("diff self.npz self.npz", 0, "bit-identical: of 2 parts"),
+        ("diff relu.onnx leaky.onnx --feeds x.npz --trace --atol 1", 0, "close: "),
+        ("diff trace.json", 1, "different: "),
+        ("show relu.onnx", 0, "model 'graph': 1 node, 1 input, 1 output"),
         ("missing relu.onnx", 0, "Nothing is missing"),
         ("missing own.onnx", 1, "node  op         missing         reason\ny     cli::Clip  unknown domain"),
     ],
@@ -80,6 +83,10 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff relu.onnx leaky.onnx --feeds none.npz", "file none.npz does not exist. Try: a path from "),
         ("diff x.npy near.npy --feeds x.npz", "diff --feeds: expected two .onnx files beside it, got .npy and .npy"),
         ("diff own.onnx relu.onnx --feeds x.npz", "model own.onnx: the node of output 'y' (cli::Clip): expected an op"),
+        ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds beside it, got none. Try: --feeds F.npz"),
+        ("show pointer.onnx", "got a Git LFS pointer. Try: git lfs pull"),
+        ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, got o.xyz"),
+        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a file that can be written, got [Errno 2]"),
         ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
         ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),
         ("diff saved.json x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy"),
@@ -89,7 +96,7 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
         ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a file that can be written, got [Errno 2]"),
         ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
-        ("diff list.json", "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff, got [1]"),
+        ("diff list.json", "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff or pyopnb.trace-diff, got [1]"),
         ("diff later.json", "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb"),
         ("diff none.onnx relu.onnx", "Load model none.onnx failed. File doesn't exist"),
         ("diff objects.npz x.npz", "file objects.npz: expected arrays, got Python objects, which only pickle reads"),
@@ -132,6 +139,23 @@ def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
     assert run("diff", str(tmp_path / "d.json"), "--atol", "1", "--json")[0] == 0
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
+
+
+def test_where_two_models_part(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "o.html"
+    code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--html", str(page))
+    outputs, _, trace = out.partition("\n\n")
+    assert code == 1 and outputs.startswith("y: different: float32[3]") and "origin" in trace and "LeakyRelu" in trace
+    assert page.read_text(encoding="utf-8").count("different: ") >= 2
+    code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--trace", "--json")
+    assert (code, json.loads(out)["format"]) == (1, "pyopnb.trace-diff")
+
+
+@pytest.mark.parametrize(("ending", "begins", "text"), [("svg", "<svg", ">Relu<"), ("html", "<!doctype html>", "1 node, 1 input")])
+def test_a_picture_of_a_model(run: Run, tmp_path: Path, ending: str, begins: str, text: str) -> None:
+    assert run("show", "relu.onnx", "--save", str(tmp_path / f"o.{ending}")) == (0, "", "")
+    made = (tmp_path / f"o.{ending}").read_text(encoding="utf-8")
+    assert made.lower().startswith(begins) and text in made
 
 
 def test_names_of_files_are_escaped_in_the_page(run: Run, tmp_path: Path) -> None:
