@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.drawing.colours import palette
 from pyopnb.views.ops import numbered
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -152,6 +154,19 @@ def test_diff_of_traces(survives: Any) -> None:
     assert "limit=2" in pyopnb.show(found, model=model).svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
     assert same.startswith("✓ bit-identical") and "begins here" not in same
+
+
+def test_what_is_exact_has_no_colour() -> None:
+    define()
+    session = pyopnb.Session(pyopnb.parse("net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"))
+    x = np.float32([1, 2, 3])
+    before = session.trace(x=x)
+    define(SOURCE.replace("tanh", "sin"))
+    found = pyopnb.diff(before, session.trace(x=x))
+    assert [bool(step.accumulated) for step in found.steps] == [False, True, True]
+    fills = re.findall(r'<rect[^>]*fill="(#[0-9a-f]{6})"', pyopnb.show(found).svg)
+    palest = "#{:02x}{:02x}{:02x}".format(*palette()[0])
+    assert fills.count(palest) == 1, "the least error, and not what has none"
 
 
 # ---- models
