@@ -10,7 +10,7 @@ Everything is counted in numbers of boxes and sorted by them, so that the same g
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -108,11 +108,13 @@ def far(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
     pairs = [(e.target, e.source) if n in turned else (e.source, e.target) for n, e in enumerate(edges)]
     ranks = _in_rows(_ranks(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
     lengths: dict[tuple[int, int], int] = {}
+    users: Counter[tuple[int, int]] = Counter()
     for edge, (a, b) in zip(edges, pairs, strict=True):
         key = (edge.source, edge.port)
         lengths[key] = max(lengths.get(key, 0), ranks[b] - ranks[a] - 1)
+        users[key] += 1
     total, cut = sum(lengths.values()), set()
-    for key in sorted(lengths, key=lambda key: (-lengths[key], key)):
+    for key in sorted(lengths, key=lambda key: (-lengths[key] / users[key], key)):  # a way that many share is worth its room
         if total <= most:
             break
         total -= lengths[key]

@@ -132,6 +132,11 @@ def test_the_longest_edges_are_those_that_are_left_out():
     assert far([Size(9, 9)] * 21, edges, 0) == {20, 21}
 
 
+def test_a_way_that_many_share_stays():
+    edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, n, 1) for n in range(2, 21)] + [Edge(1, 12, 1)]
+    assert far([Size(9, 9)] * 21, edges, 20) == {39}
+
+
 def test_nothing_is_a_layout_too():
     layout = laid_out([], [])
     assert (layout.width, layout.height) == (0, 0)
