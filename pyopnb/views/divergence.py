@@ -61,12 +61,12 @@ def _drawn(thing: TraceDiff, model: Any, options: dict[str, Any], head: list[str
         return None
     colours = {tensor.b: step.accumulated for step in thing.steps for tensor in step.outputs}
     marks = {tensor.b: "origin" for step in thing.origins for tensor in step.outputs[:1]}
-    if not any(colours.values()):
-        colours = {}  # nothing differs: there is nothing to tell by colours
     known = _names(model) if model is not None else set(colours)
+    colours = {name: error for name, error in colours.items() if error}  # what is exact has no colour
     wanted = {
         "colours": {name: error for name, error in colours.items() if name in known},
         "legend": "largest |a-b|",
+        "log": True,
         "marks": {name: mark for name, mark in marks.items() if name in known},
     }
     return graph(_model(thing) if model is None else model, {**wanted, **options}, head, tables)
@@ -86,7 +86,7 @@ def _model(thing: TraceDiff) -> ModelProto:
     for step in thing.steps:
         domain, _, op = step.op.rpartition("::")
         outputs = [tensor.b for tensor in step.outputs]
-        model.graph.node.append(make_node(op or step.op, [t.b for t in step.inputs], outputs, name=step.name, domain=domain))
+        model.graph.node.append(make_node(op or step.op, [t.b for t in step.inputs], outputs, name=_bare(step), domain=domain))
     used = {tensor.b for step in thing.steps for tensor in step.inputs}
     domains = {node.domain for node in model.graph.node}
     model.opset_import.extend(make_opsetid(domain, newest() if not domain else 1) for domain in sorted(domains))
@@ -96,6 +96,10 @@ def _model(thing: TraceDiff) -> ModelProto:
         where.extend(_info(name, types.get(name)) for name in names)
     graph.value_info.extend(_info(name, types[name]) for name in types if name in made and name not in thing.outputs)
     return model
+
+
+def _bare(step: Step) -> str:
+    return step.name.removesuffix(f" ({step.op})")
 
 
 def _info(name: str, kind: str | None) -> ValueInfoProto:

@@ -34,6 +34,7 @@ def drawn(
     colours: Mapping[int | str, float] | None = None,
     legend: str = "",
     around: bool = False,
+    log: bool | None = None,
     marks: Mapping[int | str, str] | None = None,
     open: Iterable[str] | bool = (),
     names: bool | None = None,
@@ -51,6 +52,8 @@ def drawn(
         What the numbers are.
     around : bool
         Whether 0 is the middle of the colours.
+    log : bool, optional
+        Whether equal ratios are equal steps of colour; without it, where the largest is over 1,000 times the least.
     marks : mapping, optional
         A badge of nodes, as ``colours`` names them: ``added``, ``removed``, ``changed``, or another short text.
     open : iterable of str, or bool
@@ -91,7 +94,7 @@ def drawn(
         scope.fold({*wishes.values, *wishes.marks})
     main = scopes[id(proto.graph)]
     graphs = _graphs(scopes, main, wishes, _opened(facts, by_name, open))
-    seen = scale(wishes.values.values(), around=around) if wishes.values else None
+    seen = scale(wishes.values.values(), log=log, around=around) if wishes.values else None
     title = _title(proto, main)
     text = listed(title, main, wishes)
     rest = _rest(scopes, graphs)

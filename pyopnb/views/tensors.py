@@ -174,11 +174,13 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
     scale = Scale(0.0, end) if value.dtype.kind == "c" else Scale(-end, end, kind="around")
     marks = [(k, row + 0.5, column + 0.5) for k, one in enumerate(several) for row, column in np.argwhere(~np.isfinite(one))]
     marks = marks if len(marks) <= _RINGS else []  # many are seen without rings
+    ringed = ["what is not finite"] if marks else []
     if end < high:
         first = next(k for k, one in enumerate(sizes) if one.max() == high)
         row, column = np.unravel_index(int(sizes[first].argmax()), sizes[first].shape)
         marks.append((first, row + 0.5, column + 0.5))
-        pick += f"Ring: {several[first][row, column]:.4g}. "
+        ringed.insert(0, f"{several[first][row, column]:.4g}")
+    pick += f"Ringed: {', '.join(ringed)}. " if ringed else ""
     return tiles(several, names, scale, title, below=pick + field, marks=marks)
 
 

@@ -56,6 +56,17 @@ def test_ring_is_around_the_worst() -> None:
     assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(256 * 17 / 200, abs=5)
 
 
+def test_ring_in_an_array_of_many_axes() -> None:
+    b = RNG.standard_normal((3, 5, 7, 30)).astype(np.float32)
+    a = b.copy()
+    a[2, 1, 6, 11] += 1
+    svg = pyopnb.show(diff(a, b)).svg
+    x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
+    rows, columns = diff(a, b).worst.facts.picture().shape
+    assert (rows, columns) == (64, 30)
+    assert int((y - 22) / 4) == int(np.argwhere(diff(a, b).worst.facts.picture())[0, 0]) and int(x / 4) == 11
+
+
 def test_tolerance_is_a_line_in_the_picture() -> None:
     assert "<polyline" in pyopnb.show(diff(A, B)).svg and "<polyline" not in pyopnb.show(diff(A, B, rtol=0)).svg
 

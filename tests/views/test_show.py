@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.drawing.colours import palette
 from pyopnb.views.ops import numbered
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -88,11 +91,12 @@ def test_numbers_of_lines_are_as_wide_as_the_last() -> None:
 
 
 def test_diff_of_versions(survives: Any) -> None:
-    a, b = define(), define(SOURCE.replace("tanh", "sin").replace("1.0", "3.0"))
+    a, b = define(), define(SOURCE.replace("tanh", "sin").replace("1.0", "3.0") + "        # <script>alert(1)</script>\n")
     view = pyopnb.show(pyopnb.diff(a, b))
     kept = survives(view.body)
     text = "".join(kept.text)
     assert text.startswith("✗ different") and "-        return (self.limit * np.tanh" in text and "+        return (self.limit * np.sin" in text
+    assert "+        # <script>alert(1)</script>" in text
     assert "rgba(47,143,78" in view.body and "rgba(209,69,59" in view.body and "· attr limit" in text
     assert "".join(survives(pyopnb.show(pyopnb.diff(a, a)).body).text).startswith("✓ identical")
 
@@ -150,6 +154,19 @@ def test_diff_of_traces(survives: Any) -> None:
     assert "limit=2" in pyopnb.show(found, model=model).svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
     assert same.startswith("✓ bit-identical") and "begins here" not in same
+
+
+def test_what_is_exact_has_no_colour() -> None:
+    define()
+    session = pyopnb.Session(pyopnb.parse("net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"))
+    x = np.float32([1, 2, 3])
+    before = session.trace(x=x)
+    define(SOURCE.replace("tanh", "sin"))
+    found = pyopnb.diff(before, session.trace(x=x))
+    assert [bool(step.accumulated) for step in found.steps] == [False, True, True]
+    fills = re.findall(r'<rect[^>]*fill="(#[0-9a-f]{6})"', pyopnb.show(found).svg)
+    palest = "#{:02x}{:02x}{:02x}".format(*palette()[0])
+    assert fills.count(palest) == 1, "the least error, and not what has none"
 
 
 # ---- models
@@ -248,7 +265,7 @@ def test_figures() -> None:
         (pyopnb.show(X), 2), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
     ):  # fmt: skip
         figure = thing.plot()
-        figure.canvas.draw()
+        figure.savefig(io.BytesIO(), dpi=20, format="png")  # drawing is when matplotlib finds what it does not like
         assert len(figure.axes) == axes, thing
     assert "matplotlib.pyplot" not in sys.modules
 

@@ -90,10 +90,10 @@ def colours(data: bytes) -> set[tuple[int, ...]]:
 def test_outlier_is_seen_and_marked() -> None:
     values = RNG.standard_normal((2000, 3000)).astype(np.float32)
     plain = pyopnb.show(values)
-    assert "Ring" not in plain.svg
+    assert "<circle" not in plain.svg
     values[1234, 567] = 1e6
     view = pyopnb.show(values)
-    assert "Ring: 1e+06" in view.svg and view.svg.count("<circle") == 2
+    assert "Ringed: 1e+06. " in view.svg and view.svg.count("<circle") == 2
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', view.svg).groups())
     assert x == pytest.approx(256 * 567 / 3000, abs=2) and y - 22 == pytest.approx(256 * 1234 / 2000, abs=2)
     assert len(view.body) < 60_000
@@ -104,7 +104,7 @@ def test_nan_is_seen() -> None:
     assert (213, 0, 127) not in colours(pyopnb.show(values).png)
     values[7, 7] = np.nan
     view = pyopnb.show(values)
-    assert (213, 0, 127) in colours(view.png) and view.svg.count("<circle") == 2
+    assert (213, 0, 127) in colours(view.png) and view.svg.count("<circle") == 2 and "Ringed: what is not finite. " in view.svg
     values[::20, 7] = np.nan
     assert "<circle" not in pyopnb.show(values).svg
 
@@ -114,7 +114,7 @@ def test_slice_of_the_largest_is_among_those_shown() -> None:
     assert ">2,313<" not in pyopnb.show(values).svg
     values[2, 313, 4, 4] = -77
     svg = pyopnb.show(values).svg
-    assert ">2,313<" in svg and "Ring: -77" in svg and "16 of 1,500 slices" in svg
+    assert ">2,313<" in svg and "Ringed: -77. " in svg and "16 of 1,500 slices" in svg
 
 
 def test_small_ones_are_tables(survives: Any) -> None:
