@@ -77,6 +77,21 @@ def test_branches_of_one_build_are_told_apart_by_what_they_hold() -> None:
     assert [held[name][0] for name in ("l", "r", "m", "n")] == ["r", "l", "n", "m"]
 
 
+def test_an_output_is_no_copy_of_what_is_none() -> None:
+    text = "(float[N] x) => (float[N] %s, float[N] %s) { h = Tanh(x)  m = Elu<alpha = 0.75>(h)  %s = Elu<alpha = %s>(h)  %s = Neg(m) }"
+    held, _ = pairs(text % ("p", "q", "p", "0.5", "q"), text % ("r", "s", "r", "0.75", "s"), X)
+    assert held["r"][0] == "p" and held["m"][0] == "m" and held["s"][0] == "q"
+
+
+def test_pairs_are_followed_down_both_graphs() -> None:
+    # Of three alike the first was changed; what the others read tells them apart.
+    text = """(float[N] x) => (float[N] %s, float[N] %s) <float w = {0.5}> {
+        d = Add(x, x)  a = Selu<gamma = %s>(x)  b = Selu<gamma = 0.5>(a)  e = Add(d, b)  m = Mul(a, w)  f = Add(a, m)
+        c = Selu<gamma = 0.5>(e)  %s = Elu<alpha = 1.0>(f)  %s = Add(m, c) }"""
+    held, _ = pairs(text % ("p", "q", "0.5", "p", "q"), text % ("r", "s", "0.75", "r", "s"), X)
+    assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {name: name for name in "xdabemfc"}
+
+
 def test_segments_stop_at_what_is_known() -> None:
     graph = Segments(
         parsed(

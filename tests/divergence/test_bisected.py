@@ -61,6 +61,9 @@ def test_no_run_shows_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     found = first_divergence(model, changed(model, 0), {"x": X}, at_once=2)
     assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
     assert max(shown) == 2
+    shown.clear()
+    first_divergence(model, changed(model, 1), {"x": X}, at_once=1)
+    assert max(shown[:-2]) == 1  # the last pair of runs shows what the node at fault reads as well
 
 
 def test_models_that_agree() -> None:

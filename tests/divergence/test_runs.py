@@ -315,6 +315,8 @@ def test_a_node_with_bodies_is_one_unit_that_can_be_opened() -> None:
     found = diff(one, other)
     assert [tensor.b for tensor in found.origin.inside] == ["b/then_branch/q", "b/then_branch/p"]
     assert "in its body first b/then_branch/q: different" in str(found)
+    again = found.judged(atol=10)
+    assert again.ok and again.steps[1].verdict == "same" and again.steps[1].inside[0].diff.ok
     assert type(found).from_json(found.to_json()) == found
 
 
