@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.travel.loaded import load
+    from pyopnb.travel.modules import load_module, save_module
+    from pyopnb.travel.saved import save
 
 __version__ = "0.1.0"
 
@@ -66,6 +69,8 @@ __all__ = [
     "diff",
     "fill",
     "get_library_path",
+    "load",
+    "load_module",
     "missing",
     "model",
     "node",
@@ -76,6 +81,8 @@ __all__ = [
     "registry",
     "replace",
     "run",
+    "save",
+    "save_module",
     "skeleton",
     "tensor_type",
     "text",
@@ -96,6 +103,9 @@ _AT_FIRST_USE = {
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.travel.loaded": ["load"],
+    "pyopnb.travel.modules": ["load_module", "save_module"],
+    "pyopnb.travel.saved": ["save"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

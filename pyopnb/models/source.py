@@ -16,11 +16,11 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["Source", "edited", "glance", "lean", "read"]
+__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "read"]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
-_FOLDER = "pyopnb.folder"
+FOLDER = "pyopnb.folder"
 _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is too large as a whole
 
 
@@ -109,12 +109,12 @@ name any folder. The token means nothing in another process, and nobody can gues
 def _remember(proto: ModelProto, folder: str) -> None:
     token = next((t for t, known in _folders.items() if known == folder), None) or os.urandom(16).hex()
     _folders[token] = folder
-    entry = next((e for e in proto.metadata_props if e.key == _FOLDER), None) or proto.metadata_props.add(key=_FOLDER)
+    entry = next((e for e in proto.metadata_props if e.key == FOLDER), None) or proto.metadata_props.add(key=FOLDER)
     entry.value = token
 
 
 def _remembered(proto: ModelProto) -> str | None:
-    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == _FOLDER), None)
+    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == FOLDER), None)
 
 
 def _bytes_of(path: Path, where: str) -> bytes:

@@ -6,7 +6,8 @@ from functools import singledispatch
 from typing import Any
 
 from pyopnb.compare.diffs import Diff
-from pyopnb.views import diffs
+from pyopnb.travel.loaded import Loaded
+from pyopnb.views import diffs, kept
 
 __all__ = ["html"]
 
@@ -20,3 +21,8 @@ def html(thing: Any) -> str:
 @html.register
 def _(thing: Diff) -> str:
     return diffs.page(thing.parts, thing.worst)
+
+
+@html.register
+def _(thing: Loaded) -> str:
+    return kept.page(thing)
