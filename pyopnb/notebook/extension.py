@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import graph, line
+from pyopnb.notebook import completion, graph
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.magic import PyopMagics
 
@@ -19,7 +19,7 @@ def load(shell: Any) -> None:
     shell.register_magics(PyopMagics, graph.OnnxMagics)
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
-    shell.Completer.custom_matchers += [line.complete, graph.complete]
+    shell.Completer.custom_matchers += [completion.complete, graph.complete]
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
@@ -27,6 +27,10 @@ def load(shell: Any) -> None:
 def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry."""
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
+    for callback in list(shell.events.callbacks["pre_run_cell"]):
+        if _is_ours(callback):
+            shell.events.unregister("pre_run_cell", callback)
+            callback.__self__.end()
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)

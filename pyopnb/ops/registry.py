@@ -46,7 +46,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Version:
     """The n-th definition of an op under one name.
 
@@ -83,6 +83,9 @@ class Version:
 
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"
+
+    def __repr__(self) -> str:
+        return f"{self}: {self.schema}"
 
 
 @dataclass

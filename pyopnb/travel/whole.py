@@ -200,8 +200,8 @@ class _Text:
         """A function or class of the notebook, as text."""
         if isinstance(value, type) and value.__name__ == name:
             version = next((v for op in registry for v in op.versions if v.cls is value and v.source is not None), None)
-            if version is not None and version.source is not None:
-                self._add_class(value, _Place(_namespace(value), textwrap.dedent(version.source)))
+            if version is not None:
+                self._add_class(value, _Place(_namespace(value), textwrap.dedent(version.source or "")))
                 return True
         for function in _functions(value):
             if "<locals>" in function.__qualname__.removesuffix("<locals>.<lambda>"):
@@ -224,10 +224,10 @@ class _Text:
             literal = _text_of(place.text, written)
         if literal is not None:
             self.definitions[name] = literal
-        elif isinstance(value, (np.ndarray, np.generic)) and (array := _array(name, value)) is not None:
-            self.bind("numpy", np, name)
-            self.imports["import numpy"] = None
-            self.definitions[name] = array
+        elif isinstance(value, (np.ndarray, np.generic)) and (array := _array(value)) is not None:
+            self.bind("np", np, f"{name} = np.array(…)")
+            self.imports["import numpy as np"] = None
+            self.definitions[name] = f"{name} = {array}"
         elif written is not None:
             self._add(name, _text_of(place.text, written), place)
         else:
@@ -317,10 +317,10 @@ def _importable(module: str) -> bool:
 
 def _import_line(name: str, value: Any, place: _Place) -> str | None:
     if isinstance(value, types.ModuleType):
-        module = value.__name__
-        if not _importable(module) or sys.modules[module] is not value:
+        own = value.__name__
+        if not _importable(own) or sys.modules[own] is not value:
             return None
-        return f"import {module}" if module == name else f"import {module} as {name}"
+        return f"import {own}" if own == name else f"import {own} as {name}"
     home = place.namespace.get("__name__")
     candidates = [getattr(value, "__module__", None), type(value).__module__, type(value).__module__.partition(".")[0]]
     known = [(m, n) for m in candidates for n in (getattr(value, "__name__", name), name)]
@@ -355,7 +355,8 @@ def _statement_at(place: _Place, line: int) -> ast.stmt | None:
 
 
 def _first_line(statement: ast.stmt) -> int:
-    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _text_of(text: str, statement: ast.stmt) -> str:
@@ -397,12 +398,12 @@ def _says(statement: ast.stmt, value: Any) -> bool:
         return False
 
 
-def _array(name: str, value: np.ndarray | np.generic) -> str | None:
+def _array(value: np.ndarray | np.generic) -> str | None:
     if value.dtype.kind not in "biuf" or not hasattr(np, value.dtype.name) or value.size > _LONGEST_CONSTANT:
         return None
     if not np.isfinite(value).all():
         return None
-    text = f'{name} = numpy.array({value.tolist()!r}, dtype="{value.dtype.name}")'
+    text = f'np.array({value.tolist()!r}, dtype="{value.dtype.name}")'
     text += f".reshape({value.shape!r})" if value.size == 0 and value.ndim > 1 else ""
     text += "[()]" if isinstance(value, np.generic) else ""
     return text if len(text) <= _LONGEST_CONSTANT else None

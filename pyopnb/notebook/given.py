@@ -1,0 +1,135 @@
+"""Inputs and attrs as a line gives them, ``x=np.ones(3), limit=2.0``, and an op called with them."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.errors import FeedError, closest, shown
+from pyopnb.ops.registry import Version
+from pyopnb.ops.schema import Port
+from pyopnb.ops.types import type_of
+from pyopnb.runtime.once import call
+
+__all__ = ["Given", "Tried", "bound", "given", "tried"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The text of expressions, in their places and under their names."""
+
+    placed: tuple[ast.expr, ...]
+    named: tuple[tuple[str, ast.expr], ...]
+
+    def values(self, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What they are in a namespace."""
+        __tracebackhide__ = True
+        placed = [_value(node, namespace) for node in self.placed]
+        return placed, {name: _value(node, namespace) for name, node in self.named}
+
+
+def given(text: str) -> Given:
+    """Read expressions as a call of Python takes them, or SyntaxError; quotes around all of them are taken off."""
+    made = ast.parse(f"f({text}\n)", mode="eval").body
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
+        raise SyntaxError("more than one call")
+    match made:
+        case ast.Call(args=[ast.Constant(value=str(inner))], keywords=[]) if "=" in inner:
+            return given(inner)
+    if any(keyword.arg is None for keyword in made.keywords) or any(isinstance(arg, ast.Starred) for arg in made.args):
+        raise SyntaxError("values one by one")
+    return Given(tuple(made.args), tuple((str(keyword.arg), keyword.value) for keyword in made.keywords))
+
+
+def _value(node: ast.expr, namespace: dict[str, Any]) -> Any:
+    __tracebackhide__ = True
+    return eval(compile(ast.Expression(node), "<given>", "eval"), namespace)  # noqa: S307  # the user's own line
+
+
+def bound(version: Version, what: Given, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Inputs in the order of the ports, None for one that is left out, and attrs.
+
+    Raises
+    ------
+    FeedError
+        A name is neither a port nor an attr, there are more inputs than ports, or one that must be there is not.
+    """
+    __tracebackhide__ = True
+    placed, named = what.values(namespace)
+    schema = version.schema
+    ports = {port.name: port for port in schema.inputs}
+    attrs = {name: value for name, value in named.items() if name not in ports}
+    known = [*ports, *(attr.name for attr in schema.attrs)]
+    unknown = [name for name in attrs if name not in known]
+    if unknown and not schema.open_attrs:
+        raise FeedError(
+            f"{version}, {shown(unknown[0])}",
+            expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
+            got=shown(unknown[0]),
+            next=_assigned(closest(unknown[0], known)),
+        )
+    return _inputs(version, list(schema.inputs), placed, named), attrs
+
+
+def _assigned(name: str | None) -> str | None:
+    return None if name is None else f"{name}=…"
+
+
+def _inputs(version: Version, ports: list[Port], placed: list[Any], named: Mapping[str, Any]) -> list[Any]:
+    inputs: list[Any] = []
+    takes = f"the op takes {version.schema}"
+    for place, port in enumerate(ports):
+        if port.variadic:
+            inputs += placed[place:] or list(named.get(port.name, ()))
+            break
+        if place < len(placed) and port.name in named:
+            raise FeedError(f"{version}, input {port.name}", expected="one value", got="two", next=takes)
+        inputs.append(placed[place] if place < len(placed) else named.get(port.name))
+        if inputs[-1] is None and not port.optional:
+            raise FeedError(f"{version}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=…")
+    else:
+        if len(placed) > len(ports):
+            raise FeedError(str(version), expected=f"at most {len(ports)} inputs", got=str(len(placed)), next=takes)
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    return inputs
+
+
+@dataclass(frozen=True, repr=False)
+class Tried:
+    """One call of an op.
+
+    Attributes
+    ----------
+    results : tuple of numpy.ndarray
+    seconds : float
+        Of the call, with the session that was made for it.
+    """
+
+    version: Version
+    inputs: tuple[Any, ...]
+    attrs: Mapping[str, Any]
+    results: tuple[np.ndarray, ...]
+    seconds: float
+
+    def __repr__(self) -> str:
+        takes = ["None" if item is None else str(type_of(np.asarray(item))) for item in self.inputs]
+        takes += [f"{name}={shown(repr(value), 40)}" for name, value in self.attrs.items()]
+        gives = ", ".join(str(type_of(result)) for result in self.results)
+        head = f"{self.version}: ({', '.join(takes)}) -> {gives}, {1000 * self.seconds:.3g} ms with making a session"
+        return "\n".join([head, *(np.array2string(result, threshold=60, edgeitems=3) for result in self.results)])
+
+
+def tried(version: Version, what: Given, namespace: dict[str, Any]) -> Tried:
+    """Call an op, through ONNX Runtime, with the values of these expressions."""
+    __tracebackhide__ = True
+    inputs, attrs = bound(version, what, namespace)
+    start = time.perf_counter()
+    results = call(version.op, *inputs, **attrs)
+    seconds = time.perf_counter() - start
+    return Tried(version, tuple(inputs), attrs, results if isinstance(results, tuple) else (results,), seconds)
