@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto
 from pyopnb.models.nodes import tensors
 from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, closest, shown
 
 __all__ = ["FOLDER", "Source", "edited", "glance", "lean", "read"]
 
@@ -122,9 +122,17 @@ def _bytes_of(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         # The first words are those of ONNX Runtime, which the retired PyOp kept.
-        raise ModelError(f"Load {where} failed. File doesn't exist", next=f"a path from {shown(str(Path.cwd()))}") from None
+        raise ModelError(f"Load {where} failed. File doesn't exist", next=_path_like(path)) from None
     except OSError as error:
         raise ModelError(where, expected="a file that can be read", got=shown(str(error))) from error
+
+
+def _path_like(path: Path) -> str:
+    """A path beside a mistyped one that may have been meant."""
+    folder = path.parent
+    stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ".onnx"] if folder.is_dir() else []
+    near = closest(path.stem, stems)
+    return shown(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}.onnx"))
 
 
 def _parsed(data: bytes, where: str) -> ModelProto:
@@ -144,15 +152,23 @@ def _looks_like(data: bytes) -> str:
     head = data[:200].lstrip()
     if not data:
         return "an empty file"
-    if head.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer"
+    if _is_pointer(data):
+        return "a Git LFS pointer: the name of a large file that was not fetched"
     if head[:1] == b"<":
-        return "HTML or XML"
+        return "HTML or XML, perhaps the page about a file"
+    if head[:60].isascii() and head[:60].decode("ascii", "replace").replace("\n", " ").isprintable():
+        return f"text that begins with {shown(head[:60].decode().splitlines()[0])}"
     return f"{len(data)} bytes that are no model with a graph"
 
 
+def _is_pointer(data: bytes) -> bool:
+    return data[:200].lstrip().startswith(b"version https://git-lfs")
+
+
 def _remedy(data: bytes) -> str | None:
-    return "git lfs pull" if data[:200].lstrip().startswith(b"version https://git-lfs") else None
+    if _is_pointer(data):
+        return "git lfs pull, in the folder of the file"
+    return "download the file itself (on GitHub: Raw)" if data[:200].lstrip()[:1] == b"<" else None
 
 
 def _copied(model: ModelProto) -> Source:

@@ -129,10 +129,10 @@ def define(line: str, names: list[str], value: object = None) -> object:
                 print(repr(version))
         if not args.run:
             return value
-        calls = [tried(version, what, cell.f_globals) for what in args.run]
-    *first, last = calls
-    for one in [*first, *([] if value is None else [last])]:
-        print(one)
+        for what in args.run:
+            last = tried(version, what, cell.f_globals)
+            if value is not None or what is not args.run[-1]:
+                print(last)
     return last if value is None else value
 
 

@@ -96,9 +96,8 @@ def read_line(line: str) -> tuple[Command, Line]:
     name, _, behind = line.strip().partition(" ")
     command = COMMANDS.get(words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
-        forms = " or ".join(one.usage for one in COMMANDS.values())
         close = closest(name, COMMANDS)
-        raise usage("%pyop", f"{', '.join(COMMANDS)} or nothing", shown(name), COMMANDS[close].usage if close else forms)
+        raise usage("%pyop", f"{', '.join(COMMANDS)} or nothing", shown(name), COMMANDS[close].usage if close else "%pyop?")
     if "x=EXPR" in command.form:
         first, _, rest = behind.strip().partition(" ")
         read = Line(words(first), set(), rest.strip())
@@ -172,6 +171,7 @@ def _diff(shell: Any, line: Line) -> object:
 
 
 def _check(shell: Any, line: Line) -> object:
+    __tracebackhide__ = True
     version = _version(line.places[0], None)
     try:
         what = given(line.rest)
@@ -205,13 +205,13 @@ def _skeleton(shell: Any, line: Line) -> object:
 
 
 def _load(shell: Any, line: Line) -> object:
+    __tracebackhide__ = True
     path = line.places[0]
-    watching = files(shell)
-    watching.forget(path)
     for version in load_module(path):
         print(repr(version))
+    files(shell).forget(path)
     if "--watch" in line.options:
-        watching.follow(path)
+        files(shell).follow(path)
         print(f"{shown(path)} is loaded again whenever it is saved; until: %pyop load {shown(path)}")
     return None
 

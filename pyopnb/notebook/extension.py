@@ -7,6 +7,7 @@ from typing import Any
 from pyopnb.notebook import completion, graph
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.magic import PyopMagics
+from pyopnb.notebook.refused import show_briefly, show_fully
 
 __all__ = ["load", "unload"]
 
@@ -20,6 +21,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
     shell.Completer.custom_matchers += [completion.complete, graph.complete]
+    show_briefly(shell)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
@@ -27,6 +29,7 @@ def load(shell: Any) -> None:
 def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry."""
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
+    show_fully()
     for callback in list(shell.events.callbacks["pre_run_cell"]):
         if _is_ours(callback):
             shell.events.unregister("pre_run_cell", callback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,24 +19,33 @@ from pyopnb.runtime.once import call
 
 __all__ = ["Given", "Tried", "bound", "given", "tried"]
 
+_FILE = "<values of the line>"
+
 
 @dataclass(frozen=True)
 class Given:
-    """The text of expressions, in their places and under their names."""
+    """Expressions, in their places and under their names, and the text that they were read from."""
 
     placed: tuple[ast.expr, ...]
     named: tuple[tuple[str, ast.expr], ...]
+    text: str
 
     def values(self, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """What they are in a namespace."""
         __tracebackhide__ = True
-        placed = [_value(node, namespace) for node in self.placed]
-        return placed, {name: _value(node, namespace) for name, node in self.named}
+        linecache.cache[_FILE] = (len(self.text), None, self.text.splitlines(keepends=True), _FILE)
+        placed, named = [], {}
+        for node in self.placed:
+            placed.append(_value(node, namespace))
+        for name, node in self.named:
+            named[name] = _value(node, namespace)
+        return placed, named
 
 
 def given(text: str) -> Given:
     """Read expressions as a call of Python takes them, or SyntaxError; quotes around all of them are taken off."""
-    made = ast.parse(f"f({text}\n)", mode="eval").body
+    called = f"call({text})"
+    made = ast.parse(called, mode="eval").body
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
         raise SyntaxError("more than one call")
     match made:
@@ -43,12 +53,12 @@ def given(text: str) -> Given:
             return given(inner)
     if any(keyword.arg is None for keyword in made.keywords) or any(isinstance(arg, ast.Starred) for arg in made.args):
         raise SyntaxError("values one by one")
-    return Given(tuple(made.args), tuple((str(keyword.arg), keyword.value) for keyword in made.keywords))
+    return Given(tuple(made.args), tuple((str(keyword.arg), keyword.value) for keyword in made.keywords), called)
 
 
 def _value(node: ast.expr, namespace: dict[str, Any]) -> Any:
     __tracebackhide__ = True
-    return eval(compile(ast.Expression(node), "<given>", "eval"), namespace)  # noqa: S307  # the user's own line
+    return eval(compile(ast.Expression(node), _FILE, "eval"), namespace)  # noqa: S307  # the user's own line
 
 
 def bound(version: Version, what: Given, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -71,13 +81,9 @@ def bound(version: Version, what: Given, namespace: dict[str, Any]) -> tuple[lis
             f"{version}, {shown(unknown[0])}",
             expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
             got=shown(unknown[0]),
-            next=_assigned(closest(unknown[0], known)),
+            next=f"{close}=…" if (close := closest(unknown[0], known)) else f"the op takes {schema}",
         )
     return _inputs(version, list(schema.inputs), placed, named), attrs
-
-
-def _assigned(name: str | None) -> str | None:
-    return None if name is None else f"{name}=…"
 
 
 def _inputs(version: Version, ports: list[Port], placed: list[Any], named: Mapping[str, Any]) -> list[Any]:

@@ -19,6 +19,7 @@ def run(name: str, file: str, text: str | bytes) -> list[Definition]:
     A str is put where tracebacks and `inspect` look for it; bytes are those of a file. If it raises, the module
     that had the name has it again.
     """
+    __tracebackhide__ = True
     code = compile(text, file, "exec", dont_inherit=True)
     module = types.ModuleType(name)
     module.__file__ = file

@@ -145,11 +145,14 @@ def load(
     array([0.5, 1. ], dtype=float32)
     >>> folder.cleanup()
     """
+    __tracebackhide__ = True
     wanted = _listed(ops)
     source = read(model, base_dir)
     kept = kept_ops(source.proto)
     chosen = [_chosen(name, kept) for name in wanted]
-    definitions = [(op, _run(op)) for op in {op.name: op for op in chosen}.values()]
+    definitions = []
+    for op in {op.name: op for op in chosen}.values():
+        definitions.append((op, _run(op)))
     versions = tuple(version for op, found in definitions for version in defined(found, op.source))
     path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
     return Loaded(path, edited(source), kept, versions)

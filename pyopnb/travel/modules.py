@@ -76,8 +76,8 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):
         got = "a file that was written or changed by somebody else"
-        where = f"file {shown(str(path))}"
-        raise DefinitionError(where, expected="no such file", got=got, next="another name, or overwrite=True")
+        where, next_ = f"file {shown(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
+        raise DefinitionError(where, expected="a new name", got=got, next=next_)
     versions = tuple(op.current for op in chosen)
     text = whole(versions)
     with written(target) as (file, _):
