@@ -83,22 +83,16 @@ def save(
     ops = tuple(_kept(op) for op in _ops_of(source.proto))
     _forget_folder(source.proto)
     keep(source.proto, ops)
-    outside = _outside(source, external_data)
     former = _data_files(target)
-    if outside:
-        with written(target.with_name(f"{target.name}.data")) as (file, names):
-            sum_ = hashlib.sha256()
-            places = list(_write_data(source, outside, file, sum_))
-            # The data's name holds its digest: until the model is replaced, the one before it finds its own.
-            names[0] = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
-        for tensor, offset, length in places:
-            _point(tensor, names[0].name, offset, length)
-    else:
-        for tensor in tensors(source.proto):
-            _take_in(source, tensor)
-    data = _serialized(source.proto)
-    with written(target) as (file, _):
-        file.write(data)
+    beside = _move_out(source, _outside(source, external_data), target)
+    try:
+        data = _serialized(source.proto)
+        with written(target) as (file, _):
+            file.write(data)
+    except BaseException:
+        if beside is not None and beside not in former:
+            beside.unlink()
+        raise
     for old in former - _data_files(target):
         old.unlink(missing_ok=True)
     return ops
@@ -145,6 +139,22 @@ def _outside(source: Source, wanted: bool | None) -> list[TensorProto]:
     large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _STAYS]
     already = any(tensor.data_location == TensorProto.EXTERNAL for tensor in large)
     return large if wanted or (wanted is None and already) else []
+
+
+def _move_out(source: Source, outside: list[TensorProto], target: Path) -> Path | None:
+    """Write the tensors' data beside the model, or take all of it in where there are none; gives the file that was written."""
+    if not outside:
+        for tensor in tensors(source.proto):
+            _take_in(source, tensor)
+        return None
+    with written(target.with_name(f"{target.name}.data")) as (file, names):
+        sum_ = hashlib.sha256()
+        places = list(_write_data(source, outside, file, sum_))
+        # The data's name holds its digest: until the model is replaced, the one before it finds its own.
+        names[0] = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
+    for tensor, offset, length in places:
+        _point(tensor, names[0].name, offset, length)
+    return names[0]
 
 
 def _write_data(

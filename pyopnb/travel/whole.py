@@ -134,20 +134,21 @@ class _Text:
         if version.source is None:
             self.lacking[cls.__name__] = "its source is not known: define it in a %%pyop cell, or in a file with @pyopnb.pyop"
             return
-        place = _Place(_namespace(cls), textwrap.dedent(version.source))
-        self._add_class(cls, place)
+        self._add_class(cls, version.source)
 
-    def _add_class(self, cls: type, place: _Place) -> None:
-        node = _class_in(place.text, cls)
+    def _add_class(self, cls: type, source: str) -> None:
+        source = textwrap.dedent(source)
+        node = _class_in(source, cls)
         if isinstance(node, str):
             self.lacking[cls.__name__] = node
             return
-        lines = place.text.split("\n")
+        place = _Place(_namespace(cls), _around(cls, source))
+        lines = source.split("\n")
         decorators: list[str] = []
         ours = [f"@pyopnb.pyop({', '.join(_arguments(version))})" for version in self.names.get(cls, [])]
         for decorator in node.decorator_list:
             if _value_of(decorator.func if isinstance(decorator, ast.Call) else decorator, place.namespace) is not pyop:
-                decorators.append(f"@{ast.get_source_segment(place.text, decorator)}")
+                decorators.append(f"@{ast.get_source_segment(source, decorator)}")
         body = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
         self._add(cls.__name__, "\n".join([*ours, *decorators, body]), place)
         self.annotations |= any(_postponed(function) for function in _functions(cls))
@@ -190,7 +191,8 @@ class _Text:
                 inner = getattr(value, part, None)
                 if not isinstance(inner, types.ModuleType) or inner.__name__ != f"{value.__name__}.{part}":
                     break
-                if _importable(inner.__name__) and part not in getattr(value, "__all__", ()):
+                imports_itself = "__getattr__" in vars(value) and part in getattr(value, "__all__", ())  # as numpy and scipy
+                if _importable(inner.__name__) and not imports_itself:
                     root = inner.__name__.partition(".")[0]
                     self.bind(root, sys.modules[root], f"import {inner.__name__}")
                     self.imports[f"import {inner.__name__}"] = None
@@ -201,10 +203,10 @@ class _Text:
         if isinstance(value, type) and value.__name__ == name:
             version = next((v for op in registry for v in op.versions if v.cls is value and v.source is not None), None)
             if version is not None:
-                self._add_class(value, _Place(_namespace(value), textwrap.dedent(version.source or "")))
+                self._add_class(value, version.source or "")
                 return True
         for function in _functions(value):
-            if "<locals>" in function.__qualname__.removesuffix("<locals>.<lambda>"):
+            if "<locals>" in function.__qualname__:
                 self.lacking[name] = "is defined in a function, whose names may be part of it"
                 return True
             text = "".join(linecache.getlines(function.__code__.co_filename))
@@ -270,6 +272,15 @@ def _namespace(cls: type) -> Mapping[str, Any]:
 def _postponed(function: types.FunctionType) -> bool:
     flags = function.__code__.co_flags
     return bool(function.__annotations__) and bool(flags & __future__.annotations.compiler_flag)
+
+
+def _around(cls: type, source: str) -> str:
+    """The whole file or cell that the source is from; the source itself where that has changed since."""
+    for function in _functions(cls):
+        text = "".join(linecache.getlines(function.__code__.co_filename))
+        if source.strip() in text:
+            return text
+    return source
 
 
 def _class_in(text: str, cls: type) -> ast.ClassDef | str:
