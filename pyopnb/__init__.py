@@ -27,6 +27,8 @@ from pyopnb.runtime.library import get_library_path
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 if TYPE_CHECKING:
+    from pyopnb.changes.models import ModelDiff
+    from pyopnb.changes.versions import OpDiff
     from pyopnb.checks.fitness import check
     from pyopnb.compare.diffs import Diff
     from pyopnb.diffs.diff import diff
@@ -53,9 +55,11 @@ __all__ = [
     "FeedError",
     "Filled",
     "Missing",
+    "ModelDiff",
     "ModelError",
     "ModuleRefused",
     "NotationError",
+    "OpDiff",
     "PyopError",
     "Result",
     "ResultError",
@@ -90,6 +94,8 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
+    "pyopnb.changes.models": ["ModelDiff"],
+    "pyopnb.changes.versions": ["OpDiff"],
     "pyopnb.checks.fitness": ["check"],
     "pyopnb.compare.diffs": ["Diff"],
     "pyopnb.diffs.diff": ["diff"],

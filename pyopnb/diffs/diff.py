@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import Any, TypeAlias, overload
 
+import numpy as np
+from onnx import ModelProto
+
+from pyopnb.changes.models import ModelDiff, compared_models
+from pyopnb.changes.versions import OpDiff, compared_versions
 from pyopnb.compare.diffs import Diff, compared
-from pyopnb.ops.errors import briefly
+from pyopnb.models.source import glance
+from pyopnb.ops.errors import FeedError, ModelError, briefly
+from pyopnb.ops.registry import Op, Version
 
 __all__ = ["diff"]
 
+_Value: TypeAlias = np.ndarray | Mapping[str, Any] | list[Any]
 
+
+@overload
+def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
+@overload
+def diff(a: ModelProto | os.PathLike[str], b: Any, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff: ...
+@overload
+def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None) -> Diff: ...
+@overload
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any: ...
 @briefly
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Diff:
-    """Hold two values against each other.
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
+    """Hold two values, two models, or two versions of an op against each other.
 
     Parameters
     ----------
     a, b : ndarray, scalar, str, None, list, tuple, dict or Result
         ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast, cast or
         reshaped: another dtype or shape is ``incomparable``.
+    a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
+        Two models. Beside a ModelProto or a PathLike, bytes and any text are a model; without one, both sides must end in
+        .onnx, or be the bytes of a model, and are values otherwise.
+    a, b : Version or Op
+        Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     rtol, atol : float, optional
+        For models: of the weights.
         An element passes where ``|a - b| <= atol + rtol * |b|``. Without both: 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for
         float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, complex numbers as their parts, and 0 for all others.
         Given one, the other is 0. To integers only ``atol`` applies, to bools and strings neither. NaN agrees with NaN at the
@@ -27,8 +52,10 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
     Returns
     -------
-    Diff
-        Its ``verdict``:
+    Diff, ModelDiff or OpDiff
+        The verdict of models is ``identical``, ``close`` (nothing but weights differ, all within the tolerance) or
+        ``different``: other names, another order of nodes, a default written out or not, and documentation are no changes.
+        That of an op's versions is ``identical`` or ``different``. That of values:
 
         - ``bit-identical``,
         - ``value-identical``: the same but for -0.0 against 0.0 and for the bits of NaN,
@@ -41,7 +68,9 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     Raises
     ------
     FeedError
-        Something is not made of arrays, or a tolerance is negative or not finite.
+        Something is not made of arrays, a model is held against something else, or a tolerance is negative or not finite.
+    ModelError
+        There is no model in a file.
 
     Examples
     --------
@@ -57,4 +86,42 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
+        return _versions(a, b, rtol, atol)
+    if isinstance(a, (ModelProto, os.PathLike)) or isinstance(b, (ModelProto, os.PathLike)) or (_is_model(a) and _is_model(b)):
+        return _models(a, b, rtol, atol)
     return compared(a, b, rtol, atol)
+
+
+def _versions(a: Any, b: Any, rtol: float | None, atol: float | None) -> OpDiff:
+    for name, side in (("a", a), ("b", b)):
+        if not isinstance(side, (Version, Op)):
+            expected = "a version of an op, as the other side is one"
+            raise FeedError(
+                f"diff, {name}", expected=expected, got=type(side).__name__, next='registry.history("demo::SoftClip")'
+            )
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None:
+            raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
+    return compared_versions(a, b)
+
+
+def _models(a: Any, b: Any, rtol: float | None, atol: float | None) -> ModelDiff:
+    for name, side in (("a", a), ("b", b)):
+        if not isinstance(side, (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)):
+            expected = "a model, as the other side is one"
+            raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next="a ModelProto, bytes or a path")
+    return compared_models(a, b, rtol, atol)
+
+
+def _is_model(side: Any) -> bool:
+    if isinstance(side, (str, os.PathLike)):
+        return os.fspath(side).endswith(".onnx")
+    return isinstance(side, (bytes, bytearray, memoryview)) and _holds_model(bytes(side))
+
+
+def _holds_model(data: bytes) -> bool:
+    try:
+        return bool(glance(data).graph.node or glance(data).graph.output)
+    except ModelError:
+        return False

@@ -46,7 +46,7 @@ from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["inferred", "is_onnx_domain", "op_schema"]
+__all__ = ["default_attribute", "inferred", "is_onnx_domain", "op_schema"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -138,13 +138,13 @@ def _kind(attr: Attr) -> Any:
 
 
 def _attribute(attr: Attr) -> Any:
-    default = _default(attr)
+    default = default_attribute(attr)
     if default is not None:
         return defs.OpSchema.Attribute(attr.name, default, "")
     return defs.OpSchema.Attribute(attr.name, _kind(attr), "", required=attr.default is REQUIRED)
 
 
-def _default(attr: Attr) -> AttributeProto | None:
+def default_attribute(attr: Attr) -> AttributeProto | None:
     """The default as an attribute; None where there is none, or none that a node could have (``limit: int = None``)."""
     try:
         made = attribute_of(attr.name, attr.take(attr.default, "default"))

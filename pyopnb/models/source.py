@@ -16,7 +16,7 @@ from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, shown
 
-__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "read"]
+__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "read"]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
@@ -255,6 +255,23 @@ def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
         got=got,
         next="copy the file",
     )
+
+
+def look(model: Any) -> Source:
+    """A model and where its weights are, only to be looked at: a ModelProto is not copied, and may be without its data.
+
+    Raises
+    ------
+    ModelError
+        No such file, no model in it, or external data outside its folder.
+    """
+    if not isinstance(model, ModelProto):
+        return read(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
+    source = Source(glance(model))
+    folder = _remembered(model)
+    if folder is not None:
+        source.folder = _folder(source, folder, "model")
+    return source
 
 
 def glance(model: Any) -> ModelProto:
