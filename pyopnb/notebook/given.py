@@ -53,7 +53,10 @@ def given(text: str) -> Given:
             return given(inner)
     if any(keyword.arg is None for keyword in made.keywords) or any(isinstance(arg, ast.Starred) for arg in made.args):
         raise SyntaxError("values one by one")
-    return Given(tuple(made.args), tuple((str(keyword.arg), keyword.value) for keyword in made.keywords), called)
+    named = tuple((str(keyword.arg), keyword.value) for keyword in made.keywords)
+    if len(dict(named)) != len(named):
+        raise SyntaxError("a name twice")
+    return Given(tuple(made.args), named, called)
 
 
 def _value(node: ast.expr, namespace: dict[str, Any]) -> Any:

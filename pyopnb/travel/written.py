@@ -22,6 +22,8 @@ def written(path: Path) -> Iterator[tuple[BinaryIO, list[Path]]]:
     it is the link that is replaced.
     """
     names = [path]
+    if path.is_dir():
+        raise ModelError(f"file {shown(str(path))}", expected="the name of a file", got="a folder")
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

@@ -205,7 +205,7 @@ def _umask():
 def test_no_place_to_write(soft_clip, clipper, tmp_path):
     with pytest.raises(pyopnb.ModelError, match="a folder that can be written to"):
         pyopnb.save(clipper, tmp_path / "none" / "m.onnx")
-    with pytest.raises(OSError, match="clip|tmp|directory|0"):
+    with pytest.raises(pyopnb.ModelError, match="expected the name of a file, got a folder"):
         pyopnb.save(clipper, tmp_path)
 
 
