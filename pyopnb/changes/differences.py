@@ -29,7 +29,7 @@ from pyopnb.changes.matching import Matching, graph_of_model, match, paired_name
 from pyopnb.compare.diffs import Diff, compared
 from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.models.source import FOLDER, Source
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import NotationError, shown
 from pyopnb.ops.types import ANY
 
 __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "differences"]
@@ -229,7 +229,8 @@ class _Compared:
         self.left: Prints
         self.right: Prints
         self.found, self.left, self.right = match(level.a, level.b, level.outer)
-        self.values = self.outer | self.found.values
+        nobody = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}  # gives these
+        self.values = self.outer | nobody | self.found.values
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
         """Weights that differ, with who reads them first."""
 
@@ -273,9 +274,9 @@ class _Compared:
 
     def _differing(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
-        ops = [op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
-        if ops[0] != ops[1]:
-            yield Fact("op", *ops)
+        if (full_name(left), left.overload) != (full_name(right), right.overload):
+            names = [op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
             yield from _attrs(left, self.a, right, self.b)
         given = [_trimmed(node.output) for node in (left, right)]

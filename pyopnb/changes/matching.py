@@ -96,9 +96,11 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
     given_b = {name: numbers["only b", name] for name in b.inputs}
     for place, (left, right) in enumerate(inputs):
         given_a[left] = given_b[right] = numbers["given", place]
-    outer = outer or {}
-    given_a |= {n: numbers["outer", outer[n]] if n in outer else numbers["outer a", n] for n in a.free if a.weight(n) is None}
-    given_b |= {name: numbers["outer", name] for name in b.free if b.weight(name) is None}
+    if outer:  # without it, names that nobody gives are all the same
+        given_a |= {
+            n: numbers["outer", outer[n]] if n in outer else numbers["outer a", n] for n in a.free if a.weight(n) is None
+        }
+        given_b |= {name: numbers["outer", name] for name in b.free if b.weight(name) is None}
     ends_a, ends_b = defaultdict(list), defaultdict(list)
     for place, (left, right) in enumerate(outputs):
         ends_a[left].append(place)
@@ -107,7 +109,7 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
         prints(graph, given, {name: numbers["end", tuple(places)] for name, places in ends.items()})
         for graph, given, ends in ((a, given_a, ends_a), (b, given_b, ends_b))
     ]
-    pairing = _Pairing(a, b, *printed, outputs)
+    pairing = _Pairing(a, b, printed[0], printed[1], outputs)
     pairing.run()
     values = dict(inputs) | pairing.values()
     forward = pairing.forward
@@ -140,8 +142,8 @@ class _Pairing:
         self._by(lambda side, place: down[side][place], equally=True)
         self._by(lambda side, place: up[side][place])
         self._by(lambda side, place: down[side][place])
-        for pair in list(self.forward.items()):
-            self._look_around(*pair)
+        for i, j in self._at_the_border():
+            self._look_around(i, j)
         for name, other in self.outputs:
             if name in self.a.made_by and other in self.b.made_by:
                 i, j = self.a.made_by[name][0], self.b.made_by[other][0]
@@ -156,6 +158,15 @@ class _Pairing:
             self._spread()
         self._exchanged()
         self._constants()
+
+    def _at_the_border(self) -> list[tuple[int, int]]:
+        """Pairs beside which a node of a is not paired."""
+        a, near = self.a, set()
+        for place in self._free_a:
+            if place not in self.forward:
+                near |= {maker for _, maker, _ in a.makers(place)}
+                near |= {reader for name in a.nodes[place].output if name for reader, _ in a.read_by.get(name, ())}
+        return [(i, self.forward[i]) for i in sorted(near & self.forward.keys())]
 
     def _by(self, key: Callable[[int, int], object], equally: bool = False) -> list[tuple[int, int]]:
         """Pair free nodes of equal keys in order; ``equally``: only where both sides have as many of them."""

@@ -1,91 +1,99 @@
-"""What changed between two versions of an op."""
+"""Two versions of an op: what changed in words, and line by line."""
+
+from __future__ import annotations
 
 import json
 
 import pytest
 
 import pyopnb
-from pyopnb.changes.versions import OpDiff
+from pyopnb import FeedError, OpDiff, registry
 
-FIRST = "class Clip:\n    def __init__(self, limit: float = 1.0): self.limit = limit\n    def compute(self, x): return x\n"
+CLIP = """\
+class SoftClip:
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+
+    def compute(self, x):
+        return x
+"""
 
 
-def define(source, name="demo::Clip", **options):
-    namespace = {}
-    exec(source, namespace)
-    return pyopnb.registry.define(namespace["Clip"], name, source=source, **options)
+def define(source, name="demo::SoftClip", **options):
+    held = {}
+    exec(source, held)
+    return registry.define(next(v for v in held.values() if isinstance(v, type)), name, source=source, **options)
 
 
-def test_lines_and_schema():
-    a = define(FIRST)
-    b = define(FIRST.replace("limit: float = 1.0", "limit: float = 2.0, mode: str = 'a'").replace("return x", "return -x"))
-    found = pyopnb.diff(a, b)
-    assert (found.verdict, found.ok) == ("different", False)
-    assert found.schema == ("attr limit: float = 1.0 → limit: float = 2.0", "attr + mode: str = 'a'")
-    assert "-    def compute(self, x): return x" in found.lines and "+    def compute(self, x): return -x" in found.lines
-    text = str(found).splitlines()
-    assert text[0] == "different: demo::Clip, version 1 → demo::Clip, version 2"
-    assert "+    def compute(self, x): return -x" in text and len(text) <= 12
+def between(old, new):
+    return pyopnb.diff(define(old), define(new))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("compute(self, x)", "compute(self, x, y=None)", ("input + y = None",)),
-        ("compute(self, x)", 'compute(self, x: "float32[N]")', ("input x → x: float32[N]",)),
-        ("compute(self, x)", 'compute(self, x) -> "float32[N]"', ("outputs without a hint → float32[N]",)),
-        ("class Clip:\n", "class Clip:\n    serial = True\n", ("serial came",)),
-        ("limit: float = 1.0", "**attrs", ("attr - limit: float = 1.0", "**attrs came")),
-        ("class Clip:\n", "class Clip:\n    def infer(self, x): return x\n", ("infer came",)),
+        ("limit: float = 1.0", "limit: float = 2.0", "attr limit: default 1.0 against 2.0"),
+        ("limit: float = 1.0", "limit: int = 1", "attr limit: kind float against int, default 1.0 against 1"),
+        ("limit: float = 1.0", "limit: float = 1.0, mode: str = 'a'", "attr mode: str = 'a': only in b"),
+        ("limit: float = 1.0", "limit: float", "attr limit: default 1.0 against none"),
+        ("self, x)", "self, x, y=None)", "input 1: y = None, only in b"),
+        ("self, x)", "self, x: 'float32[N]')", "input 0: x against x: float32[N]"),
+        ("self, x)", "self, x) -> 'float32[N]'", "outputs: as many as the node has against float32[N]"),
+        ("class SoftClip:\n", "class SoftClip:\n    serial = True\n", "serial: only in b"),
     ],
 )
-def test_each_part_of_the_schema(old, new, said):
-    a, b = define(FIRST), define(FIRST.replace(old, new).replace("self.limit = limit", "pass"))
-    assert pyopnb.diff(a, b).schema == said
+def test_the_schema_in_words(old, new, said):
+    found = between(CLIP, CLIP.replace(old, new))
+    assert found.schema == (said,) and found.verdict == "different" and not found.ok
+    assert said in str(found)
 
 
-def test_comments_and_layout_are_no_change():
-    a, b = define(FIRST), define(FIRST.replace("return x", "return (x)  # as it is"))
-    found = pyopnb.diff(a, b)
-    assert found.ok and found.same_code and found.lines
-    assert str(found).startswith("identical: demo::Clip, version 1 → demo::Clip, version 2: only comments or layout changed")
-    assert pyopnb.diff(a, a).lines == ()
+def test_the_source_line_by_line():
+    found = between(CLIP, CLIP.replace("return x", "return -x"))
+    assert found.schema == () and found.same_code is False
+    assert [line for line in found.source if line[0] in "+-"] == ["-        return x", "+        return -x"]
+    assert str(found).splitlines()[0] == "different: demo::SoftClip, version 1 against demo::SoftClip, version 2"
 
 
-def test_an_op_means_its_current_version_and_a_rollback_is_no_change():
-    a = define(FIRST)
-    define(FIRST.replace("return x", "return -x"))
-    c = pyopnb.registry.rollback("demo::Clip", 1)
-    assert pyopnb.diff(a, pyopnb.registry["demo::Clip"]).b.number == c.number
-    assert pyopnb.diff(a, c).verdict == "identical"
+def test_comments_and_blank_lines_are_the_same_code():
+    found = between(CLIP, CLIP.replace("return x", "# as it is\n\n        return x"))
+    assert found.verdict == "identical" and found.ok and found.source and "same code" in str(found)
 
 
-def test_a_source_that_was_not_kept_is_said():
-    a = define(FIRST)
-    namespace = {}
-    exec(FIRST, namespace)
-    b = pyopnb.registry.define(namespace["Clip"], "demo::Clip")
-    found = pyopnb.diff(a, b)
-    assert found.verdict == "different" and "the source of demo::Clip, version 2 was not kept" in str(found)
+def test_another_string_is_other_code():
+    old = "class T:\n    def compute(self, x):\n        self.s = '''a\n  # b'''\n        return x\n"
+    assert between(old, old.replace("  # b", "  # c")).verdict == "different"
 
 
-def test_many_lines_are_cut():
-    a = define(FIRST)
-    b = define(FIRST + "".join(f"    def m{n}(self): return {n}\n" for n in range(50)))
-    text = str(pyopnb.diff(a, b)).splitlines()
-    assert len(text) <= 12 and text[-1] == f"… and {50 - (len(text) - 2)} more lines"
+def test_an_op_is_its_current_version():
+    first = define(CLIP)
+    define(CLIP.replace("1.0", "2.0"))
+    assert pyopnb.diff(first, registry["demo::SoftClip"]).schema == ("attr limit: default 1.0 against 2.0",)
 
 
-def test_json_reads_back():
-    a, b = define(FIRST), define(FIRST.replace("return x", "return -x"), opset=2)
-    found = pyopnb.diff(a, b)
+def test_a_source_that_nobody_knows_is_not_the_same():
+    first, second = define(CLIP), define(CLIP)
+    unknown = registry.define(type("SoftClip", (), {"compute": lambda self, x: x}), "demo::SoftClip")
+    assert pyopnb.diff(first, second).verdict == "identical"
+    assert pyopnb.diff(first, unknown).same_code is None and pyopnb.diff(first, unknown).verdict == "different"
+    assert "the source of one is not known" in str(pyopnb.diff(first, unknown))
+
+
+def test_a_long_text_is_cut_and_json_reads_back():
+    found = between(CLIP, CLIP.replace("return x", "\n        ".join(f"x = x + {n}" for n in range(50)) + "\n        return x"))
+    lines = str(found).splitlines()
+    assert len(lines) == 12 and lines[-1] == f"… and {len(found.source) - 10} more lines"
     assert OpDiff.from_json(found.to_json()) == found
-    for wrong in ("{}", "[]", found.to_json().replace('"version": 1', '"version": 2'), json.dumps({"format": 1}), "nonsense"):
-        with pytest.raises(pyopnb.FeedError, match="OpDiff.from_json: expected JSON with format"):
-            OpDiff.from_json(wrong)
+    for change in ({"format": "x"}, {"version": 2}, {"source": 3}, {"source": [3]}, {"same_code": "yes"}):
+        with pytest.raises(FeedError, match="OpDiff.from_json"):
+            OpDiff.from_json(json.dumps(json.loads(found.to_json()) | change))
 
 
-def test_neither_true_nor_false():
-    a = define(FIRST)
+def test_it_has_no_truth_value_and_no_tolerance():
+    version = define(CLIP)
     with pytest.raises(TypeError, match="neither true nor false"):
-        bool(pyopnb.diff(a, a))
+        bool(pyopnb.diff(version, version))
+    with pytest.raises(FeedError, match="diff, b: expected a version of an op"):
+        pyopnb.diff(version, 3)
+    with pytest.raises(FeedError, match="diff, rtol"):
+        pyopnb.diff(version, version, rtol=1)
