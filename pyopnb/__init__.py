@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
-    from pyopnb.travel.loaded import load
+    from pyopnb.travel.kept import KeptOp
+    from pyopnb.travel.loaded import Loaded, load
     from pyopnb.travel.modules import load_module, save_module
     from pyopnb.travel.saved import save
 
@@ -54,6 +55,8 @@ __all__ = [
     "EscapedInput",
     "FeedError",
     "Filled",
+    "KeptOp",
+    "Loaded",
     "Missing",
     "ModelDiff",
     "ModelError",
@@ -109,7 +112,8 @@ _AT_FIRST_USE = {
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
-    "pyopnb.travel.loaded": ["load"],
+    "pyopnb.travel.kept": ["KeptOp"],
+    "pyopnb.travel.loaded": ["Loaded", "load"],
     "pyopnb.travel.modules": ["load_module", "save_module"],
     "pyopnb.travel.saved": ["save"],
 }

@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.checks.fitness import check
-from pyopnb.diffs.diff import diff
-from pyopnb.gaps.missing import missing
 from pyopnb.notebook.given import bound, given
 from pyopnb.notebook.line import usage, words
 from pyopnb.notebook.models import model_of
@@ -18,8 +15,6 @@ from pyopnb.notebook.table import Source, history_table
 from pyopnb.notebook.watched import files
 from pyopnb.ops.errors import UnknownOp, closest, shown
 from pyopnb.ops.registry import Version, registry
-from pyopnb.standins.skeleton import skeleton
-from pyopnb.travel.modules import load_module, save_module
 
 __all__ = ["COMMANDS", "Command", "Line", "read_line"]
 
@@ -132,7 +127,7 @@ def _refuse_wrong(command: Command, line: Line) -> None:
             raise usage(f"{named}, version", "a number", shown(text), command.usage)
 
 
-# ---- what they do ------------------------------------------------------------------------------------------------------------
+# ---- what they do; each imports what it needs when it is first typed ---------------------------------------------------------
 
 
 def _history(shell: Any, line: Line) -> object:
@@ -162,6 +157,8 @@ def _version(op: str, number: str | None) -> Version:
 
 
 def _diff(shell: Any, line: Line) -> object:
+    from pyopnb.diffs.diff import diff
+
     op, first, second = line.places[0], line.place(1), line.place(2)
     versions = registry.history(op)
     if first is None and len(versions) < 2:
@@ -172,6 +169,8 @@ def _diff(shell: Any, line: Line) -> object:
 
 def _check(shell: Any, line: Line) -> object:
     __tracebackhide__ = True
+    from pyopnb.checks.fitness import check
+
     version = _version(line.places[0], None)
     try:
         what = given(line.rest)
@@ -187,6 +186,9 @@ def _check(shell: Any, line: Line) -> object:
 
 
 def _missing(shell: Any, line: Line) -> object:
+    from pyopnb.gaps.missing import missing
+    from pyopnb.standins.skeleton import skeleton
+
     model = model_of(line.places[0])
     found = missing(model)
     if "--cells" in line.options and found:
@@ -199,6 +201,8 @@ def _missing(shell: Any, line: Line) -> object:
 
 
 def _skeleton(shell: Any, line: Line) -> object:
+    from pyopnb.standins.skeleton import skeleton
+
     model, node = line.places
     shell.set_next_input(str(skeleton(model_of(model), node)))  # a cell below, or the next prompt
     return None
@@ -206,6 +210,8 @@ def _skeleton(shell: Any, line: Line) -> object:
 
 def _load(shell: Any, line: Line) -> object:
     __tracebackhide__ = True
+    from pyopnb.travel.modules import load_module
+
     path = line.places[0]
     for version in load_module(path):
         print(repr(version))
@@ -217,6 +223,8 @@ def _load(shell: Any, line: Line) -> object:
 
 
 def _save(shell: Any, line: Line) -> object:
+    from pyopnb.travel.modules import save_module
+
     path, *ops = line.places
     for version in save_module(path, *ops, overwrite="--overwrite" in line.options):
         print(f"{shown(path)}: {version!r}")

@@ -15,7 +15,6 @@ from pyopnb.ops.errors import FeedError, closest, shown
 from pyopnb.ops.registry import Version
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import type_of
-from pyopnb.runtime.once import call
 
 __all__ = ["Given", "Tried", "bound", "given", "tried"]
 
@@ -137,6 +136,8 @@ class Tried:
 def tried(version: Version, what: Given, namespace: dict[str, Any]) -> Tried:
     """Call an op, through ONNX Runtime, with the values of these expressions."""
     __tracebackhide__ = True
+    from pyopnb.runtime.once import call
+
     inputs, attrs = bound(version, what, namespace)
     start = time.perf_counter()
     results = call(version.op, *inputs, **attrs)

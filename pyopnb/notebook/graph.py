@@ -12,7 +12,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from pyopnb.gaps.missing import missing
 from pyopnb.graphs.text import parse
 from pyopnb.models.nodes import summary
 from pyopnb.notebook.cell import briefly
@@ -66,6 +65,8 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
         model = parse("\n" + cell, name=args.name)  # the lines of messages are those of the cell
     cast(Any, self.shell).push({args.name: model})
     if not args.quiet:
+        from pyopnb.gaps.missing import missing
+
         print(f"{args.name}: {summary(model)}")
         for row in missing(model)[:3]:  # a typo in an op's name is best seen here
             print(f"not to be run yet: {row.op}: {row.reason}")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pyopnb.ops.errors import shown_source
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.table import Table
-from pyopnb.travel.kept import shown_source
 
 __all__ = ["Source", "history_table", "registry_table"]
 

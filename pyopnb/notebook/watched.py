@@ -13,7 +13,6 @@ import traceback
 from typing import Any, cast
 
 from pyopnb.ops.errors import PyopError, shown
-from pyopnb.travel.modules import load_module
 
 __all__ = ["Files", "files"]
 
@@ -76,6 +75,8 @@ def _state(file: str) -> tuple[int, ...] | None:
 
 
 def _load(file: str) -> None:
+    from pyopnb.travel.modules import load_module
+
     try:
         for version in load_module(file):
             print(repr(version))

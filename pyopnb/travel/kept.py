@@ -13,7 +13,7 @@ from pyopnb.ops.errors import DefinitionError, ModelError, shown
 from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.travel.whole import whole
 
-__all__ = ["LARGEST_SOURCE", "PREFIX", "KeptOp", "digest", "keep", "kept_ops", "shown_source"]
+__all__ = ["LARGEST_SOURCE", "PREFIX", "KeptOp", "digest", "keep", "kept_ops"]
 
 PREFIX = "pyopnb.op."
 """What the keys of a model's metadata begin with that hold ops."""
@@ -141,12 +141,3 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refused(name: str, expected: str, got: str, next: str | None = None) -> ModelError:
     return ModelError(f"op {shown(name)}, as the model keeps it", expected=expected, got=got, next=next)
-
-
-def shown_source(source: str) -> str:
-    """A source for the eye, whole: nothing is cut, what could deceive is an escape."""
-    return "\n".join(_shown_line(line.expandtabs(4)) for line in source.split("\n"))
-
-
-def _shown_line(line: str) -> str:
-    return "".join(shown(line[at : at + 200]) for at in range(0, len(line), 200))

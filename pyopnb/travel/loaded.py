@@ -13,10 +13,10 @@ from onnx import ModelProto
 from pyopnb.models.nodes import summary
 from pyopnb.models.source import edited, read
 from pyopnb.ops.drawn import Drawn
-from pyopnb.ops.errors import ModelError, briefly, nearest, shown
+from pyopnb.ops.errors import ModelError, briefly, nearest, shown, shown_source
 from pyopnb.ops.registry import Version
 from pyopnb.travel.housed import defined, run
-from pyopnb.travel.kept import KeptOp, kept_ops, shown_source
+from pyopnb.travel.kept import KeptOp, kept_ops
 
 __all__ = ["Loaded", "load"]
 

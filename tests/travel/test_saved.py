@@ -12,6 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 import pyopnb
 from pyopnb import registry
+from pyopnb.models import source as models_source
 from pyopnb.travel import saved
 from pyopnb.travel.kept import digest
 
@@ -141,6 +142,14 @@ def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(
     pyopnb.save(loaded.model, tmp_path / "b" / "b.onnx")
     assert [entry.key for entry in onnx.load(tmp_path / "b" / "b.onnx").metadata_props] == ["pyopnb.op.demo::SoftClip"]
     np.testing.assert_array_equal(run(tmp_path / "b" / "b.onnx"), WEIGHTS)
+
+
+def test_a_model_that_is_too_large_for_one_file(soft_clip, heavy, tmp_path, monkeypatch):
+    monkeypatch.setattr(models_source, "_LARGEST_MESSAGE", 2**26)  # any weight is too much
+    pyopnb.save(heavy, tmp_path / "m.onnx")
+    monkeypatch.undo()
+    assert len(list(tmp_path.glob("*.data"))) == 1
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx"), WEIGHTS)
 
 
 @pytest.mark.parametrize(("key", "value"), [("offset", "-4"), ("offset", "9" * 30), ("offset", "4096"), ("offset", "1")])
