@@ -15,7 +15,7 @@ from pyopnb.models.source import look
 from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, shown
 
-__all__ = ["ModelDiff", "compared_models"]
+__all__ = ["ModelDiff", "compared_models", "described"]
 
 _FORMAT, _VERSION = "pyopnb.model-diff", 1
 _LINES, _WIDEST = 12, 160
