@@ -178,7 +178,8 @@ class _Text:
         elif isinstance(value, types.ModuleType):
             self.lacking[name] = f"the module {shown(value.__name__)}, which a fresh process cannot import"
         elif not self._add_definition(name, value) and not self._add_constant(name, value, place):
-            self.lacking[name] = f"{_article(type(value).__name__)} whose text is not known"
+            kind = "class" if isinstance(value, type) else type(value).__name__
+            self.lacking[name] = f"{_article(kind)} whose text is not known"
 
     def _import_submodules(self, name: str, module: types.ModuleType, user: str) -> None:
         """``import scipy as sp`` does not import ``sp.special``."""
