@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
     from pyopnb.traces.trace import Trace
+    from pyopnb.travel.kept import KeptOp
+    from pyopnb.travel.loaded import Loaded, load
+    from pyopnb.travel.modules import load_module, save_module
+    from pyopnb.travel.saved import save
     from pyopnb.views.show import show
     from pyopnb.views.view import View
 
@@ -58,6 +62,8 @@ __all__ = [
     "EscapedInput",
     "FeedError",
     "Filled",
+    "KeptOp",
+    "Loaded",
     "Missing",
     "ModelDiff",
     "ModelError",
@@ -82,6 +88,8 @@ __all__ = [
     "first_divergence",
     "get_library_path",
     "interact",
+    "load",
+    "load_module",
     "missing",
     "model",
     "node",
@@ -92,6 +100,8 @@ __all__ = [
     "registry",
     "replace",
     "run",
+    "save",
+    "save_module",
     "show",
     "skeleton",
     "tensor_type",
@@ -121,9 +131,13 @@ _AT_FIRST_USE = {
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.traces.trace": ["Trace"],
+    "pyopnb.travel.kept": ["KeptOp"],
+    "pyopnb.travel.loaded": ["Loaded", "load"],
+    "pyopnb.travel.modules": ["load_module", "save_module"],
+    "pyopnb.travel.saved": ["save"],
     "pyopnb.views.show": ["show"],
     "pyopnb.views.view": ["View"],
-    "pyopnb.traces.trace": ["Trace"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

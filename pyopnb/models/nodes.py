@@ -45,6 +45,7 @@ __all__ = [
     "nodes_in",
     "nodes_of_functions",
     "refuse_circles",
+    "summary",
     "tensors",
     "text_of",
     "type_of_proto",
@@ -296,3 +297,18 @@ def type_of_proto(proto: TypeProto) -> TensorType:
 def type_proto(kind: TensorType) -> TypeProto:
     """A type as a TypeProto."""
     return helper.make_tensor_type_proto(kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
+
+
+def summary(model: ModelProto) -> str:
+    """A model on one line: what it takes and gives, and how many nodes it has."""
+    types = input_types(model.graph)
+    given = {tensor.name for tensor in model.graph.initializer}
+    takes = ", ".join(_port(info, types) for info in model.graph.input if info.name not in given)
+    gives = ", ".join(_port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output)
+    nodes = len(model.graph.node)
+    return f"({takes}) -> ({gives}), {nodes} {'node' if nodes == 1 else 'nodes'}"
+
+
+def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:
+    kind = types.get(info.name, ANY)
+    return shown(info.name) if kind == ANY else f"{shown(info.name)}: {kind}"

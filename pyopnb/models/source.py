@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto
 from pyopnb.models.nodes import tensors
 from pyopnb.models.numbered import restore
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, closest, shown
 
 __all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
 
@@ -123,9 +123,17 @@ def _bytes_of(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         # The first words are those of ONNX Runtime, which the retired PyOp kept.
-        raise ModelError(f"Load {where} failed. File doesn't exist", next=f"a path from {shown(str(Path.cwd()))}") from None
+        raise ModelError(f"Load {where} failed. File doesn't exist", next=_path_like(path)) from None
     except OSError as error:
         raise ModelError(where, expected="a file that can be read", got=shown(str(error))) from error
+
+
+def _path_like(path: Path) -> str:
+    """A path beside a mistyped one that may have been meant."""
+    folder = path.parent
+    stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ".onnx"] if folder.is_dir() else []
+    near = closest(path.stem, stems)
+    return shown(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}.onnx"))
 
 
 def _parsed(data: bytes, where: str) -> ModelProto:
@@ -147,16 +155,22 @@ def mistaken(data: bytes) -> str | None:
     if not data:
         return "an empty file"
     if head.startswith(_POINTER):
-        return "a Git LFS pointer"
-    return "HTML or XML" if head[:1] == b"<" else None
+        return "a Git LFS pointer: the name of a large file that was not fetched"
+    return "HTML or XML, perhaps the page about a file" if head[:1] == b"<" else None
 
 
 def remedy(data: bytes) -> str | None:
     """What to type where that helps."""
-    return "git lfs pull" if data[:200].lstrip().startswith(_POINTER) else None
+    head = data[:200].lstrip()
+    if head.startswith(_POINTER):
+        return "git lfs pull, in the folder of the file"
+    return "download the file itself (on GitHub: Raw)" if head[:1] == b"<" else None
 
 
 def _looks_like(data: bytes) -> str:
+    head = data[:60].lstrip()
+    if mistaken(data) is None and head.isascii() and head.decode().replace("\n", " ").isprintable():
+        return f"text that begins with {shown(head.decode().splitlines()[0])}"
     return mistaken(data) or f"{len(data)} bytes that are no model with a graph"
 
 

@@ -21,12 +21,13 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
+from pyopnb.notebook.given import tried
 from pyopnb.notebook.line import op_name, read
 from pyopnb.ops.errors import DefinitionError, PyopError
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["Registration", "as_python", "briefly", "check", "define", "described", "run"]
+__all__ = ["Registration", "as_python", "briefly", "check", "define", "run"]
 
 _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
@@ -110,7 +111,7 @@ def define(line: str, names: list[str], value: object = None) -> object:
     Returns
     -------
     object
-        ``value``, which is that of the cell's last expression.
+        ``value``, which is that of the cell's last expression; where it has none, the last call of ``--run``.
     """
     __tracebackhide__ = True
     cell = sys._getframe(1)
@@ -125,8 +126,14 @@ def define(line: str, names: list[str], value: object = None) -> object:
             _house(cls, cell.f_code.co_filename, cell.f_locals.get("__name__"))
             version = registry.define(cls, name, opset=args.opset, module=args.module, source=source)
             if not args.quiet:
-                print(described(version))
-    return value
+                print(repr(version))
+        if not args.run:
+            return value
+        for what in args.run:
+            last = tried(version, what, cell.f_globals)
+            if value is not None or what is not args.run[-1]:
+                print(last)
+    return last if value is None else value
 
 
 def _ops_among(names: list[str], namespace: dict[str, Any], args: argparse.Namespace) -> list[type]:
@@ -137,6 +144,9 @@ def _ops_among(names: list[str], namespace: dict[str, Any], args: argparse.Names
         where = f"class {', '.join(cls.__name__ for cls in here)}" if here else "%%pyop cell"
         expected, got = ("a method compute", "no compute") if here else ("a class with compute", "no class")
         raise DefinitionError(where, expected=expected, got=got, next="def compute(self, x): return x")
+    if args.run and len(ops) > 1:
+        several = ", ".join(cls.__name__ for cls in ops)
+        raise UsageError(f"%%pyop --run: expected one class with compute, got {several}. Try: one cell each, or pyopnb.call")
     if args.name and len(ops) > 1:
         several = ", ".join(cls.__name__ for cls in ops)
         raise UsageError(f"%%pyop {args.name}: expected one class with compute, got {several}. Try: one cell each, or no NAME")
@@ -168,11 +178,6 @@ def _move(cls: type, module: str) -> None:
     cls.__module__ = module
     if line is not None:
         cls.__firstlineno__ = line  # type: ignore[attr-defined]  # new in 3.13
-
-
-def described(version: Version) -> str:
-    """A version and its schema on one line."""
-    return f"{version}: {version.schema}"
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import graph, line
+from pyopnb.notebook import completion, graph
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.live.shell import end
 from pyopnb.notebook.magic import PyopMagics
 from pyopnb.notebook.progress import progress_bar
+from pyopnb.notebook.refused import show_briefly, show_fully
 from pyopnb.traces.progress import bar_with
 
 __all__ = ["load", "unload"]
@@ -22,7 +23,8 @@ def load(shell: Any) -> None:
     shell.register_magics(PyopMagics, graph.OnnxMagics)
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
-    shell.Completer.custom_matchers += [line.complete, graph.complete]
+    shell.Completer.custom_matchers += [completion.complete, graph.complete]
+    show_briefly(shell)
     bar_with(progress_bar)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
@@ -33,6 +35,11 @@ def unload(shell: Any) -> None:
     end(shell)
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
     bar_with(None)
+    show_fully()
+    for callback in list(shell.events.callbacks["pre_run_cell"]):
+        if _is_ours(callback):
+            shell.events.unregister("pre_run_cell", callback)
+            callback.__self__.end()
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)

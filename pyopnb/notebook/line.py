@@ -1,28 +1,21 @@
-"""The text behind ``%%pyop`` and ``%pyop``: its parsers, and the completion that reads from them."""
+"""The words of a magic's line, how they are refused, and the line of ``%%pyop``."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
-from collections.abc import Iterable
 
-from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from pyopnb.notebook.models import models
+from pyopnb.notebook.given import Given, given
 from pyopnb.ops.errors import PyopError, shown
-from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, registry, split_name
+from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, split_name
 
-__all__ = ["CELL", "SUBCOMMANDS", "complete", "op_name", "read", "read_subcommand"]
+__all__ = ["CELL", "op_name", "read", "usage", "words"]
 
-SUBCOMMANDS = {
-    "history": "%pyop history OP",
-    "rollback": "%pyop rollback OP [N]",
-    "source": "%pyop source OP [N]",
-    "missing": "%pyop missing MODEL",
-    "skeleton": "%pyop skeleton MODEL NODE",
-}
+_RUN = re.compile(r"(?:^|\s)--run(?:\s+|=|$)")
 
 
 def _cell_parser() -> MagicArgumentParser:
@@ -34,6 +27,12 @@ def _cell_parser() -> MagicArgumentParser:
     )
     parser.add_argument("--module", metavar="MODULE", help="also serve the retired PyOp's nodes that ask for this module")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    parser.add_argument(
+        "--run",
+        metavar="x=EXPR,...",
+        action="append",
+        help="then call the op, with inputs and attrs of these values; to the end of the line, or to the next --run",
+    )
     return parser
 
 
@@ -42,14 +41,23 @@ CELL = _cell_parser()
 
 
 def read(line: str) -> argparse.Namespace:
-    """The arguments of a ``%%pyop`` line, or UsageError."""
-    args: argparse.Namespace = CELL.parse_args(_words(line))
+    """The arguments of a ``%%pyop`` line, or UsageError; ``run`` is what each ``--run`` says, a list of `Given`."""
+    head, *runs = _RUN.split(line)  # expressions are no words of a shell: their quotes and spaces are their own
+    args: argparse.Namespace = CELL.parse_args(words(head))
+    args.run = [_given(text, "%%pyop --run") for text in runs]
     op_name(args, "OpType")
     try:
         check_opset(args.opset, "%%pyop")
     except PyopError as error:
         raise UsageError(str(error)) from None
     return args
+
+
+def _given(text: str, where: str) -> Given:
+    try:
+        return given(text)
+    except SyntaxError:
+        raise usage(where, "x=EXPR, y=EXPR", shown(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
 
 
 def op_name(args: argparse.Namespace, class_name: str) -> str:
@@ -66,76 +74,14 @@ def op_name(args: argparse.Namespace, class_name: str) -> str:
     return f"{asked}::{op_type}"
 
 
-def read_subcommand(line: str) -> tuple[str, str, str | None]:
-    """Subcommand, op or model, and version or node of a ``%pyop`` line that is not empty, or UsageError."""
-    command, *rest = _words(line)
-    if command not in SUBCOMMANDS:
-        raise _usage("%pyop", f"{', '.join(SUBCOMMANDS)} or nothing", shown(command), " or ".join(SUBCOMMANDS.values()))
-    form = SUBCOMMANDS[command]
-    most = form.count(" ") - 1
-    if not most - form.count("[") <= len(rest) <= most:
-        kinds = {"NODE": "a model and a node", "MODEL": "a model's name or path", "[N]": "an op and a version"}
-        taken = next((kind for word, kind in kinds.items() if word in form), "an op")
-        raise _usage(f"%pyop {command}", taken, shown(" ".join(rest)), form)
-    if len(rest) == 2 and "[N]" in form and not rest[1].isdecimal():
-        raise _usage(f"%pyop {command}, version", "a number", shown(rest[1]), form)
-    return command, rest[0], rest[1] if len(rest) == 2 else None
-
-
-def _words(line: str) -> list[str]:
+def words(line: str) -> list[str]:
+    """The words of a line, as a shell splits them."""
     try:
         return shlex.split(line)
     except ValueError as error:  # a quote that is not closed
-        raise UsageError(f"{error}: {shown(line)}") from None
+        raise UsageError(f"{error}: {shown(line.strip())}") from None
 
 
-def _usage(where: str, expected: str, got: str, next: str) -> UsageError:
+def usage(where: str, expected: str, got: str, next: str) -> UsageError:
+    """What a wrong line is refused with."""
     return UsageError(str(PyopError(where, expected=expected, got=got or "nothing", next=next)))
-
-
-@context_matcher(identifier="pyopnb.pyop")  # type: ignore[untyped-decorator]  # IPython has no types there
-def complete(context: CompletionContext) -> SimpleMatcherResult:
-    """Complete the line of ``%%pyop`` or ``%pyop``, and let nothing else be mixed in."""
-    before = context.text_until_cursor.lstrip()
-    magic, *words = before.split() or [""]
-    if not words and not before.endswith(" "):
-        return SimpleMatcherResult(completions=[])
-    fragment = "" if before[-1].isspace() else words.pop()
-    if magic == "%%pyop" and not "".join(context.full_text.split("\n")[: context.cursor_line]).strip():
-        offered = _for_cell(words, fragment)
-    elif magic == "%pyop":
-        offered = _for_line(words, fragment)
-    else:
-        return SimpleMatcherResult(completions=[])
-    completions = [SimpleCompletion(text, type=kind) for text, kind in offered if text.startswith(fragment)]
-    return SimpleMatcherResult(completions=completions, suppress=True, matched_fragment=fragment)
-
-
-def _for_cell(words: list[str], fragment: str) -> Iterable[tuple[str, str]]:
-    taking = CELL._option_string_actions.get(words[-1]) if words else None
-    if taking is not None and taking.nargs != 0:
-        return [(choice, "value") for choice in _choices(taking)]
-    options = [(option, "option") for action in CELL._actions for option in action.option_strings]
-    return options if fragment.startswith("-") else [*_ops(), *options]
-
-
-def _choices(action: argparse.Action) -> Iterable[str]:
-    if action.dest == "domain":
-        return sorted({DEFAULT_DOMAIN, *(op.domain for op in registry if op.domain)})
-    return map(str, action.choices or ([action.default] if action.default is not None else []))
-
-
-def _for_line(words: list[str], fragment: str) -> Iterable[tuple[str, str]]:
-    if not words:
-        return [(command, "keyword") for command in SUBCOMMANDS]
-    if words in (["missing"], ["skeleton"]):
-        return models(fragment)
-    if len(words) == 1:
-        return _ops()
-    if len(words) == 2 and "[N]" in SUBCOMMANDS.get(words[0], "") and words[1] in registry:
-        return [(str(version.number), "value") for version in registry.history(words[1])]
-    return []
-
-
-def _ops() -> list[tuple[str, str]]:
-    return [(op.name, "class") for op in registry]

@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
-__all__ = ["model_of", "models"]
+__all__ = ["files", "model_of", "models"]
 
 
 def model_of(text: str) -> Any:
@@ -20,16 +20,20 @@ def model_of(text: str) -> Any:
 def models(fragment: str) -> list[tuple[str, str]]:
     """What may stand for a model after these characters: names of the notebook, folders, and files that end in ``.onnx``."""
     names = [(name, "instance") for name, value in _notebook().items() if isinstance(value, ModelProto) and name[0] != "_"]
+    return files(fragment, ".onnx") if os.sep in fragment else [*names, *files(fragment, ".onnx")]
+
+
+def files(fragment: str, ending: str) -> list[tuple[str, str]]:
+    """Folders, and files of that ending, whose path begins with these characters."""
     folder, _, start = fragment.rpartition(os.sep)
     if folder or fragment.startswith(os.sep):
-        names, folder = [], f"{folder}{os.sep}"
+        folder = f"{folder}{os.sep}"
     try:
         with os.scandir(folder or os.curdir) as entries:
             found = [(f"{folder}{e.name}{os.sep if e.is_dir() else ''}", e.name) for e in entries]
     except OSError:  # there is no such folder, or it cannot be read: nothing to offer from it
         found = []
-    paths = [path for path, name in sorted(found) if path.endswith((os.sep, ".onnx")) and (start or name[0] != ".")]
-    return [*names, *((path, "path") for path in paths)]
+    return [(path, "path") for path, name in sorted(found) if path.endswith((os.sep, ending)) and (start or name[0] != ".")]
 
 
 def _notebook() -> dict[str, Any]:

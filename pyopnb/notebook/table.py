@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import shown_source
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.table import Table
 
@@ -24,13 +24,8 @@ class Source:
         return self.text
 
     def _repr_html_(self) -> str:
-        lines = "\n".join(_escaped_line(line.expandtabs(4)) for line in self.text.split("\n"))
-        return f'<pre style="margin:0;white-space:pre;overflow-x:auto">{lines}</pre>'
-
-
-def _escaped_line(line: str) -> str:
-    # shown cuts what is long; a source must be there to its end.
-    return html.escape("".join(shown(line[at : at + 200]) for at in range(0, len(line), 200)), quote=True)
+        text = html.escape(shown_source(self.text), quote=True)
+        return f'<pre style="margin:0;white-space:pre;overflow-x:auto">{text}</pre>'
 
 
 def registry_table(ops: Iterable[Op]) -> Table:

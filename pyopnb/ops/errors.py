@@ -35,6 +35,7 @@ __all__ = [
     "closest",
     "nearest",
     "shown",
+    "shown_source",
 ]
 
 _LONGEST = 200
@@ -57,6 +58,12 @@ def shown(value: object, longest: int = _LONGEST) -> str:
     if text.isprintable():  # which nearly all are
         return text
     return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown_source(source: str) -> str:
+    """A source for the eye, whole: nothing is cut, and what could deceive is an escape."""
+    lines = [line.expandtabs(4) for line in source.split("\n")]
+    return "\n".join("".join(shown(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

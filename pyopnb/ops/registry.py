@@ -15,6 +15,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
@@ -25,10 +27,12 @@ from pyopnb.ops.signature import schema_of
 __all__ = [
     "DEFAULT_DOMAIN",
     "KEPT_VERSIONS",
+    "Definition",
     "Op",
     "Registry",
     "Version",
     "check_opset",
+    "gathered",
     "pyop",
     "registry",
     "split_name",
@@ -42,7 +46,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Version:
     """The n-th definition of an op under one name.
 
@@ -79,6 +83,9 @@ class Version:
 
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"
+
+    def __repr__(self) -> str:
+        return f"{self}: {self.schema}"
 
 
 @dataclass
@@ -274,6 +281,10 @@ class Registry:
         """The op that serves the retired PyOp's ``module`` and ``class_name``, or None."""
         return self._modules.get((module, class_name))
 
+    def modules_of(self, name: str) -> tuple[str, ...]:
+        """The modules that an op stands in for, for the retired PyOp's nodes."""
+        return tuple(module for (module, _), op in self._modules.items() if op.name == name)
+
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and bool(self[name])
@@ -338,6 +349,31 @@ registry = Registry()
 """The registry that sessions use."""
 
 
+@dataclass(frozen=True)
+class Definition:
+    """What `pyop` was asked for, as `Registry.define` takes it."""
+
+    cls: type
+    name: str
+    opset: int
+    module: str | None
+    source: str | None
+
+
+_gathering: ContextVar[list[Definition] | None] = ContextVar("gathering", default=None)
+
+
+@contextmanager
+def gathered() -> Iterator[list[Definition]]:
+    """What `pyop` is asked for meanwhile, checked and not yet defined: a file that fails half-way has then defined nothing."""
+    definitions: list[Definition] = []
+    token = _gathering.set(definitions)
+    try:
+        yield definitions
+    finally:
+        _gathering.reset(token)
+
+
 @overload
 def pyop(name: _Class) -> _Class: ...
 @overload
@@ -375,8 +411,15 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     """
 
     def define(cls: _Class) -> _Class:
-        target = registry if into is None else into
-        target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=_source(cls))
+        held = _gathering.get() if into is None else None
+        if held is None:
+            target = registry if into is None else into
+            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=_source(cls))
+        else:
+            key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
+            check_opset(opset, f"op {key}")
+            schema_of(cls)
+            held.append(Definition(cls, key, opset, module, _source(cls)))
         return cls
 
     return define(name) if isinstance(name, type) else define

@@ -18,7 +18,8 @@ from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
-from pyopnb.views import changes, diffs, divergence, models, ops, plots, saved, tensors, traces
+from pyopnb.travel.loaded import Loaded
+from pyopnb.views import changes, diffs, divergence, kept, models, ops, plots, saved, tensors, traces
 from pyopnb.views.view import View
 
 __all__ = ["html", "plot", "save", "show", "view"]
@@ -84,6 +85,11 @@ def _(thing: Any, **options: Any) -> View:
 @view.register
 def _(thing: Session, **options: Any) -> View:
     return models.drawn(thing._source().proto, **options)
+
+
+@view.register
+def _(thing: Loaded) -> View:
+    return View(thing, thing.head, repr(thing), kept.page(thing))
 
 
 @view.register

@@ -18,7 +18,7 @@ BAD = {
     "empty": (b"", "an empty file"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "a Git LFS pointer.*git lfs pull"),
     "html": (b"<!DOCTYPE html><html>404</html>", "HTML or XML"),
-    "text": (b"hello, world", "no model with a graph"),
+    "text": (b"hello, world\n", "text that begins with hello, world\\."),
     "truncated": (DATA[: len(DATA) // 2], "no model with a graph"),
     "header only": (onnx.ModelProto(ir_version=8).SerializeToString(), "no model with a graph"),
     "zeros": (bytes(100), "no model with a graph"),

@@ -10,6 +10,7 @@ from IPython.core.completer import provisionalcompleter
 
 import pyopnb
 from pyopnb import registry
+from pyopnb.notebook.commands import COMMANDS
 from pyopnb.notebook.table import Source
 from pyopnb.ops.table import Table
 
@@ -118,14 +119,14 @@ def test_a_long_line_of_source_is_not_cut():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("histroy A", "%pyop: expected history, rollback, source, missing, skeleton or nothing, got histroy. Try: "),
+        ("histroy A", f"%pyop: expected {', '.join(COMMANDS)} or nothing, got histroy. Try: %pyop history OP\n"),
         ("history", "%pyop history: expected an op, got nothing. Try: %pyop history OP"),
         ("history A 1", "%pyop history: expected an op, got A 1. Try: %pyop history OP"),
         ("source A B", "%pyop source, version: expected a number, got B. Try: %pyop source OP [N]"),
         ("rollback A 1 2", "%pyop rollback: expected an op and a version, got A 1 2. Try: %pyop rollback OP [N]"),
-        ("skeleton m", "%pyop skeleton: expected a model and a node, got m. Try: %pyop skeleton MODEL NODE"),
+        ("skeleton m", "%pyop skeleton: expected a model's name or path and a node, got m. Try: %pyop skeleton MODEL NODE"),
         ("missing", "%pyop missing: expected a model's name or path, got nothing. Try: %pyop missing MODEL"),
-        ("source 'A", "No closing quotation: source 'A"),
+        ("source 'A", "No closing quotation: 'A"),
     ],
 )
 def test_a_wrong_line(run, line, text):
@@ -165,17 +166,9 @@ def test_a_version_without_source(run):
 @pytest.mark.parametrize("asked", ["%%pyop?", "%pyop?"])
 def test_help(run, asked):
     out = run(asked).out
-    assert "%%pyop [-d DOMAIN] [--opset N] [--module MODULE] [-q] [NAME]" in out
+    assert "%%pyop [-d DOMAIN] [--opset N] [--module MODULE] [-q] [--run" in out
     assert "class SoftClip:" in out
-    for word in (
-        "--domain",
-        "--opset",
-        "--module",
-        "--quiet",
-        "%pyop history OP",
-        "%pyop rollback OP [N]",
-        "%pyop source OP [N]",
-    ):
+    for word in ("--domain", "--opset", "--module", "--quiet", *(command.usage for command in COMMANDS.values())):
         assert word in out
 
 
@@ -187,7 +180,7 @@ def offered(shell, text, cursor=None):
         return [match.text for match in shell.Completer.completions(text, len(text) if cursor is None else cursor)]
 
 
-OPTIONS = ["--domain", "--module", "--opset", "--quiet", "-d", "-q"]
+OPTIONS = ["--domain", "--module", "--opset", "--quiet", "--run", "-d", "-q"]
 OPS = ["demo::SoftClip", "pyopnb::Other"]
 
 
@@ -195,7 +188,7 @@ OPS = ["demo::SoftClip", "pyopnb::Other"]
     ("text", "matches"),
     [
         ("%%pyop -", OPTIONS),
-        ("%%pyop --", OPTIONS[:4]),
+        ("%%pyop --", OPTIONS[:5]),
         ("%%pyop --d", ["--domain"]),
         ("%%pyop ", [*OPTIONS, *OPS]),
         ("%%pyop de", ["demo::SoftClip"]),
@@ -203,7 +196,7 @@ OPS = ["demo::SoftClip", "pyopnb::Other"]
         ("%%pyop -d ", ["demo", "pyopnb"]),
         ("%%pyop --domain p", ["pyopnb"]),
         ("%%pyop -q -d demo --o", ["--opset"]),
-        ("%pyop ", ["history", "missing", "rollback", "skeleton", "source"]),
+        ("%pyop ", list(COMMANDS)),
         ("%pyop ro", ["rollback"]),
         ("%pyop history ", OPS),
         ("%pyop history pyopnb::", ["pyopnb::Other"]),

@@ -9,8 +9,9 @@ import weakref
 
 import pytest
 
+import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
-from pyopnb.ops.registry import KEPT_VERSIONS, Registry, split_name
+from pyopnb.ops.registry import KEPT_VERSIONS, Registry, gathered, split_name
 
 
 def made(body="pass"):
@@ -351,3 +352,50 @@ def test_pyop_without_parentheses():
 def test_pyop_on_a_function(registry):
     with pytest.raises(DefinitionError, match="pyop: expected a class, got function"):
         pyop("demo::X", into=registry)(lambda x: x)
+
+
+# What is held back until a file has run
+
+
+def test_what_is_gathered_is_checked_and_not_defined():
+    with gathered() as definitions:
+
+        @pyop("demo::Held", opset=3, module="old")
+        class Held:
+            def compute(self, x): ...
+
+        with pytest.raises(DefinitionError, match="class Empty"):
+
+            @pyop
+            class Empty: ...
+
+        with pytest.raises(DefinitionError, match="opset"):
+            pyop("demo::Held", opset=0)(Held)
+        assert len(pyopnb.registry) == 0
+    assert [(one.cls, one.name, one.opset, one.module) for one in definitions] == [(Held, "demo::Held", 3, "old")]
+    pyop(Held)
+    assert [op.name for op in pyopnb.registry] == ["pyopnb::Held"]
+
+
+def test_another_thread_does_not_gather():
+    class Other:
+        def compute(self, x): ...
+
+    with gathered() as definitions:
+        thread = threading.Thread(target=pyop, args=(Other,))
+        thread.start()
+        thread.join()
+    assert definitions == []
+    assert "pyopnb::Other" in pyopnb.registry
+
+
+def test_the_modules_that_an_op_serves(registry):
+    registry.define(type("A", (), {"compute": lambda self, x: x}), "demo::A", module="old")
+    registry.define(type("B", (), {"compute": lambda self, x: x}), "demo::A", module="older")
+    assert registry.modules_of("demo::A") == ("old", "older")
+    assert registry.modules_of("demo::B") == ()
+
+
+def test_a_version_is_shown_with_its_schema(registry):
+    version = registry.define(type("A", (), {"compute": lambda self, x: x}), "demo::A", source="x" * 10_000)
+    assert repr(version) == "demo::A, version 1: (x)"

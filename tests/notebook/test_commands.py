@@ -1,0 +1,291 @@
+"""The subcommands of ``%pyop`` that try, check, compare, load and save, and ``%%pyop --run``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from IPython.core.completer import provisionalcompleter
+
+import pyopnb
+from pyopnb import registry
+from pyopnb.notebook.commands import COMMANDS, read_line
+from pyopnb.notebook.completion import _for_line
+
+SOFT_CLIP = """
+class SoftClip:
+    def __init__(self, limit: float = 1.0):
+        self.limit = np.float32(limit)
+    def compute(self, x: "float32[N]", *more) -> "float32[N]":
+        return self.limit * np.tanh(x / self.limit) + len(more)
+"""
+
+
+@pytest.fixture
+def soft_clip(shell, define, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell.push({"np": np, "v": np.float32([100, 0])})
+    define(f"%%pyop -d demo -q{SOFT_CLIP}")
+    return registry["demo::SoftClip"]
+
+
+# ---- the table ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_form_says_how_many_words_there_are(name):
+    command = COMMANDS[name]
+    words = {"N": "1", "A": "1", "B": "2", "FILE.py": "a.py"}
+    line = [words.get(word, "w") for word in command.takes]
+    for count in range(command.least, len(line) + 1):
+        assert read_line(" ".join([name, *line[:count], *command.options]))[0] is command
+    with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
+        read_line(" ".join([name, *line[: command.least - 1]]))
+    if command.most is not None and "x=EXPR" not in command.form:
+        with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
+            read_line(" ".join([name, *line, "w"]))
+
+
+def test_an_option_that_a_subcommand_does_not_have(run):
+    assert run("%pyop missing m --cell").err == (
+        "UsageError: %pyop missing: expected --cells, got --cell. Try: %pyop missing MODEL [--cells]\n"
+    )
+    assert "expected no option, got --cells" in run("%pyop history A --cells").err
+
+
+def test_the_nearest_subcommand(run):
+    assert run("%pyop chek A").err.endswith("got chek. Try: %pyop check OP [x=EXPR,...]\n")
+    assert run("%pyop 12345").err.endswith("got 12345. Try: %pyop?\n")
+
+
+# ---- --run -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("--run x=v", [1, 0]),
+        ("--run v", [1, 0]),
+        ("--run v, limit=2.0", [2, 0]),
+        ("--run=x=v,limit=2.0", [2, 0]),
+        ("--run 'x=v, limit=2.0'", [2, 0]),
+        ("--run x=np.where(v > 1, v, np.float32(0)), limit = 2.0", [2, 0]),
+        ('--run x=np.float32([float("100"), {"a b": 0}["a b"]])', [1, 0]),
+        ("--run v, v, v", [3, 2]),
+        ("--run x=v, more=[v]", [2, 1]),
+    ],
+)
+def test_an_op_is_tried_at_once(soft_clip, define, line, values):
+    ran = define(f"%%pyop -d demo {line}{SOFT_CLIP}")
+    assert ran.out.startswith("demo::SoftClip, version 2: (x: float32[N], *more)<limit: float = 1.0> -> float32[N]\n")
+    assert ran.value.results[0].tolist() == values
+    assert ran.value.version is soft_clip.current
+    first, second = repr(ran.value).split("\n")
+    assert first.startswith("demo::SoftClip, version 2: (float32[2]")
+    assert " -> float32[2], " in first and " ms with making a session" in first
+    assert second == str(ran.value.results[0])
+
+
+def test_several_runs_and_a_last_expression(soft_clip, define):
+    ran = define(f"%%pyop -d demo -q --run v --run v, limit=3.0{SOFT_CLIP}'last'")
+    assert ran.value == "last"
+    assert [line for line in ran.out.split("\n") if line[:1] == "["] == ["[1. 0.]", "[3. 0.]"]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: limit=…"),
+        ("v, q=1", "q: expected one of x, more, limit, got q. Try: the op takes (x: float32[N], *more)<"),
+        ("limit=2.0", "input x: expected float32[N], got nothing. Try: x=…"),
+        ("v, x=v", "input x: expected one value, got two"),
+        ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_the_op_is_defined(soft_clip, run, line, text):
+    ran = run(f"%%pyop -d demo -q --run {line}{SOFT_CLIP}")
+    assert not ran.ok
+    assert ran.out.startswith("FeedError: ") and text in ran.out and ran.out.count("\n") == 1
+    assert soft_clip.current.number == 2
+
+
+@pytest.mark.parametrize("line", ["x=", "x=(1", "**v", "*v", "x=1) + f(2", "x=1, x=2", "lambda"])
+def test_what_is_no_call_of_python_runs_nothing(soft_clip, run, line):
+    ran = run(f"%%pyop -d demo --run {line}{SOFT_CLIP}")
+    assert ran.err.startswith("UsageError: %%pyop --run: expected x=EXPR, y=EXPR, got ")
+    assert soft_clip.current.number == 1
+
+
+def test_one_class_to_run(soft_clip, run):
+    ran = run(f"%%pyop -d demo --run v{SOFT_CLIP}class B(SoftClip): ...\n")
+    assert "expected one class with compute, got SoftClip, B. Try: one cell each, or pyopnb.call" in ran.err
+    assert len(registry) == 1
+
+
+def test_too_many_inputs(shell, run, define):
+    shell.push({"np": np})
+    ran = run("%%pyop --run 1, 2\nclass A:\n    def compute(self, x): return x\n")
+    assert "version 1: expected at most 1 inputs, got 2. Try: the op takes (x)" in ran.out
+
+
+def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip, run):
+    ran = run(f"%%pyop -d demo --run x=nope + 1{SOFT_CLIP}", number=5)
+    assert "----> 1 call(x=nope + 1)" in ran.out and "NameError: name 'nope'" in ran.out
+    assert "given.py" not in ran.out
+    ran = run(f"%%pyop -d demo --run v{SOFT_CLIP.replace('tanh', 'nope')}", number=6)
+    assert "Cell In[6], line 6, in SoftClip.compute" in ran.out
+    assert "cell.py" not in ran.out and "given.py" not in ran.out
+
+
+# ---- check, diff -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "tried"),
+    [
+        ("", "Tried (float32[2], float32[2,3], float32[2,3]), made from the hints"),
+        ("x=v", "Tried (float32[2])"),
+        ("v, limit=2.0", "Tried (float32[2], limit=2.0)"),
+        ("limit=2.0", "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), made from the hints"),
+    ],
+)
+def test_check(soft_clip, define, line, tried):
+    fitness = define(f"%pyop check SoftClip {line}").value
+    assert tried in repr(fitness)
+    assert repr(fitness).split("\n")[0].startswith("demo::SoftClip, version 1: ")
+
+
+def test_check_of_what_is_wrong(soft_clip, run):
+    assert "UnknownOp: op SoftClap" in run("%pyop check SoftClap").out
+    assert run("%pyop check SoftClip x=").err.startswith("UsageError: %pyop check SoftClip: expected x=EXPR, y=EXPR, got x=.")
+    assert "y: expected one of x, more, limit, got y" in run("%pyop check SoftClip y=v, x=v").out
+    assert "expected an op, got nothing" in run("%pyop check").err
+
+
+def test_diff(soft_clip, define, run):
+    assert "demo::SoftClip, diff: expected two versions, got one. Try: run its cell again" in run("%pyop diff SoftClip").out
+    define(f"%%pyop -d demo -q{SOFT_CLIP.replace('1.0', '3.0')}")
+    define(f"%%pyop -d demo -q{SOFT_CLIP.replace('tanh', 'sin')}")
+    versions = soft_clip.versions
+    for line, a, b in (("", 1, 2), ("1", 0, 2), ("3 1", 2, 0)):
+        assert repr(define(f"%pyop diff SoftClip {line}").value) == repr(pyopnb.diff(versions[a], versions[b]))
+    assert "expected one of versions 1, 2, 3, got 9" in run("%pyop diff SoftClip 9").out
+    assert "version: expected a number, got x" in run("%pyop diff SoftClip 1 x").err
+
+
+# ---- missing --cells ---------------------------------------------------------------------------------------------------------
+
+
+def test_cells_one_after_the_other(shell, run, define):
+    shell.push({"np": np})
+    define("%%onnx -q m\n(float[N] x) => (float[N] y) { a = demo.A(x)\n b = other.B<k = 1>(a)\n c = demo.A(b)\n y = Abs(c) }")
+    told = ["demo::A; 1 more to come, when this line runs again", "other::B"]
+    for name, words in zip(("demo::A", "other::B"), told, strict=True):
+        ran = define("%pyop missing m --cells")
+        assert ran.out.startswith(f"The cell below is for {words}.\n")
+        assert repr(ran.value) == repr(pyopnb.missing(shell.user_ns["m"]))
+        cell = shell.rl_next_input
+        shell.set_next_input("")
+        define(cell)
+        assert name in registry
+    ran = define("%pyop missing m --cells")
+    assert (bool(ran.value), shell.rl_next_input) == (False, "")
+
+
+# ---- save, load --------------------------------------------------------------------------------------------------------------
+
+
+def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
+    define("from math import tau as turn\nK = 2\ndef helper(v):\n    return v * np.float32(K)\n")
+    define("%%pyop -q\nclass Turn:\n    def compute(self, x):\n        return helper(x) * np.float32(turn)\n")
+    define("%%pyop -q -d demo\nclass Child(SoftClip):\n    '''No method of its own.'''\n")
+    out = define("%pyop save ops.py").out
+    assert [line.split(":")[0] for line in out.splitlines()] == ["ops.py"] * 3
+    text = (tmp_path / "ops.py").read_text()
+    for words in (
+        "import numpy as np\n",
+        "turn = 6.28",
+        "K = 2\n",
+        "def helper(v):\n",
+        '@pyopnb.pyop("demo::Child")\nclass Child(Soft',
+    ):
+        assert words in text
+    v = np.float32([1])
+    before = [pyopnb.call(op.name, v) for op in registry]
+    registry.clear()
+    out = define("%pyop load ops.py").out
+    assert sorted(line.split(",")[0] for line in out.splitlines()) == [op.name for op in registry]
+    assert [pyopnb.call(op.name, v) for op in registry] == before
+    define("%pyop save one.py demo::SoftClip --overwrite")
+    assert "Turn" not in (tmp_path / "one.py").read_text()
+
+
+def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
+    define("%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n")
+    ran = run("%pyop save ops.py A")
+    assert "got get_ipython (" in ran.out
+
+
+def test_a_model_of_cells_travels(soft_clip, define, shell):
+    define("%%onnx -q m\n(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2.0>(x) }")
+    shell.push({"pyopnb": pyopnb})
+    define("pyopnb.save(m, 'm.onnx')")
+    registry.clear()
+    assert "Nothing of this was run" in repr(define("loaded = pyopnb.load('m.onnx'); loaded").value)
+    define("pyopnb.load('m.onnx', ops=[loaded.ops['demo::SoftClip'].digest])")
+    assert define("pyopnb.run('m.onnx', x=v)['y']").value.tolist() == [2, 0]
+
+
+def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
+    (tmp_path / "bad.py").write_text("x = 1\n1 / 0\n")
+    ran = run("%pyop load bad.py")
+    assert "bad.py:2" in ran.out and "ZeroDivisionError" in ran.out
+    assert "housed.py" not in ran.out and "commands.py" not in ran.out
+    assert "expected a file of Python, got no such file" in run("%pyop load none.py").out
+
+
+# ---- completion --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("%pyop check d", ["demo::SoftClip"]),
+        ("%pyop diff demo::SoftClip ", ["1"]),
+        ("%pyop missing ", ["m", "sub/", "m.onnx"]),
+        ("%pyop missing m --", ["--cells"]),
+        ("%pyop missing m ", ["--cells"]),
+        ("%pyop skeleton m ", ["first", "y"]),
+        ("%pyop skeleton m.onnx f", ["first"]),
+        ("%pyop load ", ["sub/", "ops.py"]),
+        ("%pyop load sub/", ["sub/more.py"]),
+        ("%pyop load ops.py ", ["--watch"]),
+        ("%pyop save ops.py ", ["demo::SoftClip"]),
+        ("%pyop save ops.py --", ["--overwrite"]),
+        ("%%pyop --r", ["--run"]),
+    ],
+)
+def test_completion(soft_clip, shell, tmp_path, text, matches):
+    nodes = [pyopnb.node("Abs", "x", "a", name="first"), pyopnb.node("Abs", "a", "y")]
+    nodes[1].name = ""
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "y")
+    model.graph.node[1].name = ""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.py").touch()
+    (tmp_path / "ops.py").touch()
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    shell.push({"m": model})
+    with provisionalcompleter():
+        offered = [match.text for match in shell.Completer.completions(text, len(text))]
+    assert sorted(offered) == sorted(matches)
+
+
+@pytest.mark.parametrize("words", [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]])
+def test_nothing_to_offer(soft_clip, words):
+    assert list(_for_line(words, "")) == []
+
+
+@pytest.mark.parametrize("text", ["%%pyop --run x=a_long_n", "%pyop check demo::SoftClip x=a_long_n"])
+def test_expressions_are_completed_as_python(soft_clip, shell, text):
+    shell.push({"a_long_name": 1})
+    with provisionalcompleter():
+        assert "a_long_name" in [match.text for match in shell.Completer.completions(text, len(text))]

@@ -1,0 +1,89 @@
+"""Ops as files: written, and run."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb import registry
+
+
+def test_written_and_loaded(soft_clip, tmp_path):
+    path = tmp_path / "ops.py"
+    assert pyopnb.save_module(path, "demo::SoftClip") == (soft_clip,)
+    registry.clear()
+    (version,) = pyopnb.load_module(path)
+    assert version.schema == soft_clip.schema
+    assert pyopnb.call("demo::SoftClip", np.float32([100]), limit=2.0) == [2]
+    assert inspect.getsource(version.cls) in path.read_text()
+
+
+def test_all_of_the_registry(define, tmp_path):
+    define("@pyopnb.pyop('b::B')\nclass B:\n    def compute(self, x): return x\n@pyopnb.pyop\nclass A(B): pass\n")
+    assert [version.op for version in pyopnb.save_module(tmp_path / "ops.py")] == ["b::B", "pyopnb::A"]
+
+
+def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
+    path = tmp_path / "ops.py"
+    pyopnb.save_module(path)
+    pyopnb.save_module(path)
+    path.write_text(path.read_text() + "# mine\n")
+    with pytest.raises(pyopnb.DefinitionError, match="changed by somebody else. Try: another name, or overwrite=True"):
+        pyopnb.save_module(path)
+    assert path.read_text().endswith("# mine\n")
+    pyopnb.save_module(path, overwrite=True)
+    assert "# mine" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "ops", "words"),
+    [
+        ("ops.txt", (), "expected a name that ends in .py, got .*ops.txt. Try: ops.py"),
+        ("ops.py", ("demo::SoftClap",), "op demo::SoftClap: .* Try: demo::SoftClip"),
+        ("none/ops.py", (), "a folder that can be written to"),
+    ],
+)
+def test_what_cannot_be_written(soft_clip, tmp_path, name, ops, words):
+    with pytest.raises(pyopnb.PyopError, match=words):
+        pyopnb.save_module(tmp_path / name, *ops)
+    assert [file.name for file in tmp_path.iterdir()] == ["written.py"]
+
+
+def test_an_empty_registry(tmp_path):
+    with pytest.raises(pyopnb.UnknownOp, match="expected an op to write, got none"):
+        pyopnb.save_module(tmp_path / "ops.py")
+
+
+def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
+    with pytest.raises(ZeroDivisionError):
+        define("@pyopnb.pyop('demo::SoftClip')\nclass B:\n    def compute(self, x): ...\n1 / 0\n")
+    assert registry["demo::SoftClip"].versions == (soft_clip,)
+    with pytest.raises(pyopnb.DefinitionError, match="class B"):
+        define("@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n")
+    assert [op.name for op in registry] == ["demo::SoftClip"]
+
+
+def test_a_file_without_an_op(define, tmp_path):
+    with pytest.raises(pyopnb.DefinitionError, match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class"):
+        define("class A: ...\n")
+    with pytest.raises(pyopnb.DefinitionError, match="none.py: expected a file of Python, got no such file"):
+        pyopnb.load_module(tmp_path / "none.py")
+    with pytest.raises(pyopnb.DefinitionError, match="expected a file that can be read"):
+        pyopnb.load_module(tmp_path)
+
+
+def test_a_definition_inside_another_registry_is_not_held_back(define):
+    text = """
+        mine = type(pyopnb.registry)()
+        @pyopnb.pyop("demo::Mine", into=mine)
+        class Mine:
+            def compute(self, x): return x
+        assert "demo::Mine" in mine
+        @pyopnb.pyop("demo::A")
+        class A(Mine): ...
+        assert "demo::A" not in pyopnb.registry
+    """
+    assert [version.op for version in define(text)] == ["demo::A"]
