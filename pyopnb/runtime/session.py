@@ -370,8 +370,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ``optimised=False``, and where an instance cannot be copied, the exposed run is the only one, on the op's own instance.
         More runs for ``times`` are more calls on the instance that the exposed run had.
 
-        With ``level="summaries"`` the memory that a run needs beyond that of an unexposed one is that of the largest tensor:
-        the copy that is looked at. Sequences, and outputs of dtypes that ops cannot have, are kept to the end of the run.
+        With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the largest tensor: the copy that
+        is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
+        are kept by the trace. The times of If, Loop and Scan contain the look into their bodies.
 
         Examples
         --------

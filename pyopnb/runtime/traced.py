@@ -6,19 +6,20 @@ import copy
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import first_output, walk
-from pyopnb.models.source import Source, edited, lean, read
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.models.source import Source, lean, read
+from pyopnb.ops.errors import FeedError, ModelError, shown
+from pyopnb.ops.promise import note
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.taps import Sink, put_taps, tap_nodes
@@ -62,6 +63,8 @@ def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
     source = session._source()
+    if not source.proto.HasField("graph"):
+        raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
     source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
     model = lean(source.proto).proto
@@ -126,7 +129,7 @@ class _Look:
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(session, folder) as options:
-                exposed = session._beside(source, options, self.prepare)
+                exposed = self._built(session, source, options)
             asked = list(exposed._feeds.outputs)
             try:
                 arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
@@ -136,6 +139,17 @@ class _Look:
             finally:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile)
+
+    def _built(self, session: Any, source: Source, options: onnxruntime.SessionOptions) -> Any:
+        __tracebackhide__ = True
+        try:
+            return session._beside(source, options, self.prepare)
+        except Exception as error:
+            if type(error).__module__.startswith("onnxruntime"):
+                # It has no kernels for some of the nodes that it mostly fuses or takes away.
+                what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
+                note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
+            raise
 
     def _more_runs(self) -> int:
         return int(self.wanted.times) if self.wanted.times > 1 else 0
@@ -152,6 +166,8 @@ class _Look:
         if options is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
+            if self.tapped:  # else the runtime's idle threads and the summaries are in each other's way
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         mine: dict[str, Any] = {
             "enable_profiling": bool(self.wanted.times),
             "profile_file_prefix": os.path.join(folder, "profile"),
@@ -241,13 +257,13 @@ class _Look:
                 yield from inner.pop(tensor.inside, ())
 
 
-def _loader(session: Any) -> Callable[[], tuple[ModelProto, str | None]]:
+def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
     """How to read the initializers later, without the session: ONNX Runtime's memory goes when the user lets go of it."""
     data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
 
-    def load() -> tuple[ModelProto, str | None]:
-        source = read(path, folder) if data is None else Source(ModelProto.FromString(data), folder, taken_out)
-        return edited(source), folder
+    def load() -> tuple[Iterable[TensorProto], str | None]:
+        proto = read(path, folder).proto if data is None else ModelProto.FromString(data)
+        return [taken_out.get(tensor.name, tensor) for tensor in proto.graph.initializer], folder
 
     return load
 

@@ -55,7 +55,7 @@ def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str
         feeds=feeds,
         values={name: value for name, value in looked.items() if keep or name in outputs},
         summaries={name: summary_of(value) for name, value in {**feeds, **looked}.items()},
-        initializers=Initializers(lambda: (whole, folder)),
+        initializers=Initializers(lambda: (whole.graph.initializer, folder)),
         versions={op.name: op.current for op in registry if (op.domain, op.op_type) in used},
         runtime=f"onnx.reference {onnx.__version__}",
     )

@@ -11,7 +11,8 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.edits.typed import Types
-from pyopnb.models.nodes import Site, first_output, type_of_proto
+from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
+from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import FeedError, nearest, shown
 
 __all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
@@ -95,12 +96,12 @@ def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
     return wanted
 
 
-def tappable(model: ModelProto, tensors: Sequence[Named]) -> list[Named]:
+def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
     """Those that a tap can look at: tensors of a dtype that ONNX Runtime gives to custom ops."""
-    unsure = [t for t in tensors if _may_be_no_tensor(t)]
-    types = Types(model) if unsure or any(_uncarried(t.type.tensor_type.elem_type) for t in model.graph.value_info) else None
+    unsure = [t for t in named if _may_be_no_tensor(t)]
+    types = Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
     doubtful = set(map(id, unsure))
-    return [t for t in tensors if types is None or _is_carried(types, t, sure=id(t) not in doubtful)]
+    return [t for t in named if types is None or _is_carried(types, t, sure=id(t) not in doubtful)]
 
 
 def _may_be_no_tensor(tensor: Named) -> bool:
@@ -113,10 +114,19 @@ def _may_be_no_tensor(tensor: Named) -> bool:
     return any(not text.startswith("tensor(") for text in ports[place].types)
 
 
-def _uncarried(element: int) -> bool:
-    from pyopnb.ops.dtypes import DTYPES
+_UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
 
-    return any(row.onnx == element and not row.carried for row in DTYPES)
+
+def _mentioned(model: ModelProto) -> Iterator[int]:
+    """The element types that a model speaks of: without one of these, no tensor has it."""
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        yield info.type.tensor_type.elem_type
+    for tensor in tensors(model):
+        yield tensor.data_type
+    for site in walk(model):
+        for attribute in site.node.attribute:
+            if attribute.name in ("to", "dtype", "output_dtype"):
+                yield attribute.i
 
 
 def _is_carried(types: Types, tensor: Named, *, sure: bool) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 __all__ = ["Initializers"]
 
@@ -17,11 +17,11 @@ class Initializers(Mapping[str, np.ndarray]):
     Parameters
     ----------
     load : callable
-        Gives the model with its initializers, and the folder of its external data or None. Called once, when first needed.
+        Gives the initializers as tensors, and the folder of their external data or None. Called once, when first needed.
     """
 
-    def __init__(self, load: Callable[[], tuple[ModelProto, str | None]]) -> None:
-        self._load: Callable[[], tuple[ModelProto, str | None]] | None = load
+    def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
+        self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
         self._tensors: dict[str, TensorProto] = {}
         self._folder: str | None = None
         self._arrays: dict[str, np.ndarray] = {}
@@ -30,8 +30,8 @@ class Initializers(Mapping[str, np.ndarray]):
     def _known(self) -> dict[str, TensorProto]:
         with self._lock:
             if self._load is not None:
-                proto, self._folder = self._load()
-                self._tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+                tensors, self._folder = self._load()
+                self._tensors = {tensor.name: tensor for tensor in tensors}
                 self._load = None
         return self._tensors
 

@@ -77,20 +77,24 @@ class Summary:
         most = max(self.bins, default=0)
         return "".join(_BARS[max(1, round(n * 7 / most))] if n else _BARS[0] for n in self.bins)
 
-    def __str__(self) -> str:
-        """One line: ``float32[2,3]  -1 … 2  mean 0.5  std 1  ▁▂█  1 NaN``."""
-        parts = [self.kind if self.type is None else str(self.type)]
-        if self.kind == "sequence":
-            parts = [f"sequence of {self.count}"]
-        if self.kind == "text" and self.longest is not None:
-            parts.append(f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"')
-        if self.least is not None:
-            parts.append(f"{self.least:.6g} … {self.greatest:.6g}" if self.least != self.greatest else f"all {self.least:.6g}")
-            if self.least != self.greatest:
-                parts += [f"mean {self.mean:.4g}", f"std {self.std:.4g}", self.bars]
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Its parts as text: type, range or longest text, mean and deviation, histogram, and what is not finite."""
+        kind = f"sequence of {self.count}" if self.kind == "sequence" else self.kind if self.type is None else str(self.type)
+        span = spread = bars = ""
+        if self.longest is not None:
+            span = f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"'
+        elif self.least is not None and self.least == self.greatest:
+            span = f"all {self.least:.6g}"
+        elif self.least is not None:
+            span = f"{self.least:.6g} … {self.greatest:.6g}"
+            spread, bars = f"mean {self.mean:.4g}, std {self.std:.4g}", self.bars
         counts = ((self.nan, "NaN"), (self.posinf, "+Inf"), (self.neginf, "-Inf"))
-        parts += [f"{count} {what}" for count, what in counts if count]
-        return "  ".join(parts)
+        return kind, span, spread, bars, ", ".join(f"{count} {what}" for count, what in counts if count)
+
+    def __str__(self) -> str:
+        """One line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
+        return "  ".join(filter(None, self.cells))
 
 
 def summary_of(value: Any) -> Summary:

@@ -18,6 +18,8 @@ from pyopnb.traces.timed import NodeTime
 
 __all__ = ["Trace"]
 
+_LINES = 12  # of the text of a trace, so that it fits where an assertion fails
+
 
 class Trace(Drawn):
     """Every named tensor of one run.
@@ -82,7 +84,7 @@ class Trace(Drawn):
         unchecked: str = "",
     ) -> None:
         self.model = model
-        self.initializers = Initializers(lambda: (model, None)) if initializers is None else initializers
+        self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
         self.feeds, self.values, self.summaries = dict(feeds), dict(values), dict(summaries)
         self.outputs = tuple(info.name for info in model.graph.output)
         self.times = None if times is None else dict(times)
@@ -132,25 +134,30 @@ class Trace(Drawn):
 
     def __repr__(self) -> str:
         made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
-        nodes = self.model.graph.node
-        head = f"Trace of {len(nodes)} node{'s' * (len(nodes) != 1)}, {len(self.summaries)} tensors, {self.runtime}"
-        lines = [head]
+        counts = f"{_counted(len(self.model.graph.node), 'node')}, {_counted(len(self.summaries), 'tensor')}"
+        lines = [", ".join(filter(None, (f"Trace of {counts}", self.runtime)))]
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
         if self.unchecked:
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.nasty is not None:
             lines.append(f"first NaN or Inf: {shown(self.nasty)} ({made.get(self.nasty, 'a feed')})")
-        rows = list(self.summaries.items())
-        room = 12 - len(lines)
-        if len(rows) > room:
-            rows = rows[: room - 1]
-        for name, summary in rows:
-            lines.append(f"{shown(name)}: {summary}" + self._time(name))
-        if len(rows) < len(self.summaries):
-            lines.append(f"… and {len(self.summaries) - len(rows)} more")
-        return "\n".join(lines)
+        names = list(self.summaries)
+        room = _LINES - len(lines)
+        fits = names if len(names) <= room else names[: room - 1]
+        rows = [(shown(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
+            lines.append("  ".join(cells).rstrip())
+        if len(fits) < len(names):
+            lines.append(f"… and {len(names) - len(fits)} more")
+        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can hold a line's end
 
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)
-        return "" if time is None else f"  {time}"
+        return "" if time is None else str(time)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -13,6 +13,7 @@ import bench_memory
 import bench_missing
 import bench_reload
 import bench_threads
+import bench_trace
 import numpy
 import onnx
 import onnxruntime
@@ -23,5 +24,5 @@ import pyopnb
 
 versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
 print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
-themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff)
+themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff, bench_trace)
 table.show(chain.from_iterable(theme.rows() for theme in themes))
