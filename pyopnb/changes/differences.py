@@ -147,7 +147,8 @@ def _interface(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
         required = [list(one), list(other)] if kind == "output" else [level.a.inputs, level.b.inputs]
         pairs = dict(paired_names(*required))
         if kind == "input":  # those that have a default: initializers that can be fed
-            pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in pairs.values()}
+            taken = set(pairs.values())
+            pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in taken}
         for name, partner in pairs.items():
             said = _typed(one[name].type), _typed(other[partner].type)
             if said[0] != said[1]:
@@ -260,7 +261,7 @@ class _Compared:
 
     def _at(self, side: int, places: tuple[int, ...]) -> tuple[NodeAt, ...]:
         graph = (self.a, self.b)[side]
-        return tuple(node_at(graph.nodes[place], place) for place in places)
+        return tuple(_node_at(graph.nodes[place], place) for place in places)
 
     # ---- a pair of nodes
 
@@ -275,9 +276,8 @@ class _Compared:
     def _differing(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         if (full_name(left), left.overload) != (full_name(right), right.overload):
-            yield Fact(
-                "op", *(op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right))
-            )
+            names = [_op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
             yield from _attrs(left, self.a, right, self.b)
         given = [_trimmed(node.output) for node in (left, right)]
@@ -338,7 +338,7 @@ class _Compared:
             elif not left:
                 kind = "added"
             elif len(left) == len(right) == 1:
-                kind, facts = "changed", (Fact("op", op_of(self.a.nodes[left[0]]), op_of(self.b.nodes[right[0]])),)
+                kind, facts = "changed", (Fact("op", _op_of(self.a.nodes[left[0]]), _op_of(self.b.nodes[right[0]])),)
             else:
                 kind = "fused" if len(left) > len(right) else "split" if len(left) < len(right) else "exchanged"
             yield Change(kind, self.path, self._at(0, left), self._at(1, right), facts)
@@ -378,24 +378,19 @@ class _Compared:
     def _unread(self) -> Iterator[Change]:
         """Initializers that nothing reads, and that the other side does not have."""
         for side, graph, other in ((0, self.a, self.b), (1, self.b, self.a)):
-            known = set(other.weights.values())
+            known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
-                if (
-                    name not in graph.read_by
-                    and name not in graph.outputs
-                    and weight not in known
-                    and name not in graph.made_by
-                ):
+                if name not in graph.read_by and name not in given and weight not in known and name not in graph.made_by:
                     said = shown(name, _TEXT)
                     yield Change("weight", self.path, facts=(Fact("unread", *((said, None) if side == 0 else (None, said))),))
 
 
-def node_at(node: NodeProto, place: int) -> NodeAt:
+def _node_at(node: NodeProto, place: int) -> NodeAt:
     outputs = tuple(shown(name, _TEXT) for name in node.output[:_THROUGH])
-    return NodeAt(place, op_of(node), shown(node.name, _TEXT), outputs)
+    return NodeAt(place, _op_of(node), shown(node.name, _TEXT), outputs)
 
 
-def op_of(node: NodeProto) -> str:
+def _op_of(node: NodeProto) -> str:
     """The op as texts name it: ONNX's own without a domain."""
     return shown(full_name(node).removeprefix("::"), _TEXT)
 

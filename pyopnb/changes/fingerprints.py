@@ -16,6 +16,7 @@ from pathlib import Path
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.changes.attrs import Defaults, plain
+from pyopnb.ops.errors import ModelError, shown
 
 __all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints", "tensor_of"]
 
@@ -73,7 +74,7 @@ class Contents:
         if self.folder is None:
             return "outside", tuple(sorted(said.items()))
         path = Path(self.folder) / said.get("location", "")
-        start, length = int(said.get("offset") or 0), int(said.get("length") or 0)
+        start, length = (_bytes(said.get(key) or "0", tensor.name) for key in ("offset", "length"))
         with path.open("rb") as file:
             size = path.stat().st_size
             end = min(start + length, size) if length else size
@@ -82,6 +83,12 @@ class Contents:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with mapped, memoryview(mapped) as view, view[start:end] as part:
                 return _digest(part)
+
+
+def _bytes(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ModelError(f"initializer {shown(name)}", expected="offset and length in bytes", got=shown(text))
+    return int(text)
 
 
 def _digest(data: bytes | memoryview) -> bytes:
@@ -137,6 +144,7 @@ class Graph:
             self.outputs = [info.name for info in scope.output]
         else:
             self.inputs, self.outputs = list(scope.input), list(scope.output)
+        self._given = frozenset(self.inputs)
         self.constants = frozenset(place for place, node in enumerate(self.nodes) if self._holds(node))
         self.made_by: dict[str, tuple[int, int]] = {}
         self.read_by: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -166,7 +174,7 @@ class Graph:
         while graph is not None:
             if name in graph.weights:
                 return graph.weights[name]
-            if name in graph.made_by or name in graph.inputs:
+            if name in graph.made_by or name in graph._given:
                 return None
             graph = graph.parent
         return None
@@ -175,7 +183,7 @@ class Graph:
         """The weight of a name, be it held here or outside."""
         graph: Graph | None = self
         while graph is not None and name not in graph.tensors:
-            graph = None if name in graph.made_by or name in graph.inputs else graph.parent
+            graph = None if name in graph.made_by or name in graph._given else graph.parent
         return graph.tensors[name] if graph is not None else None
 
     def reads(self, place: int) -> Iterator[tuple[int, str]]:

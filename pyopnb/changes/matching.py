@@ -62,18 +62,18 @@ def graph_of_model(model: ModelProto, contents: Contents) -> Graph:
 
 
 def paired_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    """Inputs or outputs that belong together: those of one name where all have such, else those at one position.
+    """Inputs or outputs that belong together: those of one name, and the others in order.
 
-    Where neither their number nor all their names agree, those of one name, and the others in order.
+    Where none but those at their old positions have a name that the other side has, that is position by position.
     """
-    if set(a) != set(b) and len(a) == len(b) and not set(a) & set(b):
-        return list(zip(a, b, strict=True))
-    if len(set(a)) == len(a) == len(b) and set(a) != set(b):
-        moved = [name for place, name in enumerate(a) if name in b and b[place] != name]
-        if not moved:
+    left, right = set(a), set(b)
+    if len(a) == len(b) and left != right:
+        stayed = all(b[place] == name for place, name in enumerate(a) if name in right)
+        if stayed and len(left) == len(a):
             return list(zip(a, b, strict=True))
-    same = [name for name in dict.fromkeys(a) if name in set(b)]
-    rest = zip((n for n in a if n not in same), (n for n in b if n not in same), strict=False)
+    same = [name for name in dict.fromkeys(a) if name in right]
+    both = left & right
+    rest = zip((name for name in a if name not in both), (name for name in b if name not in both), strict=False)
     return [(name, name) for name in same] + list(rest)
 
 

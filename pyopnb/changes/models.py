@@ -15,7 +15,7 @@ from pyopnb.models.source import look
 from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, shown
 
-__all__ = ["ModelDiff", "compared_models"]
+__all__ = ["ModelDiff", "compared_models", "described"]
 
 _FORMAT, _VERSION = "pyopnb.model-diff", 1
 _LINES, _WIDEST = 12, 160
@@ -94,7 +94,7 @@ class ModelDiff(Drawn):
             else f"{_number(one, 'node')} against {other}, {self.pairs} of them in both"
         )
         counts = Counter(change.kind for change in self.changes)
-        said = ", ".join(f"{counts[kind]} {_TOLD.get(kind, kind)}" for kind in KINDS if counts[kind])
+        said = ", ".join(_number(counts[k], _TOLD[k]) if k in _TOLD else f"{counts[k]} {k}" for k in KINDS if counts[k])
         return f"{self.verdict}: {size}" + (f"; {said}" if said else "")
 
     def _names(self) -> str:
@@ -157,6 +157,14 @@ def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | Non
     ------
     ModelError
         No model is there.
+
+    Examples
+    --------
+    >>> from onnx import parser
+    >>> model = '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'
+    >>> compared_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
+    different: 2 nodes; 1 changed
+    changed: Gelu 'v', attr approximate: 'none' against 'tanh'
     """
     changes, counts = differences(look(a), look(b), rtol, atol)
     return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved)
@@ -165,15 +173,15 @@ def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | Non
 # ---- text
 
 _TOLD = {
-    "input": "of the inputs",
-    "output": "of the outputs",
-    "weight": "of the weights",
-    "function": "of the functions",
-    "opset": "of the opsets",
-    "header": "of the header",
-    "fused": "fused groups",
-    "split": "split nodes",
-    "exchanged": "exchanged groups",
+    "input": "input",
+    "output": "output",
+    "weight": "weight",
+    "function": "function",
+    "opset": "opset",
+    "header": "other field",
+    "fused": "fused group",
+    "split": "split group",
+    "exchanged": "exchanged group",
 }
 
 

@@ -36,6 +36,25 @@ def test_one_changed_attribute_leaves_all_nodes_paired():
     assert len(found.pairs) == 31 and found.forward == dict(found.pairs) and found.back == {j: i for i, j in found.pairs}
 
 
+def test_nodes_between_two_changes_are_found_from_their_neighbours():
+    model = transformer(blocks=3)
+    other = ModelProto()
+    other.CopyFrom(model)
+    for node in other.graph.node:
+        if node.output[0] in ("b0.bent", "b1.probs", "b2.bent"):
+            node.attribute.append(helper.make_attribute("other", 1))
+        node.name = ""
+    places = list(range(len(model.graph.node)))
+    assert matched(model, other).pairs == tuple(zip(places, places, strict=True))
+    assert agrees(model, renamed(other))
+
+
+def test_two_ops_between_the_same_tensors_are_a_pair():
+    model, other = transformer(), transformer()
+    next(node for node in other.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
+    assert not matched(model, renamed(other)).only_a and matched(model, other).forward[15] == 15
+
+
 def test_an_inserted_node_is_the_only_one_without_another():
     model = transformer()
     other = ModelProto()

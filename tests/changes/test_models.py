@@ -290,6 +290,21 @@ def test_weights_in_a_file(tmp_path):
     assert set(kinds(found)) == {"weight"} and all(change.values is not None for change in found.changes)
 
 
+@pytest.mark.parametrize("offset", ["-4", "abc", "9" * 10_000])
+def test_weights_at_no_place_in_a_file(tmp_path, offset):
+    model = transformer()
+    held = weight(model, "head")
+    held.ClearField("raw_data")
+    held.data_location = TensorProto.EXTERNAL
+    held.external_data.add(key="location", value="w.data")
+    held.external_data.add(key="offset", value=offset)
+    (tmp_path / "w.data").write_bytes(b"1234")
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="initializer head: expected offset and length in bytes"):
+        pyopnb.diff(tmp_path / "m.onnx", tmp_path / "m.onnx")
+    assert pyopnb.diff(model, model).verdict == "identical"  # in memory: nobody says where its file is
+
+
 def test_text_of_twelve_lines_and_json():
     found = pyopnb.diff(transformer(), renamed(transformer("tanh", seed=1)))
     assert len(str(found).splitlines()) == 12 and " more\n" in str(found)
@@ -299,8 +314,10 @@ def test_text_of_twelve_lines_and_json():
     for change in ({"format": "x"}, {"version": 2}, {"changes": [{}]}, {"nodes": [1]}, {"nodes": [1, "2"]}, {"moved": 1}):
         with pytest.raises(FeedError, match="ModelDiff.from_json"):
             ModelDiff.from_json(json.dumps(held | change))
-    with pytest.raises(FeedError, match="ModelDiff.from_json"):
-        ModelDiff.from_json("[" * 10_000)
+    held["changes"][0]["kind"] = "unheard of"
+    for text in (json.dumps(held), "[" * 10_000):
+        with pytest.raises(FeedError, match="ModelDiff.from_json"):
+            ModelDiff.from_json(text)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(found)
     with pytest.raises(FeedError, match=r"ModelDiff.of: expected one of input, output"):

@@ -88,7 +88,8 @@ def renamed(model: ModelProto, seed: int = 0) -> ModelProto:
         for field in (node.input, node.output):
             field[:] = [names[name] if name else "" for name in field]
         for attribute in node.attribute:
-            _rename_captured(attribute.g, names)
+            if attribute.HasField("g"):
+                _rename_captured(attribute.g, names)
     nodes = _shuffled(list(graph.node), drawn)
     weights = list(graph.initializer)
     drawn.shuffle(weights)
@@ -106,7 +107,8 @@ def _rename_captured(body: object, names: dict[str, str]) -> None:
     for node in body.node:
         node.input[:] = [outside.get(name, name) for name in node.input]
         for attribute in node.attribute:
-            _rename_captured(attribute.g, outside)
+            if attribute.HasField("g"):
+                _rename_captured(attribute.g, outside)
     for held in body.output:
         held.name = outside.get(held.name, held.name)
 
