@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyopnb.standins.fill import Filled, fill
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
+    from pyopnb.viewer.view import NetronView, netron
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "Missing",
     "ModelError",
     "ModuleRefused",
+    "NetronView",
     "NotationError",
     "PyopError",
     "Result",
@@ -68,6 +70,7 @@ __all__ = [
     "get_library_path",
     "missing",
     "model",
+    "netron",
     "node",
     "parse",
     "pyop",
@@ -96,6 +99,7 @@ _AT_FIRST_USE = {
     "pyopnb.standins.fill": ["Filled", "fill"],
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
+    "pyopnb.viewer.view": ["NetronView", "netron"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 
