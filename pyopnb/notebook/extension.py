@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import graph, line
+from pyopnb.notebook import clicks, graph, line
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.magic import PyopMagics
 
@@ -20,6 +20,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
     shell.Completer.custom_matchers += [line.complete, graph.complete]
+    clicks.hear(shell)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
@@ -27,6 +28,7 @@ def load(shell: Any) -> None:
 def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry."""
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
+    clicks.stop(shell)
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)
