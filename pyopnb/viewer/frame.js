@@ -107,6 +107,14 @@
     }
 
     const host = new Host();
+    // A link in some documentation would put another page into this frame, or nothing.
+    document.addEventListener('click', (event) => {
+      const link = event.target.closest?.('a[href]');
+      if (link && /^https?:/.test(link.href)) {
+        event.preventDefault();
+        host.openURL(link.href);
+      }
+    }, true);
     await new Clicked(host).start();
     const nodes = document.querySelectorAll('g.node').length;
     tell({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});

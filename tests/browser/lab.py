@@ -199,7 +199,8 @@ class Tab:
     complaints: list[str] = field(default_factory=list)
 
     def go(self, path: str = "lab") -> None:
-        """Load JupyterLab; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
+        """Load JupyterLab in its own theme; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
+        (self.server.home / "settings" / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings").unlink(missing_ok=True)
         self.page.goto(self.server.url(f"{path}?token={self.server.token}&reset"))
         self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.shell")
         self.page.evaluate("async () => { await window.jupyterapp.restored }")
@@ -269,6 +270,7 @@ class Tab:
         self.command("apputils:change-theme", theme=name)
         light = "false" if "Dark" in name else "true"
         expect(self.page.locator("body")).to_have_attribute("data-jp-theme-light", light)
+        expect(self.page.locator("#jupyterlab-splash")).to_have_count(0)
 
     def screenshot(self, name: str) -> Path:
         """Keep a picture of the page in build/, to be looked at."""
@@ -299,7 +301,7 @@ def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, 
             route.abort()
 
     context.route("**/*", gate)
-    page.on("pageerror", lambda error: one.complaints.append(f"{error}"))
+    page.on("pageerror", lambda error: one.complaints.append(error.stack or error.message))
     page.on("console", lambda said: one.complaints.append(said.text) if said.type == "error" else None)
     try:
         yield one
