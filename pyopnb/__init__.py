@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyopnb.standins.reference import reference
     from pyopnb.standins.skeleton import skeleton
     from pyopnb.viewer.view import NetronView, netron
+    from pyopnb.views.show import show
+    from pyopnb.views.view import View
 
 __version__ = "0.1.0"
 
@@ -63,6 +65,7 @@ __all__ = [
     "SessionRebuilt",
     "TensorType",
     "UnknownOp",
+    "View",
     "call",
     "check",
     "diff",
@@ -79,6 +82,7 @@ __all__ = [
     "registry",
     "replace",
     "run",
+    "show",
     "skeleton",
     "tensor_type",
     "text",
@@ -100,6 +104,8 @@ _AT_FIRST_USE = {
     "pyopnb.standins.reference": ["reference"],
     "pyopnb.standins.skeleton": ["skeleton"],
     "pyopnb.viewer.view": ["NetronView", "netron"],
+    "pyopnb.views.show": ["show"],
+    "pyopnb.views.view": ["View"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 

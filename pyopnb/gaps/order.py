@@ -11,7 +11,7 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from pyopnb.models.nodes import bodies, first_output
 from pyopnb.ops.errors import ModelError, shown
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "used_inside"]
 
 
 def in_order(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto]:
@@ -29,7 +29,7 @@ def in_order(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto
     for place, node in enumerate(scope.node):
         wanted.update(node.input)
         if node.attribute and place < last:  # nothing comes after the last node that its bodies could wait for
-            wanted.update(_used_inside(node))
+            wanted.update(used_inside(node))
         for name in node.output:
             if not name:
                 continue
@@ -54,7 +54,7 @@ def _sorted(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto]
     waiting: list[set[int]] = []
     followers: dict[int, list[int]] = {}
     for place, node in enumerate(scope.node):
-        waiting.append({makers[name] for name in (*node.input, *_used_inside(node)) if name in makers})
+        waiting.append({makers[name] for name in (*node.input, *used_inside(node)) if name in makers})
         for before in waiting[place]:
             followers.setdefault(before, []).append(place)
     ready = deque(place for place, before in enumerate(waiting) if not before)
@@ -73,7 +73,7 @@ def _sorted(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto]
     return ordered
 
 
-def _used_inside(node: NodeProto) -> Iterator[str]:
+def used_inside(node: NodeProto) -> Iterator[str]:
     """The names that the bodies of a node use and do not make, at whatever depth."""
     waiting: list[tuple[GraphProto, _Own]] = [(body, None) for body in bodies(node)]
     while waiting:

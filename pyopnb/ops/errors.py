@@ -54,6 +54,8 @@ def shown(value: object, longest: int = _LONGEST) -> str:
     text = value if isinstance(value, str) else str(value)
     if len(text) > longest:
         text = f"{text[:longest]}… ({len(text)} characters)"
+    if text.isprintable():  # which nearly all are
+        return text
     return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
 
 

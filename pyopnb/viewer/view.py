@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import html
 import os
 import uuid
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.models.nodes import walk
 from pyopnb.models.source import glance
 from pyopnb.ops.errors import FeedError, PyopError, briefly, shown
-from pyopnb.ops.table import Table
 from pyopnb.viewer import assets, page
 from pyopnb.viewer.documented import documentation
 from pyopnb.viewer.trimmed import trimmed
+from pyopnb.views.models import drawn
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 
@@ -30,7 +27,6 @@ TARGET = "pyopnb.netron"
 """The name under which the extension speaks to the kernel."""
 
 _SHORTEST, _TALLEST = 120, 4000
-_ROWS = 20
 _Listener = TypeVar("_Listener", bound=Callable[[NodeProto], Any])
 
 _live: weakref.WeakValueDictionary[str, NetronView] = weakref.WeakValueDictionary()
@@ -57,9 +53,8 @@ class NetronView:
         self._nodes = copy.nodes
         self._data = copy.proto.SerializeToString(deterministic=True)
         self._documentation = documentation(copy.proto, self._assets.documentation())
-        self._kinds = Counter(site.node.op_type for site in walk(copy.proto))
         self._note = copy.note
-        self._picture = _picture(copy.proto, self._kinds)
+        self._picture = drawn(model).body
         self._listeners: list[Callable[[NodeProto], Any]] = []
         self._selected: NodeProto | None = None
         self._id = uuid.uuid4().hex
@@ -186,10 +181,3 @@ def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronV
     if name is None:
         name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"
     return NetronView(proto, name, height)
-
-
-def _picture(proto: ModelProto, kinds: Counter[str]) -> str:
-    rows = [(shown(kind), str(count)) for kind, count in kinds.most_common(_ROWS)]
-    table: str = Table(("op", "nodes"), rows)._repr_html_()
-    more = len(kinds) - _ROWS
-    return table + (html.escape(f"and {more} more ops") if more > 0 else "")
