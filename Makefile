@@ -1,12 +1,13 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the retired PyOp's notebook, executed, as a page in build/
-# make test     everything that must pass; make lint, test-3.11, test-oldest, asan, tsan are its parts
+# make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
+# make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make bench    ratios against the bars, beside the peers
 # make clean    everything that the others made
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo test lint bench clean asan tsan test-oldest machine FORCE
+.PHONY: lab demo test lint bench clean asan tsan test-oldest test-browser machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -18,6 +19,8 @@ first := $(firstword $(versions))
 python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
 
 native := $(shell find pyopnb/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+# What JupyterLab gets when the package is installed, and not from the sources.
+labextension := $(wildcard pyopnb/viewer/*.js) pyopnb/viewer/assets.py
 sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
 
 lab: .venv/.project
@@ -29,7 +32,7 @@ demo: .venv/.project
 
 # Two lanes at a time; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest asan tsan
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest test-browser asan tsan
 
 lint: .venv/.lint
 	.venv/bin/ruff check
@@ -40,6 +43,11 @@ lint: .venv/.lint
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
+
+# The extension is found where it was installed, so this lane needs a wheel as well. It borrows the first Python's.
+test-browser: .venv-$(first)/.browser
+	tests/lanes/chromium.sh .venv-$(first)/bin/python
+	.venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-browser tests/browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
@@ -68,7 +76,7 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	$(call made,.venv-$*,$(call python,$*))
 
 # Python edits need nothing here, native ones a new build.
-.venv/.project: .venv/.made pyproject.toml $(native)
+.venv/.project: .venv/.made pyproject.toml $(native) $(labextension)
 	.venv/bin/python -m pip install -q -e .
 	@touch $@
 
@@ -86,6 +94,10 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 .venv-%/.installed: .venv-%/.made pyproject.toml build/sources.txt $(sources)
 	.venv-$*/bin/python -m pip install -q -C build-dir=build/$* --group test .
+	@touch $@
+
+.venv-$(first)/.browser: .venv-$(first)/.installed
+	.venv-$(first)/bin/python -m pip install -q --group browser
 	@touch $@
 
 sanitizers_asan := address,undefined

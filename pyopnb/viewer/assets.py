@@ -34,7 +34,7 @@ _NAME = "pyopnb-netron"
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-class Unusable(Exception):  # noqa: N818  # what Netron is, and the caller makes the error
+class Unusable(Exception):
     """The installed Netron cannot be used: what was found, and what to type."""
 
 
@@ -60,11 +60,8 @@ class Assets:
         return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
     def documentation(self) -> list[dict[str, object]]:
-        """What Netron says of ONNX's operators, without the examples, which are most of it."""
-        return [
-            {key: value for key, value in entry.items() if key != "examples"}
-            for entry in json.loads((self.folder / "onnx-metadata.json").read_text("utf-8"))
-        ]
+        """What Netron says of ONNX's operators, without the examples, which are most of it; not to be changed."""
+        return _documentation(self.folder / "onnx-metadata.json")
 
 
 def script(name: str) -> str:
@@ -87,9 +84,10 @@ def read() -> Assets:
     return _read(Path(next(iter(found.submodule_search_locations))))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def _read(folder: Path) -> Assets:
-    page, style = ((folder / name).read_text("utf-8") if (folder / name).is_file() else "" for name in ("index.html", "grapher.css"))
+    files = [folder / name for name in ("index.html", "grapher.css")]
+    page, style = (file.read_text("utf-8") if file.is_file() else "" for file in files)
     version = re.search(r'<meta name="version" content="(\d+)\.(\d+)([\w.]*)"', page)
     if version is None:
         raise Unusable(f"a folder netron without Netron's page ({folder})", "pip install --force-reinstall netron")
@@ -105,6 +103,14 @@ def _read(folder: Path) -> Assets:
     if not heads == styles == bodies == 1:
         raise Unusable(f"{text}, whose page is not as we know it", "pip install 'netron<10', and tell us")
     return Assets(text, page, folder)
+
+
+@functools.lru_cache(maxsize=1)
+def _documentation(file: Path) -> list[dict[str, object]]:
+    if not file.is_file():  # a view can do without
+        return []
+    entries = json.loads(file.read_text("utf-8"))
+    return [{key: value for key, value in entry.items() if key != "examples"} for entry in entries]
 
 
 def write_extension(folder: Path, version: str) -> None:

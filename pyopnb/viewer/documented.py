@@ -19,11 +19,18 @@ __all__ = ["documentation"]
 def documentation(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Entries, in Netron's own form, of what the model uses: those of ``known``, and of the registry's ops."""
     used = {(site.node.domain or "ai.onnx", site.node.op_type) for site in walk(model)}
-    imported = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
+    imported: dict[str, int] = {}
+    for opset in (*model.opset_import, *(opset for function in model.functions for opset in function.opset_import)):
+        domain = opset.domain or "ai.onnx"
+        imported[domain] = max(imported.get(domain, 0), opset.version)
     ours = {key: op for key in used if (op := registry.find(*key)) is not None}
-    entries = [entry for entry in known if (key := (entry.get("module"), entry.get("name"))) in used and key not in ours]
-    # Netron takes the newest entry that is not newer than the model's import; ours is what would run.
-    return entries + [_entry(op, domain, imported.get(domain, 0)) for (domain, _), op in sorted(ours.items())]
+    # Of several versions Netron takes the newest that is not newer than the model's import. Ours is what would run.
+    entries: dict[object, dict[str, Any]] = {}
+    for entry in known:
+        key = (entry.get("module"), entry.get("name"))
+        if key in used and key not in ours and entry.get("version", 0) <= imported.get(str(entry.get("module")), 0):
+            entries[key] = max(entries.get(key, entry), entry, key=lambda entry: entry.get("version", 0))
+    return [*entries.values(), *(_entry(op, domain, imported.get(domain, 0)) for (domain, _), op in sorted(ours.items()))]
 
 
 def _entry(op: Op, domain: str, version: int) -> dict[str, Any]:
@@ -62,7 +69,7 @@ def _attr(attr: Attr) -> dict[str, Any]:
 
 
 def _port(port: Port) -> dict[str, Any]:
-    entry = {"name": port.name, **_typed(port.type)}
+    entry: dict[str, Any] = {"name": port.name, **_typed(port.type)}
     if port.variadic:
         entry |= {"list": True, "option": "variadic"}
     elif port.optional:

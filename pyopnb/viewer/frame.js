@@ -66,7 +66,9 @@
       }
 
       async require(id) {
-        return load(id.replace(/^\.\//, ''));
+        const name = id.replace(/^\.\//, '');
+        // Of a file that is no ONNX model Netron asks its readers of all other formats; none of them is here.
+        return Object.hasOwn(modules, name) ? load(name) : {ModelFactory: class { async match() {} }};
       }
 
       async asset(file) {

@@ -9,16 +9,17 @@ import html
 import json
 from typing import Any
 
+from pyopnb.drawing.page import note
 from pyopnb.viewer.assets import FEW, PLACE, Assets, script
 
 __all__ = ["alone", "output", "packed"]
 
 # A notebook that is not trusted loses style, script and frame, and keeps the picture.
-_OUTPUT = """\
+_LIVE = """\
 <style>.pyopnb-netron > iframe ~ .pyopnb-picture {{ display: none }}</style>\
 <div class="pyopnb-netron"><iframe sandbox="allow-scripts allow-downloads" title="{title}" srcdoc="{page}" \
 style="width:100%;height:{height}px;border:1px solid rgba(128,128,128,.4);box-sizing:border-box"></iframe>\
-<div class="pyopnb-picture">{picture}</div><script>{theme}</script></div>{caption}"""
+<div class="pyopnb-picture">{picture}</div><script>{theme}</script></div>"""
 
 
 def packed(data: bytes) -> str:
@@ -40,13 +41,10 @@ def alone(assets: Assets, model: bytes, documentation: list[dict[str, Any]]) -> 
     return assets.page.replace(PLACE, data, 1)
 
 
-def output(page: str, *, name: str, picture: str, caption: str, height: int) -> str:
-    """The page in a frame of its own origin, the picture as its fallback, and the caption."""
-    return _OUTPUT.format(
-        title=html.escape(f"Netron: {name}"),
-        page=html.escape(page),
-        height=height,
-        picture=picture,
-        theme=script("theme"),
-        caption=f'<div style="opacity:.75;font-size:90%">{html.escape(caption)}</div>',
-    )
+def output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
+    """The page in a frame of its own origin, the picture as its fallback or alone, and the caption."""
+    shows = picture
+    if page is not None:
+        title = html.escape(f"Netron: {name}")
+        shows = _LIVE.format(title=title, page=html.escape(page), height=height, picture=picture, theme=script("theme"))
+    return shows + note(caption)

@@ -41,8 +41,8 @@ class NetronView:
     height : int
     """
 
-    def __init__(self, model: ModelProto, name: str, height: int) -> None:
-        self.name, self.height = name, height
+    def __init__(self, model: ModelProto, name: str, height: int, embed: bool) -> None:
+        self.name, self.height, self._embed = name, height, embed
         try:
             self._assets = assets.read()
         except assets.Unusable as error:
@@ -102,7 +102,8 @@ class NetronView:
         """
         file = Path(os.fspath(path))
         if file.suffix != ".html":
-            raise FeedError(f"save({shown(str(file))!r})", expected="a path that ends in .html", got=shown(file.suffix) or "none")
+            got = shown(file.suffix) or "no ending"
+            raise FeedError(f"save({shown(str(file))!r})", expected="a path that ends in .html", got=got)
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
@@ -117,9 +118,8 @@ class NetronView:
             "height": self.height,
             "view": self._id,
         }
-        text = page.output(
-            self._page(), name=shown(self.name), picture=self._picture, caption=self._caption, height=self.height
-        )
+        live = self._page() if self._embed else None
+        text = page.output(live, name=shown(self.name), picture=self._picture, caption=self._caption, height=self.height)
         return {MIME: content, "text/html": text, "text/plain": repr(self)}
 
 
@@ -129,16 +129,14 @@ def clicked(view: str, node: str) -> None:
     A view that is gone, or a node that it does not have, is nothing: both come from a page, which may be older than the kernel.
     """
     there = _live.get(view)
-    found = there and there._nodes.get(node)
-    if there is None or found is None:
-        return
-    there._selected = found
-    for function in list(there._listeners):
-        function(found)
+    if there is not None and node in there._nodes:
+        found = there._selected = there._nodes[node]
+        for function in list(there._listeners):
+            function(found)
 
 
 @briefly
-def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronView:
+def netron(model: Any, *, name: str | None = None, height: int = 480, embed: bool = True) -> NetronView:
     """Show a model in Netron, in the output of the cell: no port, no network, nothing to accept.
 
     With pyopnb's JupyterLab extension, which its wheel installs, it shows in any saved notebook, trusted or not, with a kernel
@@ -152,6 +150,9 @@ def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronV
         What to call it; the file's name, or that of the graph, if not given.
     height : int
         Of the view, in pixels.
+    embed : bool
+        Whether the output holds Netron itself, 260 KB in the saved notebook, for a front end without the extension. Without
+        it such a front end shows the picture.
 
     Returns
     -------
@@ -180,4 +181,4 @@ def netron(model: Any, *, name: str | None = None, height: int = 480) -> NetronV
     proto = glance(model)
     if name is None:
         name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"
-    return NetronView(proto, name, height)
+    return NetronView(proto, name, height, embed)

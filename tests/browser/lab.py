@@ -172,9 +172,10 @@ def _stat(pid: int) -> list[str]:
 
 
 def executable() -> str | None:
-    """The Chromium of the system; None leaves it to playwright's own."""
+    """The Chromium of the system; None leaves it to playwright's own. As tests/lanes/chromium.sh looks for it."""
     names = (os.environ.get("PYOPNB_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    found = (path for name in names if name and (path := shutil.which(name)))
+    return next((path for path in found if subprocess.run([path, "--version"], capture_output=True).returncode == 0), None)
 
 
 @contextlib.contextmanager
@@ -200,7 +201,8 @@ class Tab:
 
     def go(self, path: str = "lab") -> None:
         """Load JupyterLab in its own theme; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
-        (self.server.home / "settings" / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings").unlink(missing_ok=True)
+        settings = self.server.home / "settings" / "@jupyterlab" / "apputils-extension"
+        (settings / "themes.jupyterlab-settings").unlink(missing_ok=True)
         self.page.goto(self.server.url(f"{path}?token={self.server.token}&reset"))
         self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.shell")
         self.page.evaluate("async () => { await window.jupyterapp.restored }")

@@ -153,4 +153,4 @@ def test_a_file_that_is_no_model_says_so(page):
     page.go("lab/tree/no.onnx")
     document = page.page.locator(".jp-MimeDocument")
     expect(document.locator("iframe")).to_be_visible()
-    expect(page.frame(document).locator("body")).to_contain_text("not part of this view")
+    expect(page.frame(document).locator("body")).to_contain_text("Unsupported file content for extension '.onnx'")
