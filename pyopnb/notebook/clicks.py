@@ -24,8 +24,9 @@ def stop(shell: Any) -> None:
 
 
 def _tell(shell: Any, message: Any) -> None:
+    __tracebackhide__ = True
     data = message["content"]["data"]
     try:
         clicked(str(data.get("view")), str(data.get("node")))
     except Exception:  # the user's function: shown as a cell's error is, below the view; the kernel would only log it
-        shell.showtraceback(tb_offset=2)
+        shell.showtraceback()

@@ -128,6 +128,7 @@ def clicked(view: str, node: str) -> None:
 
     A view that is gone, or a node that it does not have, is nothing: both come from a page, which may be older than the kernel.
     """
+    __tracebackhide__ = True
     there = _live.get(view)
     if there is not None and node in there._nodes:
         found = there._selected = there._nodes[node]

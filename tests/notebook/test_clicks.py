@@ -53,6 +53,7 @@ def test_an_exception_is_shown(manager, bare, view):
     said = send(manager, {"view": view._id, "node": "(Neg of y)"})
     assert "ZeroDivisionError: division by zero" in said
     assert "view.on_select(lambda node: 1 / 0)" in said
+    assert "function(found)" not in said  # none of our own frames
 
 
 @pytest.mark.parametrize("data", [{}, {"view": None, "node": 3}, {"view": ["x"], "node": {"a": 1}}])
