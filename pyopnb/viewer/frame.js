@@ -78,6 +78,10 @@
         throw new Error(`${file} is not part of this view`);
       }
 
+      async request(file) {  // its name before 9.0
+        return this.asset(file);
+      }
+
       async fetch(file) {
         throw new Error(`${file} is not part of this view`);
       }

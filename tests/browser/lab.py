@@ -274,6 +274,15 @@ class Tab:
         expect(self.page.locator("body")).to_have_attribute("data-jp-theme-light", light)
         expect(self.page.locator("#jupyterlab-splash")).to_have_count(0)
 
+    def eventually(self, check: Callable[[], bool]) -> bool:
+        """Whether something becomes true in time, while the page goes on."""
+        end = time.monotonic() + PATIENCE
+        while not check():
+            if time.monotonic() > end:
+                return False
+            self.page.wait_for_timeout(100)
+        return True
+
     def screenshot(self, name: str) -> Path:
         """Keep a picture of the page in build/, to be looked at."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -327,13 +336,3 @@ def write_notebook(path: Path, *sources: str, outputs: dict[int, list[dict[str, 
         cells.append(cell)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
-
-
-def eventually(check: Callable[[], bool]) -> bool:
-    """Whether something becomes true in time."""
-    end = time.monotonic() + PATIENCE
-    while not check():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
