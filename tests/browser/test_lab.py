@@ -25,7 +25,8 @@ def processes(mark):
 
 def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path):
     write_notebook(tmp_path / "one.ipynb", "1 + 1")
-    with pytest.raises(ZeroDivisionError), lab(tmp_path, base_url="/user/bob/") as server, tab(chromium, server) as page:
+    # All of it stands under raises: what the last line leaves of the first is what is tested.
+    with pytest.raises(ZeroDivisionError), lab(tmp_path, base_url="/user/bob/") as server, tab(chromium, server) as page:  # noqa: PT012
         mark = bytes(server.home)
         page.open_notebook("one.ipynb")
         page.run_all()
