@@ -78,7 +78,7 @@
         throw new Error(`${file} is not part of this view`);
       }
 
-      async request(file) {  // its name before 9.0
+      async request(file) {  // its name in Netron 8
         return this.asset(file);
       }
 

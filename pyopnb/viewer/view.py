@@ -152,7 +152,7 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     height : int
         Of the view, in pixels.
     embed : bool
-        Whether the output holds Netron itself, 260 KB in the saved notebook, for a front end without the extension. Without
+        Whether the output holds Netron itself, 270 KB in the saved notebook, for a front end without the extension. Without
         it such a front end shows the picture.
 
     Returns
