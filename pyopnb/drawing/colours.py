@@ -23,12 +23,12 @@ LINE = "#8c959f"
 NOT_FINITE = "#d5007f"
 """NaN and infinities: a colour of no scale."""
 
-RGB = tuple[int, int, int]
+_RGB = tuple[int, int, int]
 _STEPS = 256
 
 
 @cache
-def palette(kind: str = "rising") -> tuple[RGB, ...]:
+def palette(kind: str = "rising") -> tuple[_RGB, ...]:
     """256 colours.
 
     Parameters
@@ -42,17 +42,17 @@ def palette(kind: str = "rising") -> tuple[RGB, ...]:
     return tuple(make(step / (_STEPS - 1)) for step in range(_STEPS))
 
 
-def _rising(t: float) -> RGB:
+def _rising(t: float) -> _RGB:
     # A pale yellow, over orange and red, to a dark violet.
     return _from_oklch(0.95 - 0.63 * t, 0.05 + 0.14 * math.sin(math.pi * min(1.0, 0.15 + 0.75 * t)), 100 - 150 * t)
 
 
-def _around(t: float) -> RGB:
+def _around(t: float) -> _RGB:
     away = abs(2 * t - 1)
     return _from_oklch(0.96 - 0.51 * away, 0.19 * away, 255 if t < 0.5 else 30)
 
 
-def _from_oklch(lightness: float, chroma: float, hue: float) -> RGB:
+def _from_oklch(lightness: float, chroma: float, hue: float) -> _RGB:
     """The colour of that lightness and hue; paler where a screen has none that is so strong."""
     angle = math.radians(hue)
     while True:
@@ -79,7 +79,7 @@ def _eight_bits(linear: float) -> int:
     return round(255 * (12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055))
 
 
-def _written(colour: RGB) -> str:
+def _written(colour: _RGB) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 

@@ -19,7 +19,7 @@ from pyopnb.drawing.letters import FONT, fitted, width
 
 __all__ = ["Box", "Graph", "Line", "Picture", "svg", "within"]
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 _TITLE, _ROW, _LABEL = 12, 10, 9.5  # sizes of letters
 _ROW_HEIGHT, _HEAD_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
@@ -27,6 +27,7 @@ _WIDEST = 210  # a text of a box, in pixels
 _PAD = 9
 _MARGIN = 16
 _LEGEND = 44
+_STACKED = 3
 _CLEAN = 800  # boxes from which on rows and labels are left out: nobody reads them, and they cost room
 _KINDS = {  # fill, border, width of the border, dashes
     "node": ("#ffffff", "#b6bec8", 1, ""),
@@ -262,28 +263,34 @@ def _placed(graph: Graph, plain: bool) -> _Placed:
         waiting += [inner for box in one.boxes for inner in box.inside]
     done: dict[int, _Placed] = {}
     for one in reversed(order):
-        boxes, lines = _without_far(one)
-        looks = [_look(box, plain, [done[id(inner)] for inner in box.inside]) for box in boxes]
+        looks = [_look(box, plain, [done[id(inner)] for inner in box.inside]) for box in one.boxes]
+        more, lines = _without_far(one, [look.room for look in looks])
+        looks += [_look(box, plain, []) for box in more]
         layout = laid_out([look.room for look in looks], [Edge(line.source, line.target, line.port) for line in lines])
         done[id(one)] = _Placed(one, looks, lines, layout)
     return done[id(graph)]
 
 
-def _without_far(graph: Graph) -> tuple[list[Box], list[Line]]:
-    """A graph whose longest lines end in a box of their own that says where they come from, if there are too many of these."""
+def _without_far(graph: Graph, rooms: Sequence[Size]) -> tuple[list[Box], list[Line]]:
+    """The lines without the longest, if there are too many, and more boxes, which say at their ends where these come from."""
     edges = [Edge(line.source, line.target, line.port) for line in graph.lines]
-    cut = far(len(graph.boxes), edges, 300 + 6 * len(graph.boxes)) if edges else set()
-    if not cut:
-        return list(graph.boxes), list(graph.lines)
-    boxes, lines = list(graph.boxes), []
-    for number, line in enumerate(graph.lines):
-        if number in cut:
-            source = graph.boxes[line.source]
-            said = source.title + (f" ({source.rows[0]})" if source.rows and source.kind != "end" else "")
-            boxes.append(Box(f"from {said[:40]}", kind="far"))
-            line = replace(line, source=len(boxes) - 1, port=0)
-        lines.append(line)
-    return boxes, lines
+    cut = far(rooms, edges, 600 + 3 * len(graph.boxes)) if edges else set()
+    more: list[Box] = []
+    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
+    sources: dict[tuple[int, str], list[int]] = {}
+    for line in (graph.lines[number] for number in sorted(cut)):
+        sources.setdefault((line.target, line.mark), []).append(line.source)
+    for (target, mark), several in sources.items():
+        lines.append(Line(len(graph.boxes) + len(more), target, mark=mark))
+        more.append(Box(_whence([graph.boxes[source] for source in several]), kind="far"))
+    return more, lines
+
+
+def _whence(boxes: Sequence[Box]) -> str:
+    if len(boxes) > 2:
+        return f"from {len(boxes):,} others"
+    said = (f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title for box in boxes)
+    return f"from {', '.join(text[:40] for text in said)}"
 
 
 def _look(box: Box, plain: bool, inside: list[_Placed]) -> _Look:
@@ -295,6 +302,8 @@ def _look(box: Box, plain: bool, inside: list[_Placed]) -> _Look:
     wide += [one.width for one in inside]
     high = _HEAD_HEIGHT + _ROW_HEIGHT * len(rows) + 6 + sum(one.height + 10 for one in inside)
     pad = _PAD + (5 if box.kind == "end" else 0)
+    if box.kind == "folded":
+        high += _STACKED
     return _Look(box, title, rows, labels if any(labels) else [], max(34.0, max(wide) + 2 * pad), high, inside)
 
 
@@ -362,8 +371,9 @@ class _Pen:
             border, thick = _MARKS.get(box.mark, _OTHER_MARK)[0], 2
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         round_ = look.height / 2 if box.kind == "end" else 5
-        size = f'width="{look.width:.1f}" height="{look.height:.1f}" rx="{round_:g}"'
-        under = f'<rect x="3" y="3" {size} fill="{fill}" stroke="{border}"/>' if box.kind == "folded" else ""
+        less = _STACKED if box.kind == "folded" else 0  # room for the sheet that looks out behind
+        size = f'width="{look.width - less:.1f}" height="{look.height - less:.1f}" rx="{round_:g}"'
+        under = f'<rect x="{_STACKED}" y="{_STACKED}" {size} fill="{fill}" stroke="{border}"/>' if box.kind == "folded" else ""
         made = [f'{under}<rect {size} fill="{fill}" stroke="{border}" stroke-width="{thick:g}"{dashed}/>']
         middle = (look.width - _mark_width(box.mark)) / 2
         made.append(f'<text class="t" x="{middle:.1f}" y="16" fill="{text}">{escape(look.title)}</text>')
@@ -383,12 +393,13 @@ class _Pen:
     def _label(self, text: str, x: float, y: float) -> None:
         self._labels.append(f'<text class="n" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>')
 
-    def _lines(self, placed: _Placed, corners: Sequence[Point], left: float, top: float) -> None:
+    def _lines(self, placed: _Placed, corners: Sequence[_Point], left: float, top: float) -> None:
         routes = [[(x + left, y + top) for x, y in route] for route in placed.layout.routes]
         for number, line in enumerate(placed.lines):
             if routes[number] and not placed.layout.branches[number]:
-                look, (x, y) = placed.looks[line.source], corners[line.source]
-                _leave(routes[number], x + look.width / 2 + look.port(line.port), y, y + look.foot(line.port))
+                look, (_, y) = placed.looks[line.source], corners[line.source]
+                middle = placed.layout.centres[line.source][0] + left  # and not of the corner: rounded, it would make kinks
+                _leave(routes[number], middle + look.port(line.port), y, y + look.foot(line.port))
         for target, arriving in _arriving(placed.lines, routes).items():
             look, (x, _) = placed.looks[target], corners[target]
             _arrive([routes[number] for number in arriving], x, look.width)
@@ -401,7 +412,7 @@ class _Pen:
                 way.loop(x + look.width, y + look.height / 2)
 
 
-def _corner(look: _Look, centre: Point, left: float, top: float) -> Point:
+def _corner(look: _Look, centre: _Point, left: float, top: float) -> _Point:
     return round(left + centre[0] - look.width / 2), round(top + centre[1] - look.room.height / 2)
 
 
@@ -420,14 +431,14 @@ def _badge(mark: str, right: float) -> str:
     )
 
 
-def _leave(route: list[Point], x: float, upper: float, lower: float) -> None:
+def _leave(route: list[_Point], x: float, upper: float, lower: float) -> None:
     """Let a line begin at its port, at the border of the box itself or below the label there."""
     up = route[0][1] > route[1][1]  # it closes a circle
     route[0] = (x, upper if up else lower)
     route[1] = (x, route[1][1])
 
 
-def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[Point]]) -> dict[int, list[int]]:
+def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[_Point]]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number, line in enumerate(lines):
         if routes[number]:
@@ -435,7 +446,7 @@ def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[Point]]) -> dict[
     return found
 
 
-def _arrive(routes: Sequence[list[Point]], x: float, wide: float) -> None:
+def _arrive(routes: Sequence[list[_Point]], x: float, wide: float) -> None:
     """Let lines end where they come from straight above as far as the box is that wide, and not all in one place."""
     low, high = x + min(10, wide / 3), x + wide - min(10, wide / 3)
     apart = min(9.0, (high - low) / max(1, len(routes) - 1))
@@ -459,12 +470,12 @@ class _Way:
         self._mark, self._plain = mark, plain
         self._steps: list[str] = []
         self._heads: dict[str, None] = {}
-        self._gone: set[tuple[Point, Point]] = set()
+        self._gone: set[tuple[_Point, _Point]] = set()
 
-    def go(self, route: Sequence[Point]) -> None:
+    def go(self, route: Sequence[_Point]) -> None:
         """Along these points, straight down and in curves across; what a line of the same port has gone already is left out."""
         points = [(round(x), round(y)) for x, y in route]
-        last: Point | None = None  # where the pen is; None where it was lifted
+        last: _Point | None = None  # where the pen is; None where it was lifted
         down = 0.0  # what it has still to go straight
         for a, b in pairwise(points):
             if a == b:
@@ -505,7 +516,7 @@ class _Way:
         return f'<path class="l"{line} d="{"".join(self._steps)}"/><path class="h"{head} d="{"".join(self._heads)}"/>'
 
 
-def _curve(a: Point, b: Point) -> str:
+def _curve(a: _Point, b: _Point) -> str:
     across, down = b[0] - a[0], b[1] - a[1]
     half = round(down / 2)
     return f"c0 {half} {across} {half} {across} {down}".replace(" -", "-")

@@ -10,19 +10,21 @@ Everything is counted in numbers of boxes and sorted by them, so that the same g
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 __all__ = ["Edge", "Layout", "Size", "far", "laid_out"]
 
-Point = tuple[float, float]
-Links = list[list[int]]
+_Point = tuple[float, float]
+_Links = list[list[int]]
 
 _BETWEEN_BOXES, _BETWEEN_LINES, _BETWEEN_LAYERS = 18, 12, 22
 _WIDEST = 6000  # pixels of a layer, from which on it is broken into rows
 _SWEEPS = 24
+_SPREAD = 2.5  # times its widest layer that a picture may be wide before straight lines are given up
+_SETTLED = 12  # sweeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,8 @@ class Layout:
         Everything is between 0 and these.
     """
 
-    centres: list[Point]
-    routes: list[list[Point]]
+    centres: list[_Point]
+    routes: list[list[_Point]]
     branches: list[bool]
     width: float
     height: float
@@ -91,26 +93,28 @@ def laid_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     return Layout(centres, routes, branches, max(x + w / 2 for x, w in zip(xs, grid.widths, strict=True)), ys[-1][1])
 
 
-def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
+def far(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
     """The numbers of the edges that a picture is better off without: the longest, if all together pass over too many layers.
 
     Parameters
     ----------
-    count : int
-        Of boxes.
+    sizes : sequence of Size
+        Of the boxes.
     edges : sequence of Edge
     most : int
         How many layers all edges may pass; those that share a port and a way are counted once.
     """
-    turned = _turned(count, edges)
+    turned = _turned(len(sizes), edges)
     pairs = [(e.target, e.source) if n in turned else (e.source, e.target) for n, e in enumerate(edges)]
-    ranks = _ranks(count, [pair for pair in pairs if pair[0] != pair[1]])
+    ranks = _in_rows(_ranks(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
     lengths: dict[tuple[int, int], int] = {}
+    users: Counter[tuple[int, int]] = Counter()
     for edge, (a, b) in zip(edges, pairs, strict=True):
         key = (edge.source, edge.port)
         lengths[key] = max(lengths.get(key, 0), ranks[b] - ranks[a] - 1)
+        users[key] += 1
     total, cut = sum(lengths.values()), set()
-    for key in sorted(lengths, key=lambda key: (-lengths[key], key)):
+    for key in sorted(lengths, key=lambda key: (-lengths[key] / users[key], key)):  # a way that many share is worth its room
         if total <= most:
             break
         total -= lengths[key]
@@ -119,10 +123,10 @@ def far(count: int, edges: Sequence[Edge], most: int) -> set[int]:
     return {n for n, (a, b) in enumerate(pairs) if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3}
 
 
-def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
+def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
     """Below and above each box, each neighbour once."""
-    below: Links = [[] for _ in range(count)]
-    above: Links = [[] for _ in range(count)]
+    below: _Links = [[] for _ in range(count)]
+    above: _Links = [[] for _ in range(count)]
     for a, b in dict.fromkeys(pairs):
         below[a].append(b)
         above[b].append(a)
@@ -131,7 +135,7 @@ def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
 
 def _turned(count: int, edges: Sequence[Edge]) -> set[int]:
     """The numbers of the edges that close a circle: those that lead back, in a walk that goes deep first."""
-    leaving: Links = [[] for _ in range(count)]
+    leaving: _Links = [[] for _ in range(count)]
     entered = [0] * count
     for number, edge in enumerate(edges):
         if edge.source != edge.target:
@@ -233,7 +237,7 @@ class _Grid:
             points.append(point)
         yield (points[passed - 1] if passed else edge.source), edge.target
 
-    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
+    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[_Point]) -> list[_Point]:
         """Straight down inside each layer, and across between two: so it meets no box that it passes.
 
         It begins at the source, or where it leaves the route of an edge before it with which it shares the way.
@@ -295,7 +299,7 @@ def _by_depth(grid: _Grid) -> list[list[int]]:
     return layers
 
 
-def _sorted_by(beside: Sequence[int], layer: list[int], links: Links, median: bool) -> list[int]:
+def _sorted_by(beside: Sequence[int], layer: list[int], links: _Links, median: bool) -> list[int]:
     """A layer sorted by where the neighbours in the layer beside it stand; what has none keeps its place."""
     if len(layer) < 2:
         return layer
@@ -313,11 +317,11 @@ def _middle(numbers: list[int], median: bool) -> float:
     return (numbers[half - 1] + numbers[half]) / 2 if median else sum(numbers) / len(numbers)
 
 
-def _crossings(layers: Sequence[Sequence[int]], below: Links) -> int:
+def _crossings(layers: Sequence[Sequence[int]], below: _Links) -> int:
     return sum(_crossings_between(upper, lower, below) for upper, lower in pairwise(layers))
 
 
-def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Links) -> int:
+def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links) -> int:
     """Pairs of links that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
     if len(upper) < 2 or len(lower) < 2:
         return 0
@@ -343,7 +347,58 @@ def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Links)
 
 
 def _across(grid: _Grid) -> list[float]:
-    """An x for every place: of four alignments, each packed to one side, the mean of the two in the middle."""
+    """An x for every place, the least of them at 0 with its width."""
+    xs = _aligned(grid)
+    left, right = _extent(grid, xs)
+    widest = max(sum(_apart(grid, a, b) for a, b in pairwise(layer)) for layer in grid.layers)
+    if right - left > _SPREAD * max(widest, 400):
+        # Many long straight lines side by side push each other away, and everything with them.
+        xs = _settled(grid)
+        left, _ = _extent(grid, xs)
+    return [x - left for x in xs]
+
+
+def _settled(grid: _Grid) -> list[float]:
+    """Each layer as near to its neighbours' means as it can be, swept down and up: narrow, with lines less straight."""
+    xs = [0.0] * len(grid.ranks)
+    for sweep in range(_SETTLED):
+        layers, links = (grid.layers, grid.above) if sweep % 2 == 0 else (grid.layers[::-1], grid.below)
+        for layer in layers:
+            wishes = [
+                sum(xs[other] for other in links[place]) / len(links[place]) if links[place] else xs[place] for place in layer
+            ]
+            shifts = [0.0, *accumulate(_apart(grid, a, b) for a, b in pairwise(layer))]
+            weights = [4 if place >= grid.boxes else 1 for place in layer]
+            rising = _rising([wish - shift for wish, shift in zip(wishes, shifts, strict=True)], weights)
+            for place, x, shift in zip(layer, rising, shifts, strict=True):
+                xs[place] = x + shift
+    return xs
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def _rising(wishes: Sequence[float], weights: Sequence[int]) -> list[float]:
+    """The numbers that never fall and are nearest to these, by squares: those that fall are pooled to their mean.
+
+    Examples
+    --------
+    >>> _rising([1, 5, 3, 9], [1, 1, 1, 1])
+    [1.0, 4.0, 4.0, 9.0]
+    """
+    pools: list[tuple[float, int, int]] = []  # sum, weight and count
+    for wish, weight in zip(wishes, weights, strict=True):
+        total, heavy, count = wish * weight, weight, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / heavy:
+            before = pools.pop()
+            total, heavy, count = total + before[0], heavy + before[1], count + before[2]
+        pools.append((total, heavy, count))
+    return [total / heavy for total, heavy, count in pools for _ in range(count)]
+
+
+def _aligned(grid: _Grid) -> list[float]:
+    """Of four alignments, each packed to one side, the mean of the two in the middle."""
     crossed = _crossed(grid)
     made = []
     for links, layers in ((grid.above, grid.layers), (grid.below, grid.layers[::-1])):
@@ -357,18 +412,16 @@ def _across(grid: _Grid) -> list[float]:
         own = _extent(grid, xs)
         shift = right - own[1] if number % 2 else left - own[0]
         made[number] = [x + shift for x in xs]
-    xs = [sum(sorted(four)[1:3]) / 2 for four in zip(*made, strict=True)]
-    edge = _extent(grid, xs)[0]
-    return [x - edge for x in xs]
+    return [sum(sorted(four)[1:3]) / 2 for four in zip(*made, strict=True)]
 
 
-def _extent(grid: _Grid, xs: Sequence[float]) -> Point:
+def _extent(grid: _Grid, xs: Sequence[float]) -> _Point:
     pairs = list(zip(xs, grid.widths, strict=True))
     return min(x - w / 2 for x, w in pairs), max(x + w / 2 for x, w in pairs)
 
 
 def _crossed(grid: _Grid) -> set[tuple[int, int]]:
-    """Links that cross a link between two unseen points: they give way, so that long edges are straight."""
+    """_Links that cross a link between two unseen points: they give way, so that long edges are straight."""
     found: set[tuple[int, int]] = set()
     for upper, lower in pairwise(grid.layers):
         where = {place: number for number, place in enumerate(upper)}
@@ -386,7 +439,7 @@ def _crossed(grid: _Grid) -> set[tuple[int, int]]:
     return found
 
 
-def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def _blocks(layers: Sequence[Sequence[int]], links: _Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Chains of places that shall have one x: the first of each place's chain, and all such firsts."""
     where = {place: number for layer in layers for number, place in enumerate(layer)}
     root = list(range(len(links)))
@@ -402,7 +455,7 @@ def _blocks(layers: Sequence[Sequence[int]], links: Links, crossed: set[tuple[in
     return root, [place for layer in layers for place in layer if root[place] == place]
 
 
-def _leading(links: Links, place: int) -> list[int]:
+def _leading(links: _Links, place: int) -> list[int]:
     """The neighbours that a place may be aligned with: not those that only stand beside the way, with nothing behind them."""
     near = links[place]
     return ([other for other in near if links[other]] or near) if len(near) > 1 else near
@@ -440,9 +493,9 @@ def _apart(grid: _Grid, a: int, b: int) -> float:
     return (grid.widths[a] + grid.widths[b]) / 2 + gap
 
 
-def _downwards(grid: _Grid) -> list[Point]:
+def _downwards(grid: _Grid) -> list[_Point]:
     """The upper and lower border of each layer; more room where many lines go far across."""
-    made: list[Point] = []
+    made: list[_Point] = []
     y = 0.0
     for layer in grid.layers:
         height = max(grid.heights[place] for place in layer)

@@ -150,6 +150,7 @@ class Scope:
     inputs: list[str] = field(init=False)
     outputs: list[str] = field(init=False)
     made: set[str] = field(init=False)
+    _captured: dict[int, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         one = self.container
@@ -196,6 +197,13 @@ class Scope:
                 return None
             scope = scope.outer
         return None
+
+    def used(self, node: NodeProto) -> list[str]:
+        """The names that a node takes, or a body of its."""
+        if id(node) not in self._captured:
+            names = [*node.input, *used_inside(node)] if node.attribute else node.input
+            self._captured[id(node)] = list(dict.fromkeys(filter(None, names)))
+        return self._captured[id(node)]
 
     def seen_outside(self, name: str) -> bool:
         """Whether something that this stands in makes the name."""
@@ -354,8 +362,7 @@ def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: s
                 made.makers.setdefault(name, (number, port))
         made.numbers[place] = number
     for place, node in enumerate(scope.nodes):
-        names = [*node.input, *used_inside(node)] if node.attribute else list(node.input)
-        for name in dict.fromkeys(filter(None, names)):
+        for name in scope.used(node):
             made.lead(name, made.numbers[place])
     for name in scope.outputs:
         made.lead(name, made.add(made.end(name)), constant=True)
@@ -369,7 +376,7 @@ class _Boxes:
         self.makers: dict[str, tuple[int, int]] = {}
         self.numbers: dict[int, int] = {}
         self._scope, self._wishes = scope, wishes
-        self._used = {name for node in scope.nodes for name in (*node.input, *(used_inside(node) if node.attribute else ()))}
+        self._used = {name for node in scope.nodes for name in scope.used(node)}
 
     def add(self, box: Box) -> int:
         self.boxes.append(box)

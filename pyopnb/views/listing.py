@@ -28,8 +28,8 @@ def listed(title: str, scope: Scope, wishes: Wishes) -> str:
         lines += _rows(scope, nodes[:_HEAD], wishes)
         lines.append(f"  … {counted(len(nodes) - _HEAD - _TAIL, 'node')} more")
         lines += _rows(scope, nodes[-_TAIL:], wishes)
-    lines += [shown(remark).replace("\n", " ") for remark in scope.facts.remarks[:2]]
-    return "\n".join(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines)
+    lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines]
+    return "\n".join([*lines, *(shown(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ def drawn(
     text = listed(title, main, wishes)
     rest = _rest(scopes, graphs)
     picture = _picture(graphs[id(proto.graph)], wishes, main, seen, legend, most, LARGEST - 8_000 - (60_000 if rest else 0))
-    body = page(_parts(title, picture, graphs[id(proto.graph)], rest, wishes, facts, seen, legend))
+    body = page(_parts(title, picture, graphs[id(proto.graph)], rest, wishes, facts, seen, legend, most))
     return View(proto, title, text, body, picture.whole)
 
 
@@ -237,12 +237,15 @@ def _parts(
     facts: Facts,
     seen: Scale | None,
     legend: str,
+    most: int,
 ) -> Iterator[str]:
     said = f"{alt}. Colours: {legend or 'a number'} from {seen.low:.3g} to {seen.high:.3g}" if seen else alt
     yield _image(picture, said)
     left = len(graph.boxes) - picture.shown
     if left > 0:
-        yield note(f"{left:,} of {len(graph.boxes):,} boxes are left out, to keep this output small; save('….svg') writes all")
+        count = len(graph.boxes)
+        whole = f"most={count} and save('….svg') write" if count > most else "save('….svg') writes"
+        yield note(f"{left:,} of {count:,} boxes are left out, to keep this output small; {whole} all")
     for remark in facts.remarks[:3]:
         yield note(remark)
     for said, scope in rest[:_MOST_BODIES]:

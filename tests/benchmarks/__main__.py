@@ -12,6 +12,7 @@ import bench_import
 import bench_memory
 import bench_missing
 import bench_reload
+import bench_show
 import bench_threads
 import numpy
 import onnx
@@ -23,5 +24,5 @@ import pyopnb
 
 versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
 print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
-themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff)
+themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff, bench_show)
 table.show(chain.from_iterable(theme.rows() for theme in themes))
