@@ -52,7 +52,7 @@ def _parts(op: Op) -> Iterator[str]:
     schema = op.current.schema
     if schema.doc:
         yield html.escape(schema.doc, quote=False)  # Netron reads Markdown, in which < begins a tag
-    yield f"{op.name}, version {op.current.number}, defined in this notebook."
+    yield f"{op.name}, version {op.current.number} in Python."
     if schema.open_attrs:
         yield "Takes any further attribute."
 
