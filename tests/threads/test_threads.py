@@ -306,6 +306,7 @@ def test_attrs_change_under_runs():
             self.by = np.float32(by)
 
         def compute(self, x):
+            time.sleep(0.001)  # so that attrs change between two nodes of a run
             return x * self.by
 
     nodes = [pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Scale", "a", "b"), pyopnb.node("demo::Scale", "b", "y")]
