@@ -17,6 +17,7 @@ from pyopnb.divergence.steps import Step, Tensor
 from pyopnb.divergence.traces import TraceDiff
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.traces.progress import advanced, lengthy
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Parted", "against_arrays", "apart"]
@@ -140,13 +141,15 @@ class Parted:
         self.segments = {pair.b: b.between(pair.b, given) for pair in self.pairs if pair.b in b.maker}
         if self.only is not None:
             self.segments = {self.only: self.segments[self.only]}
-        outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
         tensors = {}
-        for pair in self.pairs:
-            diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
-            held = outcomes.get(pair.b)
-            rest = () if held is None else (held.diff, held.why, held.steady)
-            tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+        with lengthy("comparisons", len(self.segments) + len(self.pairs)):
+            outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
+            for pair in self.pairs:
+                diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
+                held = outcomes.get(pair.b)
+                rest = () if held is None else (held.diff, held.why, held.steady)
+                tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+                advanced("comparisons", 1)
         self.partners = {pair.a for pair in self.pairs}
         return tensors
 
