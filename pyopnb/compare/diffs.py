@@ -132,7 +132,7 @@ def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = Non
 def _checked(rtol: float | None, atol: float | None) -> None:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(value))
+            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(repr(value), 80))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ class Parted:
         firsts, seconds = {pair.a for pair in found.pairs}, {pair.b for pair in found.pairs}
         lone_a = tuple(name for name in a.outputs if name in found.only_a and name not in firsts)
         lone_b = tuple(name for name in b.outputs if name in found.only_b and name not in seconds)
+        paired = {pair.b for pair in self.pairs}  # of the others, one run has not kept its own
+        lone = {pair.b for pair in found.pairs if pair.b not in paired}, {pair.a for pair in found.pairs if pair.b not in paired}
         said = ["arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)]
         return TraceDiff(
             said[0],
@@ -127,8 +129,8 @@ class Parted:
             made,
             tuple(self.steps(tensors)),
             tuple(name for name in b.outputs if name in tensors),
-            tuple(name for name in found.only_a if name in self.held[0] and name not in lone_a),
-            tuple(name for name in found.only_b if name in self.held[1] and name not in lone_b),
+            tuple(name for name in self.held[0] if (name in found.only_a or name in lone[1]) and name not in lone_a),
+            tuple(name for name in self.held[1] if (name in found.only_b or name in lone[0]) and name not in lone_b),
             lone_a,
             lone_b,
         )
