@@ -15,6 +15,7 @@ from pyopnb.compare.frontier import Frontier
 from pyopnb.compare.tallies import BINS, WORST, ComplexTally, FloatTally, IntegerTally, Tally
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import shown
+from pyopnb.traces.progress import advanced
 
 __all__ = ["TOLERANCES", "Axis", "Facts", "Place", "family", "measured"]
 
@@ -232,6 +233,7 @@ def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int 
             end = at + (_CALM * block if at and tally.calm else block)
             x, y = (np.asarray(one[at:end], tally.kind) for one in flat)
             tally.take(x, y, at)
+            advanced("elements", end - at)
             at = end
         if tally.bits:
             for at, size in tally.later:
@@ -361,6 +363,8 @@ def _texts(a: np.ndarray, b: np.ndarray) -> Facts:
     count = 0
     found: list[tuple[int, Any, Any]] = []
     for at, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
+        if at % _BLOCK == _BLOCK - 1:
+            advanced("elements", _BLOCK)
         if not _equal_texts(x, y):
             count += 1
             if len(found) < WORST:

@@ -11,12 +11,14 @@ from pyopnb.compare import report
 from pyopnb.compare.arrays import Axis, Facts, Place
 from pyopnb.compare.found import Found, read_back, written
 from pyopnb.compare.frontier import Frontier
-from pyopnb.compare.values import VERDICTS, Part, parts
+from pyopnb.compare.values import VERDICTS, Part, elements, parts
 from pyopnb.ops.errors import FeedError, shown
+from pyopnb.traces.progress import lengthy
 
 __all__ = ["Diff", "compared"]
 
 _FORMAT, _VERSION = "pyopnb.diff", 1
+_LENGTHY = 2**20  # elements: fewer, and their diff cannot become long
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,13 +101,17 @@ def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = Non
         Something is not made of arrays, or a tolerance is negative or not finite.
     """
     _checked(rtol, atol)
-    return Diff(tuple(parts(a, b, rtol, atol)))
+    total = elements(a)
+    if total < _LENGTHY:
+        return Diff(tuple(parts(a, b, rtol, atol)))
+    with lengthy("elements", total):
+        return Diff(tuple(parts(a, b, rtol, atol)))
 
 
 def _checked(rtol: float | None, atol: float | None) -> None:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(value))
+            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(repr(value), 80))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------------------------

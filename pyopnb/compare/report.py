@@ -10,7 +10,7 @@ from pyopnb.compare.arrays import Axis, Facts, Place
 from pyopnb.compare.values import VERDICTS, Part
 from pyopnb.ops.errors import shown
 
-__all__ = ["at", "brief", "number", "text"]
+__all__ = ["at", "brief", "number", "placed", "text"]
 
 _LINES = 12
 _WIDEST = 160
@@ -55,8 +55,8 @@ def _lines(part: Part) -> Iterator[str]:
         yield from _would_pass(part, facts)
         yield from _concentration(facts)
         if facts.worst:
-            yield f"worst: {_place(facts.worst[0])}"
-        yield from (f"       {_place(place)}" for place in facts.worst[1:3])
+            yield f"worst: {placed(facts.worst[0])}"
+        yield from (f"       {placed(place)}" for place in facts.worst[1:3])
 
 
 def _tolerance(part: Part) -> str:
@@ -133,7 +133,8 @@ def _concentrated(axes: Sequence[Axis]) -> Axis | None:
     return max(held, key=lambda axis: (axis.most, axis.size), default=None)
 
 
-def _place(place: Place) -> str:
+def placed(place: Place) -> str:
+    """One of the worst elements: where it is, both values, how far apart they are."""
     said = [] if place.absolute is None else [f"{number(place.absolute)} apart"]
     if place.ulp is not None:
         said.append(f"{place.ulp} ulp")

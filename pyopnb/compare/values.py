@@ -15,7 +15,7 @@ from pyopnb.ops.errors import FeedError, NotationError, shown
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import Result
 
-__all__ = ["VERDICTS", "Part", "named", "parts", "tolerance"]
+__all__ = ["VERDICTS", "Part", "elements", "named", "parts", "tolerance"]
 
 VERDICTS = ("bit-identical", "value-identical", "close", "different", "incomparable")
 """From the best to the worst."""
@@ -131,6 +131,24 @@ def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float,
         return TOLERANCES.get(name, (0.0, 0.0))
     given = float(rtol or 0.0), float(atol or 0.0)
     return (0.0, given[1]) if family(dtype(name).numpy) == "integer" else given
+
+
+def elements(value: Any, depth: int = 0) -> int:
+    """How many elements there are in a value, to its depths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> elements({"y": [np.zeros((2, 3)), None, "text"]}), elements(np.zeros(4))
+    (6, 4)
+    """
+    if isinstance(value, np.ndarray):
+        return value.size
+    if depth > _DEEPEST:
+        return 0
+    if isinstance(value, (Result, Mapping)):
+        return sum(elements(held, depth + 1) for _, held in value.items())
+    return sum(elements(held, depth + 1) for held in value) if isinstance(value, (list, tuple)) else 0
 
 
 def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:

@@ -21,6 +21,7 @@ from pyopnb.ops.errors import FeedError, briefly, shown
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
 from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.progress import advanced, lengthy
 from pyopnb.traces.trace import Trace
 
 __all__ = ["first_divergence"]
@@ -90,10 +91,14 @@ def first_divergence(
         _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
     )
     search = _Search((sides[0], sides[1]), feeds, rtol, atol, at_once)
-    search.look(search.ends())
-    while search.bad is not None and (names := search.middle()):
-        search.look(names)
-    return search.diff()
+    suspected = len(sides[1].proto.graph.node)
+    with lengthy("nodes ruled out", suspected):
+        search.look(search.ends())
+        while search.bad is not None and (names := search.middle()):
+            before, suspected = suspected, search.suspected
+            advanced("nodes ruled out", before - suspected)
+            search.look(names)
+        return search.diff()
 
 
 def _pair(value: Any, name: str) -> tuple[Any, Any]:
@@ -187,6 +192,12 @@ class _Search:
             elif self.bad is None or maker[name] < maker[self.bad]:
                 self.bad = name
         return ones, others
+
+    @property
+    def suspected(self) -> int:
+        """How many nodes may still be the one."""
+        assert self.bad is not None  # noqa: S101  # asked only then
+        return len(self.sides[1].graph.between(self.bad, self.good).nodes)
 
     def middle(self) -> list[str]:
         """Tensors that cut what is suspected in two halves, as few as there are near its middle."""

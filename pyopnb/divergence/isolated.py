@@ -23,6 +23,7 @@ from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import run_each
+from pyopnb.traces.progress import advanced
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Alone", "Run", "alone", "runner"]
@@ -128,6 +129,7 @@ class _Cut:
         for name, fresh in names.items():
             diff = compared({name: self.given[name]}, {name: once[fresh]}, rtol, atol)
             yield name, Alone(diff, steady=compared(once[fresh], again[fresh]).verdict == "bit-identical")
+            advanced("comparisons", 1)
 
 
 def alone(

@@ -17,6 +17,7 @@ from pyopnb.divergence.steps import Step, Tensor
 from pyopnb.divergence.traces import TraceDiff
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.traces.progress import advanced, lengthy
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Parted", "against_arrays", "apart"]
@@ -118,6 +119,8 @@ class Parted:
         firsts, seconds = {pair.a for pair in found.pairs}, {pair.b for pair in found.pairs}
         lone_a = tuple(name for name in a.outputs if name in found.only_a and name not in firsts)
         lone_b = tuple(name for name in b.outputs if name in found.only_b and name not in seconds)
+        paired = {pair.b for pair in self.pairs}  # of the others, one run has not kept its own
+        lone = {pair.b for pair in found.pairs if pair.b not in paired}, {pair.a for pair in found.pairs if pair.b not in paired}
         said = ["arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)]
         return TraceDiff(
             said[0],
@@ -126,8 +129,8 @@ class Parted:
             made,
             tuple(self.steps(tensors)),
             tuple(name for name in b.outputs if name in tensors),
-            tuple(name for name in found.only_a if name in self.held[0] and name not in lone_a),
-            tuple(name for name in found.only_b if name in self.held[1] and name not in lone_b),
+            tuple(name for name in self.held[0] if (name in found.only_a or name in lone[1]) and name not in lone_a),
+            tuple(name for name in self.held[1] if (name in found.only_b or name in lone[0]) and name not in lone_b),
             lone_a,
             lone_b,
         )
@@ -140,13 +143,15 @@ class Parted:
         self.segments = {pair.b: b.between(pair.b, given) for pair in self.pairs if pair.b in b.maker}
         if self.only is not None:
             self.segments = {self.only: self.segments[self.only]}
-        outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
         tensors = {}
-        for pair in self.pairs:
-            diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
-            held = outcomes.get(pair.b)
-            rest = () if held is None else (held.diff, held.why, held.steady)
-            tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+        with lengthy("comparisons", len(self.segments) + len(self.pairs)):
+            outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
+            for pair in self.pairs:
+                diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
+                held = outcomes.get(pair.b)
+                rest = () if held is None else (held.diff, held.why, held.steady)
+                tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+                advanced("comparisons", 1)
         self.partners = {pair.a for pair in self.pairs}
         return tensors
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyopnb.compare.arrays import Place
 from pyopnb.compare.diffs import Diff
 from pyopnb.compare.found import Found, read_back, written
-from pyopnb.compare.report import brief, number
+from pyopnb.compare.report import brief, number, placed
 from pyopnb.compare.values import VERDICTS, Part
 from pyopnb.divergence.steps import EFFECTS, Step, Tensor, described
 from pyopnb.ops.errors import FeedError, shown
@@ -152,7 +153,7 @@ class TraceDiff(Found):
                 yield f"outputs only in {side}: {_listed(ends_alone)}"
         for side, names in (("a", self.only_a), ("b", self.only_b)):
             if names:
-                yield f"not aligned, only in {side}: {_listed(names)}"
+                yield f"not compared, only in {side}: {_listed(names)}"
 
     def _sides(self) -> str:
         sides = self.a if self.a == self.b else f"{self.a} against {self.b}"
@@ -164,6 +165,7 @@ class TraceDiff(Found):
             yield f"origin: {described(step)}"
             if len(step.between):
                 yield f"  or before it: {_listed(step.between)}"
+            yield from (f"  worst: {placed(place)}" for place in _worst(step))
             yield from (f"  {line}" for line in step.changes[:_CHANGES])
             if len(step.changes) > _CHANGES:
                 yield f"  … and {len(step.changes) - _CHANGES} more changes"
@@ -252,6 +254,12 @@ _LISTS = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
 def _one_line(line: str) -> str:
     line = shown(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _worst(step: Step) -> Sequence[Place]:
+    """The worst element of a step, where it has any."""
+    facts = step.worst.diff.worst.facts
+    return facts.worst[:1] if facts is not None else ()
 
 
 def _said(tensor: Tensor) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.traces.progress import Progress, Throttled
+from pyopnb.traces.progress import Progress, Throttled, counted
 
 __all__ = ["progress_bar"]
 
@@ -12,17 +12,17 @@ __all__ = ["progress_bar"]
 class _Shown:
     """Both forms of one state."""
 
-    def __init__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
+    def __init__(self, done: int, total: int, what: str) -> None:
+        self.done, self.total, self.what = done, total, what
 
     def __repr__(self) -> str:
-        return f"{self.done} of {self.total} tensors"
+        return counted(self.done, self.total, self.what)
 
     def _repr_html_(self) -> str:
         return f'<progress value="{self.done}" max="{self.total}" aria-label="{self!r}"></progress> {self!r}'
 
 
-def progress_bar() -> Progress:
+def progress_bar(what: str) -> Progress:
     """A bar of its own output, which is shown when it is first told something."""
     from IPython.display import display
 
@@ -30,8 +30,8 @@ def progress_bar() -> Progress:
 
     def show(done: int, total: int) -> None:
         if handles:
-            handles[0].update(_Shown(done, total))
+            handles[0].update(_Shown(done, total, what))
         else:
-            handles.append(display(_Shown(done, total), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+            handles.append(display(_Shown(done, total, what), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
 
     return Throttled(show)

@@ -357,11 +357,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._pass(lambda: super(Session, self).run_with_ortvaluevector(*arguments), arguments)
 
     def __call__(self, *feeds: Any, **named: Any) -> Result:
-        """Run with feeds by name, or in the order of the model's inputs; the result can be indexed and unpacked.
+        """Run with feeds by name, in the order of the model's inputs, or in one dict; the result can be indexed and unpacked.
 
         Examples
         --------
-        ``session(x=x)["y"]``, ``y, = session(x)``
+        ``session(x=x)["y"]``, ``y, = session(x)``, ``session({"/x:0": x})``
         """
         __tracebackhide__ = True
         given = self._given(feeds, named)
@@ -371,6 +371,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _given(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         __tracebackhide__ = True
         names = list(self._feeds.types)
+        if len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values()):  # no input is a map itself
+            return {**feeds[0], **named}
         if len(feeds) > len(names):
             raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
         return {**dict(zip(names, feeds, strict=False)), **named}
@@ -460,10 +462,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         from pyopnb.runtime.traced import traced
 
-        by_name = len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values())
         try:
             self._follow()  # here, so that a warning names the user's line
-            return traced(self, {**feeds[0], **named} if by_name else self._given(feeds, named), wanted)
+            return traced(self, self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
 

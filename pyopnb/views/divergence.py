@@ -99,7 +99,7 @@ def _model(thing: TraceDiff) -> ModelProto:
 
 
 def _bare(step: Step) -> str:
-    return step.name.removesuffix(f" ({step.op})")
+    return step.name.removesuffix(f" ({step.op.removeprefix('::')})")
 
 
 def _info(name: str, kind: str | None) -> ValueInfoProto:

@@ -10,6 +10,7 @@ import pytest
 
 import pyopnb
 from pyopnb import Diff, diff
+from pyopnb.traces import progress
 
 RNG = np.random.default_rng(5)
 A = RNG.standard_normal((20, 30)).astype(np.float32)
@@ -90,3 +91,17 @@ def test_text_says_what_it_applied() -> None:
 def test_html_of_many_parts_stays_small() -> None:
     many = diff([np.zeros(1, np.float32)] * 3000, [np.ones(1, np.float32)] * 3000)
     assert len(many._repr_html_()) < 200_000
+
+
+def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, str]] = []
+    monkeypatch.setattr(progress, "_found", [lambda what: lambda done, total: told.append((done, total, what))])
+    numbers, texts = np.zeros(2**20, np.float32), np.array(["a"] * 2**17, object)
+    diff([numbers, texts], [numbers, texts])
+    assert told == []
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    diff([numbers, texts], [numbers, texts])
+    whole = numbers.size + texts.size
+    assert told[-1] == (whole, whole, "elements") and len(told) > 8
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+    assert told[0][0] < whole / 4

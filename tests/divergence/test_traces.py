@@ -15,6 +15,7 @@ from transformer import transformer
 
 import pyopnb
 from pyopnb import FeedError, TraceDiff, diff, trace
+from pyopnb.traces import progress
 
 X = np.random.default_rng(0).normal(size=(2, 4, 32)).astype(np.float32)
 
@@ -127,3 +128,12 @@ def test_the_text_is_short_whatever_there_is() -> None:
     assert len(text.splitlines()) <= 12 and all(len(line) <= 200 for line in text.splitlines())
     assert "\x1b" not in text and "the feeds differ" in text
     assert "more lines: .steps, .tensors" in text
+
+
+def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, str]] = []
+    run = trace(transformer(), x=X, check=False, times=False)
+    monkeypatch.setattr(progress, "_found", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    diff(run, run)
+    assert told[0] == (1, 63, "comparisons") and told[-1] == (63, 63, "comparisons")  # of 31 nodes alone, of 31 and x

@@ -44,6 +44,13 @@ def test_feeds_by_place(twice):
         pyopnb.Session(twice)(X, X)
 
 
+def test_feeds_in_one_dict(twice):
+    session = pyopnb.Session(twice)
+    assert session({"x": X})["y"].tolist() == pyopnb.run(twice, {"x": X})["y"].tolist() == [[2, 4, 6]]
+    with pytest.raises(pyopnb.FeedError, match="got x, z"):
+        session({"x": X}, z=X)
+
+
 @pytest.mark.parametrize(
     ("feeds", "text"),
     [
