@@ -1,14 +1,15 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the retired PyOp's notebook, executed, as a page in build/
-# make test     everything that must pass; make lint, test-3.11, test-oldest, asan, tsan are its parts
-# make test-binder  the environment of binder/, built and used; part of make test where its Python is
+# make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
+# make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
+# make test-binder    the environment of binder/, built and used; part of make test where its Python is
 # make lock     binder/requirements.txt anew, with the newest of everything
 # make bench    ratios against the bars, beside the peers
 # make clean    everything that the others made
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo test lint bench clean asan tsan test-oldest test-binder lock machine FORCE
+.PHONY: lab demo test lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -23,6 +24,8 @@ python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
 pinned := $(shell sed s/python-// binder/runtime.txt)
 
 native := $(shell find pyopnb/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+# What JupyterLab gets when the package is installed, and not from the sources.
+labextension := $(wildcard pyopnb/viewer/*.js) pyopnb/viewer/assets.py
 sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
 
 lab: .venv/.project
@@ -34,7 +37,7 @@ demo: .venv/.project
 
 # Two lanes at a time; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest asan tsan \
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest test-browser asan tsan \
 		$(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
@@ -50,6 +53,11 @@ $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
+
+# The extension is found where it was installed, so this lane needs a wheel as well. It borrows the first Python's.
+test-browser: .venv-$(first)/.browser
+	tests/lanes/chromium.sh .venv-$(first)/bin/python
+	.venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-browser tests/browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
@@ -91,7 +99,7 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	$(call made,.venv-$*,$(call python,$*))
 
 # Python edits need nothing here, native ones a new build.
-.venv/.project: .venv/.made pyproject.toml $(native)
+.venv/.project: .venv/.made pyproject.toml $(native) $(labextension)
 	.venv/bin/python -m pip install -q -e .
 	@touch $@
 
@@ -119,6 +127,10 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 .venv-%/.installed: .venv-%/.made pyproject.toml build/sources.txt $(sources)
 	.venv-$*/bin/python -m pip install -q -C build-dir=build/$* --group test .
+	@touch $@
+
+.venv-$(first)/.browser: .venv-$(first)/.installed
+	.venv-$(first)/bin/python -m pip install -q --group browser
 	@touch $@
 
 sanitizers_asan := address,undefined

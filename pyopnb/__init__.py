@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pyopnb.travel.loaded import Loaded, load
     from pyopnb.travel.modules import load_module, save_module
     from pyopnb.travel.saved import save
+    from pyopnb.viewer.view import NetronView, netron
     from pyopnb.views.show import show
     from pyopnb.views.view import View
 
@@ -68,6 +69,7 @@ __all__ = [
     "ModelDiff",
     "ModelError",
     "ModuleRefused",
+    "NetronView",
     "NotationError",
     "OpDiff",
     "PyopError",
@@ -92,6 +94,7 @@ __all__ = [
     "load_module",
     "missing",
     "model",
+    "netron",
     "node",
     "parse",
     "pyop",
@@ -136,6 +139,7 @@ _AT_FIRST_USE = {
     "pyopnb.travel.loaded": ["Loaded", "load"],
     "pyopnb.travel.modules": ["load_module", "save_module"],
     "pyopnb.travel.saved": ["save"],
+    "pyopnb.viewer.view": ["NetronView", "netron"],
     "pyopnb.views.show": ["show"],
     "pyopnb.views.view": ["View"],
 }

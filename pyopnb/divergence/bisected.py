@@ -120,7 +120,7 @@ class _Side:
             feeds={},
             values={},
             summaries={},
-            initializers=Initializers(lambda: (proto, folder)),
+            initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
             runtime=said,
         )

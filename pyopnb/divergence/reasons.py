@@ -40,7 +40,7 @@ def reasons(
     ops = [" + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)]
     if ops[0] != ops[1]:
         yield f"{ops[0]} → {ops[1]}"
-    elif nodes[0] != nodes[1]:
+    if full_name(nodes[0]) == full_name(nodes[1]):
         yield from _attributes(nodes, [trace.model for trace in traces])
     yield from _weights(traces, graphs, segments)
     for name in dict.fromkeys(full_name(graphs[1].nodes[place]) for place in segments[1].nodes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import completion, graph
+from pyopnb.notebook import clicks, completion, graph
 from pyopnb.notebook.cell import Registration, as_python
 from pyopnb.notebook.live.shell import end
 from pyopnb.notebook.magic import PyopMagics
@@ -26,6 +26,7 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers += [completion.complete, graph.complete]
     show_briefly(shell)
     bar_with(progress_bar)
+    clicks.hear(shell)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
 
@@ -40,6 +41,7 @@ def unload(shell: Any) -> None:
         if _is_ours(callback):
             shell.events.unregister("pre_run_cell", callback)
             callback.__self__.end()
+    clicks.stop(shell)
     for kind in ("line", "cell"):
         _drop_ours_from_table(shell.magics_manager.magics[kind])
     _drop_ours_from_table(shell.magics_manager.registry)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +17,16 @@ from pyopnb.edits.inlined import inlined
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.numbered import number, restore
 from pyopnb.models.source import Source, read
-from pyopnb.ops.errors import ModelError, PyopError, shown
+from pyopnb.ops.errors import PyopError, shown
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.attrs import attrs_of, chosen, label_of, merged
 from pyopnb.runtime.library import get_library_path
+from pyopnb.runtime.options import LENT, QUIET, session_options
+from pyopnb.runtime.passing import living, nothing, passing
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 from pyopnb.runtime.retired import checked_modules
-from pyopnb.runtime.values import Feeds, Result, from_ortvalue, initializer_to_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.values import Feeds, Result, from_ortvalue, texts_to_ortvalue
 
 if TYPE_CHECKING:
     from pyopnb.runtime.traced import Wanted
@@ -37,22 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_each", "run_kernels"]
 
-_FOLDER = "session.model_external_initializers_file_folder_path"
 _CPU = "CPUExecutionProvider"
 
 
 class SessionRebuilt(UserWarning):
     """An op was redefined with other outputs, and a session was built anew for it."""
-
-
-def _quiet() -> onnxruntime.RunOptions:
-    options = onnxruntime.RunOptions()
-    # What ONNX Runtime logs of a failing node is what the exception says already.
-    options.log_severity_level = 4
-    return options
-
-
-_QUIET = _quiet()
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -156,7 +144,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         # The proto is let go: InferenceSession keeps the bytes, and one copy of the weights beside the runtime's is enough.
         self._folder, self._taken_out = source.folder, source.taken_out
         self._ops, self._places, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.places, epoch
-        _living.add(self)
+        living.add(self)
         self._feeds = Feeds(self, declared_scalars(source.proto))
 
     def _source(self) -> Source:
@@ -183,7 +171,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         options, providers, provider_options, kwargs = self._arguments
         number(source.proto, [node.numbered for node in plan.nodes])
-        options = _options(options, source)
+        options = session_options(options, source)
         keywords = dict(kwargs)
         if not providers or list(providers) == [_CPU]:
             # Falling back from the CPU to the CPU only repeats the failure and prints it.
@@ -199,9 +187,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         try:
             with building(plan):
-                made = _passing(make, plan.epoch, always=not plan.wanted)
+                made = passing(make, plan.epoch, always=not plan.wanted)
             if source.taken_out:
-                weakref.finalize(made._sess, _nothing, _lent[options]).atexit = False
+                weakref.finalize(made._sess, nothing, LENT[options]).atexit = False
             return made
         except Exception as error:
             if plan.wanted:
@@ -312,7 +300,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         try:
             if self._epoch != registry.epoch:
                 self._follow()
-            return _passing(call, self._epoch, keep=(feeds, self._sess))
+            return passing(call, self._epoch, keep=(feeds, self._sess))
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
@@ -333,7 +321,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             feeds = self._feeds.checked(input_feed)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
-        options = _QUIET if run_options is None else run_options
+        options = QUIET if run_options is None else run_options
         if self._feeds.exotic(output_names) or onnxruntime.OrtValue in map(type, feeds.values()):
             return self._run_exotic(output_names, feeds, options)
         return list(self._pass(lambda: super(Session, self).run(output_names, feeds, options), feeds))
@@ -356,13 +344,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
         """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself."""
         return self._pass(
-            lambda: super(Session, self).run_with_ort_values(output_names, input_dict_ort_values, run_options or _QUIET),
+            lambda: super(Session, self).run_with_ort_values(output_names, input_dict_ort_values, run_options or QUIET),
             input_dict_ort_values,
         )
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
-        self._pass(lambda: super(Session, self).run_with_iobinding(iobinding, run_options or _QUIET), iobinding)
+        self._pass(lambda: super(Session, self).run_with_iobinding(iobinding, run_options or QUIET), iobinding)
 
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
@@ -502,7 +490,7 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[_CPU], enable_fallback=0)
-    return list(session.run(None, feeds, _QUIET))
+    return list(session.run(None, feeds, QUIET))
 
 
 def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:
@@ -522,158 +510,3 @@ def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str =
     session = Session(model, options, [_CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]
-
-
-# ---- options ----------------------------------------------------------------------------------------------------------------
-
-
-def _options(given: onnxruntime.SessionOptions | None, source: Source) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions() if given is None else given
-    if given is None:
-        options.log_severity_level = 4  # what is wrong arrives as an exception, and need not be logged as well
-    if source.folder is not None and _entry(options, _FOLDER) != source.folder:
-        options.add_session_config_entry(_FOLDER, source.folder)
-    if source.taken_out:
-        _lend(options, source.taken_out)
-    return options
-
-
-_lent: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
-"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime reads their memory, not keeping it."""
-
-
-def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:
-    lent = _lent.setdefault(options, {})
-    new = {name: initializer_to_ortvalue(tensor) for name, tensor in tensors.items() if name not in lent}
-    if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
-        raise ModelError(
-            f"initializer {shown(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
-        )
-    if new:
-        options.add_external_initializers(list(new), list(new.values()))
-        lent.update((name, (tensors[name], value)) for name, value in new.items())
-
-
-def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
-    try:
-        return str(options.get_session_config_entry(key))
-    except RuntimeError:  # how onnxruntime says that there is no such entry
-        return None
-
-
-# ---- what surrounds a call into the runtime ----------------------------------------------------------------------------------
-
-
-def _passing(call: Callable[[], Any], epoch: int, *, keep: Any = None, always: bool = True) -> Any:
-    """Call the runtime; what an op raised on the way is raised as itself.
-
-    An exception of an op reaches the runtime as a status, and the runtime's own exception reaches us. The op's is raised, the
-    runtime's becomes the last of its contexts.
-    """
-    __tracebackhide__ = True
-    if _closing.is_set():
-        _stop_here()
-    runtime_error = array = None
-    try:
-        _bridge.begin(epoch)  # in here, so that an interrupt right after it cannot keep `end` from being called
-        returned = call()
-    except BaseException as error:
-        runtime_error = error
-    stashed, escaped = _bridge.end()
-    try:
-        if runtime_error is not None and _closing.is_set():
-            _stop_here()
-        for array in escaped or ():
-            # Something unknown holds a raw pointer into the runtime's memory: while the array lives, so do its owners.
-            weakref.finalize(array, _nothing, keep).atexit = False
-        if stashed is not None and (runtime_error is not None or always):
-            _raise(stashed, runtime_error)
-        if runtime_error is not None:
-            raise runtime_error
-        return returned
-    finally:
-        # The traceback of an exception holds this frame: it must not hold the exception in turn, nor an array that escaped.
-        del stashed, runtime_error, escaped, array
-
-
-def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
-    """Raise what an op raised, with its own chain of contexts; the runtime's error comes last in it."""
-    __tracebackhide__ = True
-    handled = sys.exception()
-    try:
-        _add_context(error, runtime_error, handled)
-        own = error.__context__
-    except Exception:  # a class can make its instances unreadable
-        handled = own = None
-    try:
-        raise error
-    finally:
-        if handled is not None:
-            # Raising within an except block, which is the caller's, replaces the context.
-            error.__context__ = own
-        del error, runtime_error, handled, own
-
-
-def _nothing(kept: Any) -> None:
-    """What runs when a kept array dies: nothing, but until then `weakref.finalize` holds what it was given."""
-
-
-def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
-    """Make the runtime's error the last context of the op's, where it is to be found and does not hide the op's."""
-    if context is None or context is error:
-        return
-    if error.__context__ is None:
-        # Its text says what the note on the op's exception says: a traceback need not print both.
-        error.__suppress_context__ = True
-    seen = set()
-    inner = error.__context__
-    while inner is not None and inner is not handled and not hasattr(inner, "_pyopnb") and id(inner) not in seen:
-        seen.add(id(inner))
-        error, inner = inner, inner.__context__
-    if id(inner) not in seen and context is not error:
-        error.__context__ = context
-        context._pyopnb = True  # type: ignore[attr-defined]  # so that one object raised again and again gets one of them
-
-
-# ---- the end of the interpreter ----------------------------------------------------------------------------------------------
-
-_closing = threading.Event()
-_DRAIN = 1.0  # seconds that exit waits for runs on other threads
-_LAST = 0.1  # … and then for threads that had just left compute to come back to Python, where they can be stopped
-
-
-def _stop_here() -> None:
-    """Refuse a run while the interpreter exits.
-
-    A daemon thread is put to sleep instead: the exception would only be printed, and a thread that is inside ONNX Runtime when
-    CPython ends it takes the process down with it.
-    """
-    if threading.current_thread() is not threading.main_thread() and threading.current_thread().daemon:
-        threading.Event().wait()
-    raise RuntimeError("pyopnb: the interpreter is exiting, no more runs")
-
-
-def _close() -> None:
-    _closing.set()
-    _QUIET.terminate = True  # ends runs between two nodes
-    until = time.monotonic() + _DRAIN
-    while _bridge.runs_in_flight() and time.monotonic() < until:
-        time.sleep(0.005)
-    _bridge.close()  # from here on, threads stay in compute
-    if threading.active_count() > 1 and _bridge.counters()["kernels"]:
-        time.sleep(_LAST)
-
-
-_living: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    """After a fork: the parent's threads do not exist here, and a session that is destroyed would wait for its own for ever."""
-    _bridge.forget_other_threads()
-    for session in list(_living):
-        _bridge.keep_for_ever(session._sess)
-
-
-atexit.register(_close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

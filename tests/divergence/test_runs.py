@@ -79,6 +79,17 @@ def test_a_weight_that_differs_is_named() -> None:
     assert found.origin.changes == ("weight b0.k.bias: float32[32], 1 of 32 differ, at most 0.5",)
 
 
+def test_what_stands_before_the_origin_is_told_with_what_changed_in_it() -> None:
+    one = parsed("(float[N] x) => (float[N] y) { a = Exp(x)  b = Elu<alpha = 1.0>(a)  c = Neg(b)  d = Elu<alpha = 1.0>(c)  y = Tanh(d) }")
+    other = parsed(
+        "(float[N] x) => (float[N] y) { a = Exp(x)  b = Elu<alpha = 1.0>(a)  c = Neg(b)  i = Abs(c)  j = Neg(i)"
+        "  d = Elu<alpha = 2.0>(j)  y = Tanh(d) }"
+    )
+    found = diff(trace(one, x=np.float32([0.5, 2])), trace(other, x=np.float32([0.5, 2])))
+    assert [step.name for step in found.origins] == ["d (Elu)"] and found.ok is False
+    assert found.origin.changes[-1] == "attr alpha: 1.0 → 2.0"
+
+
 def test_a_node_hides_a_difference() -> None:
     text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  b = Floor(a)  y = Neg(b) }"
     one, other = (trace(parsed(text % by), x=np.float32([1.1, 2.2]), **QUICK) for by in ("2.0", "2.1"))

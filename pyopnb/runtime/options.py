@@ -1,0 +1,63 @@
+"""The options of sessions and runs: what pyopnb adds to those that the user gives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import onnxruntime
+
+from pyopnb.models.source import Source
+from pyopnb.ops.errors import ModelError, shown
+from pyopnb.runtime.values import initializer_to_ortvalue
+
+__all__ = ["LENT", "QUIET", "session_options"]
+
+_FOLDER = "session.model_external_initializers_file_folder_path"
+
+
+def _silent() -> onnxruntime.RunOptions:
+    options = onnxruntime.RunOptions()
+    # What ONNX Runtime logs of a failing node is what the exception says already.
+    options.log_severity_level = 4
+    return options
+
+
+QUIET = _silent()
+"""For runs of which the user says nothing."""
+
+
+def session_options(given: onnxruntime.SessionOptions | None, source: Source) -> onnxruntime.SessionOptions:
+    """The given options, or fresh ones, with what the model's data outside the file need."""
+    options = onnxruntime.SessionOptions() if given is None else given
+    if given is None:
+        options.log_severity_level = 4  # what is wrong arrives as an exception, and need not be logged as well
+    if source.folder is not None and _entry(options, _FOLDER) != source.folder:
+        options.add_session_config_entry(_FOLDER, source.folder)
+    if source.taken_out:
+        _lend(options, source.taken_out)
+    return options
+
+
+LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
+"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime reads their memory, not keeping it."""
+
+
+def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:
+    lent = LENT.setdefault(options, {})
+    new = {name: initializer_to_ortvalue(tensor) for name, tensor in tensors.items() if name not in lent}
+    if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
+        raise ModelError(
+            f"initializer {shown(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
+        )
+    if new:
+        options.add_external_initializers(list(new), list(new.values()))
+        lent.update((name, (tensors[name], value)) for name, value in new.items())
+
+
+def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
+    try:
+        return str(options.get_session_config_entry(key))
+    except RuntimeError:  # how onnxruntime says that there is no such entry
+        return None

@@ -1,0 +1,133 @@
+"""What surrounds a call into the runtime: whose exception it is that arrives, and what happens when the interpreter ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from pyopnb.runtime import _bridge
+from pyopnb.runtime.options import QUIET
+
+__all__ = ["living", "nothing", "passing"]
+
+
+def passing(call: Callable[[], Any], epoch: int, *, keep: Any = None, always: bool = True) -> Any:
+    """Call the runtime; what an op raised on the way is raised as itself.
+
+    An exception of an op reaches the runtime as a status, and the runtime's own exception reaches us. The op's is raised, the
+    runtime's becomes the last of its contexts.
+    """
+    __tracebackhide__ = True
+    if _closing.is_set():
+        _stop_here()
+    runtime_error = array = None
+    try:
+        _bridge.begin(epoch)  # in here, so that an interrupt right after it cannot keep `end` from being called
+        returned = call()
+    except BaseException as error:
+        runtime_error = error
+    stashed, escaped = _bridge.end()
+    try:
+        if runtime_error is not None and _closing.is_set():
+            _stop_here()
+        for array in escaped or ():
+            # Something unknown holds a raw pointer into the runtime's memory: while the array lives, so do its owners.
+            weakref.finalize(array, nothing, keep).atexit = False
+        if stashed is not None and (runtime_error is not None or always):
+            _raise(stashed, runtime_error)
+        if runtime_error is not None:
+            raise runtime_error
+        return returned
+    finally:
+        # The traceback of an exception holds this frame: it must not hold the exception in turn, nor an array that escaped.
+        del stashed, runtime_error, escaped, array
+
+
+def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
+    """Raise what an op raised, with its own chain of contexts; the runtime's error comes last in it."""
+    __tracebackhide__ = True
+    handled = sys.exception()
+    try:
+        _add_context(error, runtime_error, handled)
+        own = error.__context__
+    except Exception:  # a class can make its instances unreadable
+        handled = own = None
+    try:
+        raise error
+    finally:
+        if handled is not None:
+            # Raising within an except block, which is the caller's, replaces the context.
+            error.__context__ = own
+        del error, runtime_error, handled, own
+
+
+def nothing(kept: Any) -> None:
+    """What runs when a kept array dies: nothing, but until then `weakref.finalize` holds what it was given."""
+
+
+def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
+    """Make the runtime's error the last context of the op's, where it is to be found and does not hide the op's."""
+    if context is None or context is error:
+        return
+    if error.__context__ is None:
+        # Its text says what the note on the op's exception says: a traceback need not print both.
+        error.__suppress_context__ = True
+    seen = set()
+    inner = error.__context__
+    while inner is not None and inner is not handled and not hasattr(inner, "_pyopnb") and id(inner) not in seen:
+        seen.add(id(inner))
+        error, inner = inner, inner.__context__
+    if id(inner) not in seen and context is not error:
+        error.__context__ = context
+        context._pyopnb = True  # type: ignore[attr-defined]  # so that one object raised again and again gets one of them
+
+
+# ---- the end of the interpreter ----------------------------------------------------------------------------------------------
+
+_closing = threading.Event()
+_DRAIN = 1.0  # seconds that exit waits for runs on other threads
+_LAST = 0.1  # … and then for threads that had just left compute to come back to Python, where they can be stopped
+
+
+def _stop_here() -> None:
+    """Refuse a run while the interpreter exits.
+
+    A daemon thread is put to sleep instead: the exception would only be printed, and a thread that is inside ONNX Runtime when
+    CPython ends it takes the process down with it.
+    """
+    if threading.current_thread() is not threading.main_thread() and threading.current_thread().daemon:
+        threading.Event().wait()
+    raise RuntimeError("pyopnb: the interpreter is exiting, no more runs")
+
+
+def _close() -> None:
+    _closing.set()
+    QUIET.terminate = True  # ends runs between two nodes
+    until = time.monotonic() + _DRAIN
+    while _bridge.runs_in_flight() and time.monotonic() < until:
+        time.sleep(0.005)
+    _bridge.close()  # from here on, threads stay in compute
+    if threading.active_count() > 1 and _bridge.counters()["kernels"]:
+        time.sleep(_LAST)
+
+
+living: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The sessions that there are."""
+
+
+def _in_child() -> None:
+    """After a fork: the parent's threads do not exist here, and a session that is destroyed would wait for its own for ever."""
+    _bridge.forget_other_threads()
+    for session in list(living):
+        _bridge.keep_for_ever(session._sess)
+
+
+atexit.register(_close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,22 @@
+// Stands beside a frame in a trusted output and tells it whether the notebook is dark.
+(() => {
+  'use strict';
+  const frame = document.currentScript && document.currentScript.parentElement.querySelector('iframe');
+  if (!frame) {
+    return;
+  }
+  const tell = () => {
+    const {jpThemeLight, vscodeThemeKind} = document.body.dataset;
+    const dark = jpThemeLight === 'false' || /dark/.test(vscodeThemeKind || '') ||
+      document.documentElement.getAttribute('theme') === 'dark';
+    if (dark || jpThemeLight === 'true') {
+      frame.contentWindow?.postMessage({pyopnb: 'netron', do: 'paint', dark}, '*');
+    }
+  };
+  window.addEventListener('message', ({source, data}) => {
+    if (source && source === frame.contentWindow && data && data.pyopnb === 'netron' && data.do === 'ask') {
+      tell();
+    }
+  });
+  new MutationObserver(tell).observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
+})();

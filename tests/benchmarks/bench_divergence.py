@@ -1,0 +1,45 @@
+"""How long it takes to find where two runs part, on a transformer block of 31 nodes, and what it costs to run them alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from table import Row, milli, show, timed
+
+sys.path.append(str(Path(__file__).parents[1] / "networks"))
+from transformer import transformer
+
+import pyopnb
+from pyopnb.divergence import isolated
+
+X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
+
+
+def rows() -> Iterator[Row]:
+    models = transformer(), transformer("tanh")
+    runs = [pyopnb.trace(model, x=X) for model in models]
+    assert [step.outputs[0].b for step in pyopnb.diff(*runs).origins] == ["b0.bent"]
+
+    def one_by_one() -> object:
+        whole, isolated._BATCH = isolated._BATCH, 1
+        try:
+            return pyopnb.diff(*runs)
+        finally:
+            isolated._BATCH = whole
+
+    calls = {
+        "all": lambda: pyopnb.diff(*(pyopnb.trace(model, x=X) for model in models)),
+        "diff": lambda: pyopnb.diff(*runs),
+        "one by one": one_by_one,
+    }
+    best = timed(calls, 5)
+    yield Row("first divergence, 31 nodes, both traces and the diff, seconds", milli(best["all"]), "", best["all"], 0.5)
+    peer = f"{milli(best['one by one'])} a session for each node"
+    yield Row("the diff alone, all nodes alone in one session", milli(best["diff"]), peer, best["diff"] / best["one by one"])
+
+
+if __name__ == "__main__":
+    show(rows())

@@ -1,0 +1,46 @@
+"""The driver itself: what it starts ends, and what it refuses is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lab import lab, tab, write_notebook
+from playwright.sync_api import expect
+
+
+def processes(mark):
+    """The processes whose environment has this text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if mark in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # it ended meanwhile, or is not ours
+                continue
+    return found
+
+
+def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path):
+    write_notebook(tmp_path / "one.ipynb", "1 + 1")
+    # All of it stands under raises: what the last line leaves of the first is what is tested.
+    with pytest.raises(ZeroDivisionError), lab(tmp_path, base_url="/user/bob/") as server, tab(chromium, server) as page:  # noqa: PT012
+        mark = bytes(server.home)
+        page.open_notebook("one.ipynb")
+        page.run_all()
+        expect(page.output(0).locator("pre").last).to_have_text("2")
+        page.edit(0, "1 + 2")
+        page.run(0)
+        expect(page.output(0).locator("pre").last).to_have_text("3")
+        assert len(processes(mark)) >= 2  # the server and a kernel
+
+        assert page.blocked == []
+        assert page.page.evaluate("() => fetch('http://127.0.0.1:9/').then(() => 'answered', () => 'refused')") == "refused"
+        assert page.blocked == ["http://127.0.0.1:9/"]
+        page.page.evaluate("() => { setTimeout(() => { throw new Error('seen') }) }")
+        assert page.eventually(lambda: any("seen" in said for said in page.complaints))
+        1 / 0  # noqa: B018
+    assert processes(mark) == []
+    assert not server.home.exists()

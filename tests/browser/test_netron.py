@@ -1,0 +1,157 @@
+"""Netron in JupyterLab, under a base URL and a token, with every other origin out of reach."""
+
+from __future__ import annotations
+
+import pytest
+from lab import lab, tab, write_notebook
+from playwright.sync_api import expect
+
+import pyopnb
+
+MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Add(c, a) }"
+SHOWN = 6  # Netron draws inputs and outputs as nodes as well
+
+OP = """\
+import pyopnb
+@pyopnb.pyop("demo::SoftClip")
+class SoftClip:
+    "Clip x smoothly to a limit."
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+    def compute(self, x: "float32[N,3]") -> "float32[N,3]":
+        return x
+"""
+LIVE = (
+    "%load_ext pyopnb",
+    OP,
+    f'model = pyopnb.parse("{MODEL}")\nview = pyopnb.netron(model, name="live")',
+    """\
+@view.on_select
+def clicked(node):
+    print("clicked", node.op_type, node is view.selected, any(node is n for n in model.graph.node))
+    if node.op_type == "Neg":
+        1 / 0
+view""",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    exec(OP, {})
+    model = pyopnb.parse(MODEL)
+    (root / "demo.onnx").write_bytes(model.SerializeToString())
+    (root / "no.onnx").write_bytes(b"\x08\x0dthis is no model")
+    write_notebook(root / "live.ipynb", *LIVE)
+    saved = pyopnb.netron(model, name="</script>'\"<b>saved")._repr_mimebundle_()
+    write_notebook(root / "saved.ipynb", "view  # nothing was run here", outputs={0: [saved]})
+    with lab(root, base_url="/user/alice/") as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium, server):
+    with tab(chromium, server) as opened:
+        yield opened
+        assert not opened.blocked, opened.blocked
+        assert not opened.complaints, opened.complaints
+
+
+def nodes(frame):
+    found = frame.locator("g.node")
+    expect(found).to_have_count(SHOWN)
+    return found
+
+
+def click(frame, kind):
+    frame.locator("g.node").get_by_text(kind, exact=True).click()
+
+
+def test_live_output_clicks_documentation_and_themes(page):
+    page.open_notebook("live.ipynb")
+    page.run_all()
+    expect(page.output(3).locator("iframe")).to_be_visible()
+    frame = page.frame(page.output(3))
+    nodes(frame)
+    page.screenshot("netron-live")
+
+    click(frame, "Add")
+    expect(page.output(3)).to_contain_text("clicked Add True True")
+    click(frame, "SoftClip")
+    expect(page.output(3)).to_contain_text("clicked SoftClip True True")
+    expect(page.output(3)).not_to_contain_text("clicked Add")  # only the last answer stays
+    frame.get_by_title("Show Definition").click()
+    expect(frame.locator("#sidebar")).to_contain_text("Clip x smoothly to a limit.")
+    expect(frame.locator("#sidebar")).to_contain_text("Default: 1.0.")
+    page.screenshot("netron-documentation")
+
+    frame.locator("#sidebar-closebutton").click()
+    click(frame, "Neg")
+    expect(page.output(3)).to_contain_text("ZeroDivisionError")
+    expect(page.output(3)).not_to_contain_text("pyopnb/viewer")
+    page.output(3).get_by_text("ZeroDivisionError").last.scroll_into_view_if_needed()
+    page.screenshot("netron-exception")
+
+    page.theme("JupyterLab Dark")
+    expect(frame.locator("html")).to_have_css("color-scheme", "dark")
+    nodes(frame)
+    page.screenshot("netron-dark")
+    page.theme("JupyterLab Light")
+    expect(frame.locator("html")).to_have_css("color-scheme", "light")
+
+
+def test_saved_notebook_that_nobody_trusts_has_netron_without_a_kernel(page):
+    kernels = page.kernels()
+    page.open_notebook("saved.ipynb", kernel=False)
+    assert not page.trusted(0)
+    expect(page.output(0).locator("iframe")).to_be_visible()
+    frame = page.frame(page.output(0))
+    nodes(frame)
+    click(frame, "Neg")  # nobody is there to hear it
+    expect(frame.locator("#sidebar")).to_contain_text("Neg")
+    expect(page.output(0)).to_contain_text("</script>'\"<b>saved: 4 nodes")
+    assert page.kernels() == kernels
+    page.screenshot("netron-saved-untrusted")
+
+
+def test_without_the_extension_a_saved_notebook_has_the_picture(page, server):
+    with server.without("pyopnb-netron"):
+        page.open_notebook("saved.ipynb", kernel=False)
+    assert not page.trusted(0)
+    expect(page.output(0)).to_contain_text("</script>'\"<b>saved: 4 nodes")
+    expect(page.output(0).locator("img")).to_be_visible()
+    expect(page.output(0).locator("iframe")).to_have_count(0)
+    page.screenshot("netron-picture-untrusted")
+
+
+def test_without_the_extension_a_trusted_output_has_netron(page, server):
+    with server.without("pyopnb-netron"):
+        page.open_notebook("live.ipynb")
+    page.run_all()
+    expect(page.output(3).locator("iframe")).to_be_visible()
+    frame = page.frame(page.output(3))
+    nodes(frame)
+    expect(page.output(3).locator("img")).to_be_hidden()
+    page.theme("JupyterLab Dark")
+    expect(frame.locator("html")).to_have_css("color-scheme", "dark")
+    page.screenshot("netron-html-dark")
+
+
+def test_a_file_opens_from_the_file_browser(page):
+    page.go()
+    page.page.locator(".jp-DirListing-item", has_text="demo.onnx").dblclick()
+    document = page.page.locator(".jp-MimeDocument")
+    expect(document.locator("iframe")).to_be_visible()
+    frame = page.frame(document)
+    nodes(frame)
+    click(frame, "Add")
+    frame.get_by_title("Show Definition").click()
+    expect(frame.locator("#sidebar")).to_contain_text("Performs element-wise binary addition")
+    page.screenshot("netron-file")
+
+
+def test_a_file_that_is_no_model_says_so(page):
+    page.go("lab/tree/no.onnx")
+    document = page.page.locator(".jp-MimeDocument")
+    expect(document.locator("iframe")).to_be_visible()
+    expect(page.frame(document).locator("body")).to_contain_text("Unsupported file content")
