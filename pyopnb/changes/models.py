@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from pyopnb.changes.differences import KINDS, Change, Fact, NodeAt, differences
 from pyopnb.compare.diffs import Diff
+from pyopnb.compare.found import Found, read_back, written
 from pyopnb.compare.report import brief
 from pyopnb.models.source import look
-from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, shown
 
 __all__ = ["ModelDiff", "compared_models", "described"]
@@ -22,7 +22,7 @@ _LINES, _WIDEST = 12, 160
 
 
 @dataclass(frozen=True, repr=False)
-class ModelDiff(Drawn):
+class ModelDiff(Found):
     """What `pyopnb.diff` found between two models.
 
     Other names, another order of nodes, documentation, a default that is written out, and a weight that stands in a Constant
@@ -76,9 +76,6 @@ class ModelDiff(Drawn):
                 raise FeedError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=shown(kind))
         return tuple(change for change in self.changes if change.kind in kinds)
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a ModelDiff is neither true nor false. Try: diff(a, b).ok, or .verdict")
-
     def __str__(self) -> str:
         lines = [self._summary()]
         told = [line for change in self.changes for line in described(change)]
@@ -117,9 +114,8 @@ class ModelDiff(Drawn):
 
     def to_json(self) -> str:
         """All of it as strict JSON."""
-        held = {"format": _FORMAT, "version": _VERSION, "verdict": self.verdict, "ok": self.ok, "nodes": self.nodes}
-        held |= {"pairs": self.pairs, "renamed": self.renamed, "moved": self.moved}
-        return json.dumps({**held, "changes": [_plain(change) for change in self.changes]}, allow_nan=False)
+        held = {"nodes": self.nodes, "pairs": self.pairs, "renamed": self.renamed, "moved": self.moved}
+        return written(self, _FORMAT, _VERSION, **held, changes=[_plain(change) for change in self.changes])
 
     @classmethod
     def from_json(cls, text: str) -> ModelDiff:
@@ -130,21 +126,7 @@ class ModelDiff(Drawn):
         FeedError
             The text is something else, or of a later version.
         """
-        try:
-            held = json.loads(text, parse_constant=_refused)
-            if not isinstance(held, dict) or held.get("format") != _FORMAT:
-                raise FeedError("ModelDiff.from_json", expected=f"JSON with format {_FORMAT}", got=shown(text, 80))
-            if held.get("version") != _VERSION:
-                got = shown(held.get("version"))
-                raise FeedError("ModelDiff.from_json", expected=f"version {_VERSION}", got=got, next="a newer pyopnb")
-            one, other = map(_whole, held["nodes"])
-            changes = tuple(map(_change, held["changes"]))
-            return cls(changes, (one, other), _whole(held["pairs"]), _whole(held["renamed"]), _typed(held["moved"], bool))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            if isinstance(error, FeedError):
-                raise
-            got = shown(f"{type(error).__name__}: {error}")
-            raise FeedError("ModelDiff.from_json", expected="what to_json wrote", got=got) from None
+        return read_back(text, _FORMAT, _VERSION, "ModelDiff.from_json", _built)
 
 
 def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
@@ -251,10 +233,6 @@ def _plain(change: Change) -> dict[str, Any]:
     return {**held, "values": None if change.values is None else json.loads(change.values.to_json())}
 
 
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{kind.__name__} expected, not {type(value).__name__}")
@@ -281,3 +259,9 @@ def _maybe(value: Any) -> str | None:
 def _node(held: Mapping[str, Any]) -> NodeAt:
     outputs = tuple(_typed(name, str) for name in held["outputs"])
     return NodeAt(_whole(held["place"]), _typed(held["op"], str), _typed(held["name"], str), outputs)
+
+
+def _built(held: Any) -> ModelDiff:
+    one, other = map(_whole, held["nodes"])
+    changes = tuple(map(_change, held["changes"]))
+    return ModelDiff(changes, (one, other), _whole(held["pairs"]), _whole(held["renamed"]), _typed(held["moved"], bool))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from pyopnb.ops.drawn import Drawn
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.compare.found import Found, read_back, written
+from pyopnb.ops.errors import shown
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
@@ -21,7 +20,7 @@ _LINES, _WIDEST = 12, 160
 
 
 @dataclass(frozen=True, repr=False)
-class OpDiff(Drawn):
+class OpDiff(Found):
     """What `pyopnb.diff` found between two versions of an op, or between two ops.
 
     It has no truth value, as a `Diff` has none.
@@ -54,9 +53,6 @@ class OpDiff(Drawn):
         """Whether the verdict is ``"identical"``."""
         return self.verdict == "identical"
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("an OpDiff is neither true nor false. Try: diff(a, b).ok, or .verdict")
-
     def __str__(self) -> str:
         code = "" if self.same_code is None else "same source" if not self.source else "same code" if self.same_code else ""
         if self.same_code is None:
@@ -70,8 +66,8 @@ class OpDiff(Drawn):
 
     def to_json(self) -> str:
         """All of it as strict JSON."""
-        held = {"format": _FORMAT, "version": _VERSION, "verdict": self.verdict, "ok": self.ok, "a": self.a, "b": self.b}
-        return json.dumps({**held, "schema": self.schema, "source": self.source, "same_code": self.same_code})
+        held = {"a": self.a, "b": self.b, "schema": self.schema, "source": self.source, "same_code": self.same_code}
+        return written(self, _FORMAT, _VERSION, **held)
 
     @classmethod
     def from_json(cls, text: str) -> OpDiff:
@@ -82,22 +78,7 @@ class OpDiff(Drawn):
         FeedError
             The text is something else, or of a later version.
         """
-        try:
-            held = json.loads(text)
-            if not isinstance(held, dict) or held.get("format") != _FORMAT:
-                raise FeedError("OpDiff.from_json", expected=f"JSON with format {_FORMAT}", got=shown(text, 80))
-            if held.get("version") != _VERSION:
-                got = shown(held.get("version"))
-                raise FeedError("OpDiff.from_json", expected=f"version {_VERSION}", got=got, next="a newer pyopnb")
-            if held["same_code"] not in (True, False, None):
-                raise TypeError("same_code is true, false or null")
-            schema, source = (tuple(map(_text, held[name])) for name in ("schema", "source"))
-            return cls(_text(held["a"]), _text(held["b"]), schema, source, held["same_code"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            if isinstance(error, FeedError):
-                raise
-            got = shown(f"{type(error).__name__}: {error}")
-            raise FeedError("OpDiff.from_json", expected="what to_json wrote", got=got) from None
+        return read_back(text, _FORMAT, _VERSION, "OpDiff.from_json", _built)
 
 
 def compared_versions(a: Version | Op, b: Version | Op) -> OpDiff:
@@ -198,3 +179,10 @@ def _safe(line: str) -> str:
 def _one_line(line: str) -> str:
     line = shown(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _built(held: Any) -> OpDiff:
+    if held["same_code"] not in (True, False, None):
+        raise TypeError("same_code is true, false or null")
+    schema, source = (tuple(map(_text, held[name])) for name in ("schema", "source"))
+    return OpDiff(_text(held["a"]), _text(held["b"]), schema, source, held["same_code"])

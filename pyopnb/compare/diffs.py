@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from pyopnb.compare import report
 from pyopnb.compare.arrays import Axis, Facts, Place
+from pyopnb.compare.found import Found, read_back, written
 from pyopnb.compare.frontier import Frontier
 from pyopnb.compare.values import VERDICTS, Part, parts
-from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, shown
 
 __all__ = ["Diff", "compared"]
@@ -21,7 +20,7 @@ _FORMAT, _VERSION = "pyopnb.diff", 1
 
 
 @dataclass(frozen=True, repr=False)
-class Diff(Drawn):
+class Diff(Found):
     """What `pyopnb.diff` found.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
@@ -48,9 +47,6 @@ class Diff(Drawn):
     def ok(self) -> bool:
         """Whether the verdict is one of the first three."""
         return self.worst.ok
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a Diff is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
     def __str__(self) -> str:
         return report.text(self.parts, self.worst)
@@ -80,8 +76,7 @@ class Diff(Drawn):
 
     def to_json(self) -> str:
         """All of it as strict JSON, with the texts ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` where JSON has no number."""
-        held = {"format": _FORMAT, "version": _VERSION, "verdict": self.verdict, "ok": self.ok}
-        return json.dumps({**held, "parts": [_plain(part) for part in self.parts]}, allow_nan=False)
+        return written(self, _FORMAT, _VERSION, parts=[_plain(part) for part in self.parts])
 
     @classmethod
     def from_json(cls, text: str) -> Diff:
@@ -92,23 +87,7 @@ class Diff(Drawn):
         FeedError
             The text is something else, or of a later version.
         """
-        try:
-            held = json.loads(text, parse_constant=_refused)
-            if not isinstance(held, dict) or held.get("format") != _FORMAT:
-                raise FeedError("Diff.from_json", expected=f"JSON with format {_FORMAT}", got=shown(text, 80))
-            if held.get("version") != _VERSION:
-                raise FeedError(
-                    "Diff.from_json", expected=f"version {_VERSION}", got=shown(held.get("version")), next="a newer pyopnb"
-                )
-            read = tuple(_part(part) for part in held["parts"])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            if isinstance(error, FeedError):
-                raise
-            got = shown(f"{type(error).__name__}: {error}")
-            raise FeedError("Diff.from_json", expected="what to_json wrote", got=got) from None
-        if not read:
-            raise FeedError("Diff.from_json", expected="at least one part", got="none")
-        return cls(read)
+        return read_back(text, _FORMAT, _VERSION, "Diff.from_json", _built)
 
 
 def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Diff:
@@ -159,10 +138,6 @@ def _number(value: Any) -> Any:
     return _INFINITE[value]
 
 
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _part(held: Mapping[str, Any]) -> Part:
     facts = None if held["facts"] is None else _facts(held["facts"])
     path = tuple(key if isinstance(key, int) else str(key) for key in held["path"])
@@ -196,3 +171,10 @@ _READ: dict[str, Any] = {
     "first": lambda held: None if held is None else tuple(map(int, held)),
     "axes": lambda held: tuple(Axis(**{name: int(value) for name, value in one.items()}) for one in held),
 }
+
+
+def _built(held: Mapping[str, Any]) -> Diff:
+    read = tuple(_part(part) for part in held["parts"])
+    if not read:
+        raise FeedError("Diff.from_json", expected="at least one part", got="none")
+    return Diff(read)

@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from pyopnb.compare.diffs import Diff
+from pyopnb.compare.found import Found, read_back, written
 from pyopnb.compare.report import brief, number
 from pyopnb.compare.values import VERDICTS, Part
 from pyopnb.divergence.steps import EFFECTS, Step, Tensor, described
-from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import FeedError, shown
 
 __all__ = ["TraceDiff"]
@@ -22,7 +22,7 @@ _LINES, _WIDEST, _ORIGINS, _CHANGES, _NAMES = 12, 200, 3, 4, 6
 
 
 @dataclass(frozen=True, repr=False)
-class TraceDiff(Drawn):
+class TraceDiff(Found):
     """What `pyopnb.diff` found between two runs.
 
     It has no truth value, as `Diff` has none.
@@ -78,9 +78,6 @@ class TraceDiff(Drawn):
     def ok(self) -> bool:
         """Whether the verdict is one of the first three."""
         return VERDICTS.index(self.verdict) < 3
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a TraceDiff is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
     # ---- where the runs part -------------------------------------------------------------------------------------------------
 
@@ -212,11 +209,10 @@ class TraceDiff(Drawn):
 
     def to_json(self) -> str:
         """All of it as strict JSON; `from_json` reads it back."""
-        held: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "verdict": self.verdict, "ok": self.ok}
-        held |= {name: getattr(self, name) for name in ("a", "b", "runs", *_LISTS)}
+        held = {name: getattr(self, name) for name in ("a", "b", "runs", *_LISTS)}
         held |= {name: [_plain(tensor) for tensor in getattr(self, name)] for name in ("feeds", "tensors")}
         held["steps"] = [_plain_step(step) for step in self.steps]
-        return json.dumps(held, allow_nan=False)
+        return written(self, _FORMAT, _VERSION, **held)
 
     @classmethod
     def from_json(cls, text: str) -> TraceDiff:
@@ -227,22 +223,7 @@ class TraceDiff(Drawn):
         FeedError
             The text is something else, or of a later version.
         """
-        try:
-            held = json.loads(text, parse_constant=_refused)
-            if not isinstance(held, dict) or held.get("format") != _FORMAT:
-                raise FeedError("TraceDiff.from_json", expected=f"JSON with format {_FORMAT}", got=shown(text, 80))
-            if held.get("version") != _VERSION:
-                got = shown(held.get("version"))
-                raise FeedError("TraceDiff.from_json", expected=f"version {_VERSION}", got=got, next="a newer pyopnb")
-            read = cls._read(held)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            if isinstance(error, FeedError):
-                raise
-            got = shown(f"{type(error).__name__}: {error}")
-            raise FeedError("TraceDiff.from_json", expected="what to_json wrote", got=got) from None
-        if not read.parts:
-            raise FeedError("TraceDiff.from_json", expected="at least one tensor", got="none")
-        return read
+        return read_back(text, _FORMAT, _VERSION, "TraceDiff.from_json", cls._read)
 
     @classmethod
     def _read(cls, held: Mapping[str, Any]) -> TraceDiff:
@@ -251,7 +232,10 @@ class TraceDiff(Drawn):
         lists = {name: _texts(held[name]) for name in _LISTS}
         steps = tuple(_step(step, known) for step in held["steps"])
         runs = None if held["runs"] is None else int(held["runs"])
-        return cls(str(held["a"]), str(held["b"]), feeds, tensors, steps, runs=runs, **lists)
+        read = cls(str(held["a"]), str(held["b"]), feeds, tensors, steps, runs=runs, **lists)
+        if not read.parts:
+            raise FeedError("TraceDiff.from_json", expected="at least one tensor", got="none")
+        return read
 
 
 _QUIET = ("same", "hides")
@@ -327,7 +311,3 @@ def _texts(held: Any) -> tuple[str, ...]:
     if not isinstance(held, list):
         raise TypeError("a list of names is something else")
     return tuple(map(str, held))
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

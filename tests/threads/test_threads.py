@@ -295,3 +295,39 @@ def test_ops_are_registered_while_others_run(model):
 
     together(register, repeated(session, 0), repeated(session, 1))
     assert pyopnb.registry.epoch == before + 50
+
+
+def test_attrs_change_under_runs():
+    """Each run has one value of the attr in all its nodes, and it is the newest that was there when the run began."""
+
+    @pyopnb.pyop("demo::Scale")
+    class Scale:
+        def __init__(self, by: float = 1.0):
+            self.by = np.float32(by)
+
+        def compute(self, x):
+            time.sleep(0.001)  # so that attrs change between two nodes of a run
+            return x * self.by
+
+    nodes = [pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Scale", "a", "b"), pyopnb.node("demo::Scale", "b", "y")]
+    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"))
+    least, wrong, stop = [1], [], threading.Event()
+
+    def runs():
+        while not stop.is_set():
+            before = least[0]
+            got = float(session(x=np.float32([1]))["y"][0])
+            if round(got ** (1 / 3)) ** 3 != got or got < before**3:
+                wrong.append((before, got))
+
+    threads = [threading.Thread(target=runs) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for by in range(2, 60):
+        session.set_attrs(by=float(by))
+        least[0] = by
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert session(x=np.float32([1]))["y"][0] == 59**3
