@@ -1,5 +1,5 @@
 # make lab      JupyterLab on the first notebook
-# make demo     the retired PyOp's notebook, executed, as a page in build/
+# make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
@@ -32,7 +32,7 @@ lab: .venv/.project
 	.venv/bin/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_first_op.ipynb
 
 demo: .venv/.project
-	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/02_retired_pyop.ipynb
+	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
 # Two lanes at a time; what a lane prints comes when it is done.
@@ -100,7 +100,7 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 # Python edits need nothing here, native ones a new build.
 .venv/.project: .venv/.made pyproject.toml $(native) $(labextension)
-	.venv/bin/python -m pip install -q -e .
+	.venv/bin/python -m pip install -q -e '.[tutorials]'
 	@touch $@
 
 .venv/.lint: .venv/.project
