@@ -26,3 +26,10 @@ def test_notebook_is_stripped(path):
     ran = [cell.id for cell in notebook.cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
     assert not ran, "saved with outputs; type: jupyter nbconvert --clear-output --inplace notebooks/*.ipynb"
     assert "widgets" not in notebook.metadata, "saved with the state of its widgets; clear it in JupyterLab's Kernel menu"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_ends_with_a_check(path):
+    last = nbformat.read(path, as_version=4).cells[-1]
+    assert last.cell_type == "code"
+    assert "assert" in last.source, "a notebook claims things, and its last cell checks them"
