@@ -57,7 +57,7 @@ def _places(values: np.ndarray, scale: Scale) -> np.ndarray:
         if scale.log:
             low, high, values = math.log(low), math.log(high), np.log(np.maximum(values, low))
         if not low < high:
-            return np.full(values.shape, 0.0 if scale.kind == "rising" else 0.5)
+            return np.full(values.shape, 0.5 if scale.kind == "around" else 0.0)
         places = (values / 2 - low / 2) / (high / 2 - low / 2)
     return np.clip(np.nan_to_num(places, nan=0.0, posinf=0.0, neginf=0.0), 0, 1)
 

@@ -35,10 +35,11 @@ def palette(kind: str = "rising") -> tuple[_RGB, ...]:
     ----------
     kind : str
         ``rising``: from pale to dark, for what begins at nothing. ``around``: blue over pale to red, for what has a middle.
+        ``light``: from black to white, for what is never negative, such as a photograph.
     """
-    if kind not in ("rising", "around"):
-        raise ValueError(f"{kind!r} is no palette: rising or around")
-    make = _rising if kind == "rising" else _around
+    if kind not in _PALETTES:
+        raise ValueError(f"{kind!r} is no palette: {', '.join(_PALETTES)}")
+    make = _PALETTES[kind]
     return tuple(make(step / (_STEPS - 1)) for step in range(_STEPS))
 
 
@@ -50,6 +51,13 @@ def _rising(t: float) -> _RGB:
 def _around(t: float) -> _RGB:
     away = abs(2 * t - 1)
     return _from_oklch(0.96 - 0.51 * away, 0.19 * away, 255 if t < 0.5 else 30)
+
+
+def _light(t: float) -> _RGB:
+    return _from_oklch(0.15 + 0.85 * t, 0.0, 0.0)
+
+
+_PALETTES = {"rising": _rising, "around": _around, "light": _light}
 
 
 def _from_oklch(lightness: float, chroma: float, hue: float) -> _RGB:
@@ -116,7 +124,7 @@ class Scale:
         if self.log:
             value = math.log(value) if value > 0 else low
         if not low < high:
-            return 0.0 if self.kind == "rising" else 0.5
+            return 0.5 if self.kind == "around" else 0.0
         # Halved first: the span of two floats can be more than a float holds.
         return min(1.0, max(0.0, (value / 2 - low / 2) / (high / 2 - low / 2)))
 

@@ -18,7 +18,7 @@ LARGEST = 200_000
 """Bytes that one output of a notebook may have."""
 
 _KINDS = {b"\x89PNG": "image/png"}
-_PRE = "margin:0;white-space:pre-wrap;background:none;color:inherit"
+_PRE = "font-family:monospace;margin:0;white-space:pre-wrap;background:none;color:inherit"
 
 
 def escaped(text: object, longest: int = 200) -> str:

@@ -25,7 +25,7 @@ class Source:
 
     def _repr_html_(self) -> str:
         text = html.escape(shown_source(self.text), quote=True)
-        return f'<pre style="margin:0;white-space:pre;overflow-x:auto">{text}</pre>'
+        return f'<pre style="font-family:monospace;margin:0;white-space:pre;overflow-x:auto">{text}</pre>'
 
 
 def registry_table(ops: Iterable[Op]) -> Table:

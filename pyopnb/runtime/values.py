@@ -157,10 +157,11 @@ def _got(array: np.ndarray) -> str:
         return f"an array of dtype {array.dtype}"
 
 
-def _remedy(name: str, array: np.ndarray, want: TensorType) -> str:
+def _remedy(name: str, array: np.ndarray, want: TensorType) -> str | None:
     if want.dtype is not None and not _same_dtype(array, want.dtype):
         return f"{shown(name)}={cast(shown(name), want.dtype)}"
-    return f"{shown(name)}={shown(name)}.reshape(…)"
+    # Where the rank is right, it is the data that are others.
+    return None if array.ndim == want.rank else f"{shown(name)}={shown(name)}.reshape(…)"
 
 
 # ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _source(lines: tuple[str, ...]) -> str:
             break
         body.append(line)
     more = note(f"and {len(made) - len(body):,} more lines") if len(body) < len(made) else ""
-    style = "margin:6px 0;white-space:pre-wrap;background:none;color:inherit"
+    style = "font-family:monospace;margin:6px 0;white-space:pre-wrap;background:none;color:inherit"
     return f'<pre style="{style}">{chr(10).join(body)}</pre>{more}'
 
 

@@ -9,7 +9,7 @@ from pyopnb.travel.loaded import Loaded
 __all__ = ["page"]
 
 # Lines are broken and not scrolled: what stands far to the right must not be out of sight.
-_TEXT = "margin:4px 0 8px 16px;white-space:pre-wrap;overflow-wrap:anywhere;background:none;color:inherit"
+_TEXT = "font-family:monospace;margin:4px 0 8px 16px;white-space:pre-wrap;overflow-wrap:anywhere;background:none;color:inherit"
 _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
 
 

@@ -51,7 +51,8 @@ def _source(source: str | None) -> str:
         return note("its source is not known")
     text = html.escape("\n".join(numbered(source[:_SOURCE])))
     more = note(f"and {len(source) - _SOURCE:,} more characters") if len(source) > _SOURCE else ""
-    return f'<pre style="margin:6px 0;white-space:pre;overflow-x:auto;background:none;color:inherit">{text}</pre>{more}'
+    style = "font-family:monospace;margin:6px 0;white-space:pre;overflow-x:auto;background:none;color:inherit"
+    return f'<pre style="{style}">{text}</pre>{more}'
 
 
 def _when(thing: Version) -> str:

@@ -171,7 +171,7 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
         return tiles(blue, names, Scale(-1, 1, kind="around"), title, below=pick + field, words={"False": 0, "True": -1})
     sizes = [np.where(np.isfinite(one), np.abs(one), 0) for one in several]
     high, end = float(max(one.max() for one in sizes)), _end(sizes)
-    scale = Scale(0.0, end) if value.dtype.kind == "c" else Scale(-end, end, kind="around")
+    scale = _scale(value, summary, end)
     marks = [(k, row + 0.5, column + 0.5) for k, one in enumerate(several) for row, column in np.argwhere(~np.isfinite(one))]
     marks = marks if len(marks) <= _RINGS else []  # many are seen without rings
     ringed = ["what is not finite"] if marks else []
@@ -182,6 +182,13 @@ def _chart(value: np.ndarray, whole: np.ndarray, summary: Summary, side: int, ti
         ringed.insert(0, f"{several[first][row, column]:.4g}")
     pick += f"Ringed: {', '.join(ringed)}. " if ringed else ""
     return tiles(several, names, scale, title, below=pick + field, marks=marks)
+
+
+def _scale(value: np.ndarray, summary: Summary, end: float) -> Scale:
+    if value.dtype.kind == "c":
+        return Scale(0.0, end)
+    never_negative = summary.least is not None and summary.least >= 0
+    return Scale(0.0, end, kind="light") if never_negative else Scale(-end, end, kind="around")
 
 
 def matrix_of(value: np.ndarray, side: int) -> tuple[np.ndarray, tuple[int, int], float, str]:

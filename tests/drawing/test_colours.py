@@ -34,8 +34,15 @@ def test_a_scale_around_a_middle_is_palest_there():
     assert colours[0][2] > colours[0][0] and colours[-1][0] > colours[-1][2]
 
 
+def test_a_light_scale_goes_from_black_to_white():
+    colours = palette("light")
+    assert all(lightness(a) < lightness(b) for a, b in pairwise(colours[::4]))
+    assert max(colours[0]) < 16 and min(colours[-1]) > 250
+    assert all(max(colour) - min(colour) <= 1 for colour in colours)
+
+
 def test_no_other_palette():
-    with pytest.raises(ValueError, match="rising or around"):
+    with pytest.raises(ValueError, match="rising, around, light"):
         palette("rainbow")
 
 

@@ -59,7 +59,7 @@ def test_feeds_in_one_dict(twice):
         ({"x": X, "w": X}, r"got x, w\. Try: write x for w"),
         ({"x": X.astype(np.float64)}, r"feed x: expected float32\[N,3\], got float64\[1,3\]\. Try: x=np\.asarray\(x, dtype="),
         ({"x": X[0]}, r"feed x: expected float32\[N,3\], got float32\[3\]\. Try: x=x\.reshape"),
-        ({"x": X[:, :2]}, r"got float32\[1,2\]"),
+        ({"x": X[:, :2]}, r"got float32\[1,2\]\.$"),
         ({"x": [[1.0, 2.0], [3.0]]}, r"feed x: expected float32\[N,3\], got .*inhomogeneous"),
         ({"x": np.array(["2020-01-01"], "M8")}, r"got an array of dtype datetime64"),
     ],

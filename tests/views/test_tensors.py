@@ -99,6 +99,13 @@ def test_outlier_is_seen_and_marked() -> None:
     assert len(view.body) < 60_000
 
 
+def test_what_is_never_negative_looks_like_a_photograph() -> None:
+    values = np.arange(400, dtype=np.uint16).reshape(20, 20)
+    seen = colours(pyopnb.show(values).png)
+    assert all(max(colour) - min(colour) <= 1 for colour in seen) and {(255, 255, 255)} < seen
+    assert any(max(colour) - min(colour) > 100 for colour in colours(pyopnb.show(values.astype(np.int32) - 200).png))
+
+
 def test_nan_is_seen() -> None:
     values = RNG.standard_normal((2000, 3000)).astype(np.float32)
     assert (213, 0, 127) not in colours(pyopnb.show(values).png)
