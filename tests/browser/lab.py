@@ -251,6 +251,22 @@ class Tab:
     def save(self) -> None:
         self.command("docmanager:save")
 
+    def shut_down(self) -> None:
+        """End the notebook's kernel."""
+        self.page.evaluate(f"async () => {{ await {CURRENT}.context.sessionContext.shutdown() }}")
+
+    def errors(self) -> list[str]:
+        """What the cells' outputs have of exceptions."""
+        outputs = "cell.model.outputs?.toJSON() ?? []"
+        raised = "output.output_type === 'error').map(output => `${output.ename}: ${output.evalue}`"
+        return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))"))
+
+    def never_run(self) -> list[str]:
+        """The code cells that were not run to their end."""
+        waits = "cell.model.type === 'code' && !(cell.model.executionCount > 0 && cell.model.executionState === 'idle')"
+        texts = "map(cell => cell.model.sharedModel.getSource())"
+        return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.filter(cell => {waits}).{texts}"))
+
     def trusted(self, number: int) -> bool:
         return bool(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.trusted", number))
 
