@@ -242,7 +242,7 @@
           id: `${NAME}:controls`,
           // safe: without trust it draws the HTML alone, which JupyterLab cleans.
           rendererFactory: {safe: true, mimeTypes: [CONTROLS], createRenderer: () => new Controls()},
-          rank: -1,  // before the widget, which has 0
+          rank: -100,  // before the widget, which has -10
           dataType: 'json',
         },
         {

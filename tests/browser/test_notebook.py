@@ -32,21 +32,30 @@ SLOWER = "x / (1 + np.abs(x) / self.limit)"
 FLAT = "np.clip(x, -self.limit, self.limit)"
 
 MODEL = """\
-model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }")
+model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Add(c, a) }")
 session = pyopnb.Session(model)
 x = np.float32([-0.5, 1, -8])
 """
 WATCH = "w = pyopnb.watch(session, x=x)\nw"
 INTERACT = "i = pyopnb.interact(session, x=x, limit=(0.5, 6.5))\ni"
 LIVE = (SETUP, OP.format(TANH), MODEL, WATCH, INTERACT)
-SHOWN = ("pyopnb.show(model)", "pyopnb.diff(session.trace(x=x), session.trace(x=2 * x))", "session.trace(x=x)")
+OPS, WATCHED, MOVED = 1, 3, 4
+
+SHOWN = (
+    "pyopnb.show(model)",
+    "before = session.trace(x=x)\nbefore",
+    OP.format(SLOWER),
+    "pyopnb.diff(before, session.trace(x=x))",
+    "pyopnb.netron(model)",
+)
+DIFF = 8
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("root")
     shutil.copy(NOTEBOOKS / "00_first_op.ipynb", root)
-    for name in ("watch", "interact", "debugger"):
+    for name in ("watch", "interact", "debugger", "other"):
         write_notebook(root / f"{name}.ipynb", *LIVE)
     write_notebook(root / "saved.ipynb", *LIVE, *SHOWN)
     with lab(root, base_url="/user/alice/") as started:
@@ -66,44 +75,146 @@ def test_the_first_tutorial_runs_and_options_are_completed(page):
     page.run_all()
     assert page.errors() == []
     assert page.never_run() == []
-    page.screenshot("tutorial-00")
+    page.screenshot("notebook-tutorial")
 
     page.command("notebook:insert-cell-below")
-    page.page.keyboard.press("Enter")
-    page.page.keyboard.type("%%pyop --d")
+    page.command("notebook:enter-edit-mode")
+    page.page.keyboard.type("%%pyop --")
     page.page.keyboard.press("Tab")
-    offered = page.page.locator(".jp-Completer-item")
-    page.screenshot("completion")
+    offered = page.page.locator(".jp-Completer-item .jp-Completer-match")
+    expect(offered.first).to_be_visible()
+    names = offered.all_inner_texts()
+    assert {"--domain", "--run"} <= set(names)
+    assert all(name.startswith("--") and name[2:].islower() for name in names), names  # and no name of Python's
+    page.screenshot("notebook-completion")
 
 
-def test_a_watch_follows_an_edit_and_shows_what_it_raises(page):
+def test_a_watch_follows_an_edit_shows_what_it_raises_and_ends_with_its_cell(page):
     page.open_notebook("watch.ipynb")
+    page.command("application:toggle-left-area")
     page.run_all()
-    watched, cell = page.output(3), page.output(1)
-    expect(watched).to_contain_text("version 1")
-    expect(watched).to_contain_text("1.9987")
-    page.edit(1, OP.format(SLOWER))
-    page.run(1)
-    expect(watched).to_contain_text("version 2")
-    page.screenshot("watch-edited")
+    watched = page.output(WATCHED)
+    expect(watched).to_contain_text("SoftClip version 1")
+    expect(watched).to_contain_text("6.001")
+    count = page.count(WATCHED)
+
+    page.edit(OPS, OP.format(SLOWER))
+    page.run(OPS)
+    expect(watched).to_contain_text("SoftClip version 2")
+    expect(watched).to_contain_text("6.4")
+    expect(watched).to_contain_text("since the version before: different")
+    assert page.count(WATCHED) == count  # its own cell did not run
+    page.screenshot("readme-watch", page.cell(OPS), page.cell(WATCHED))
+    page.theme("JupyterLab Dark")
+    watched.locator("img").first.scroll_into_view_if_needed()
+    assert page.blank() == []
+    page.screenshot("notebook-watch-dark")
+    page.theme("JupyterLab Light")
+
+    page.edit(OPS, OP.format("x / self.limits"))
+    page.run(OPS)
+    expect(watched.get_by_role("alert")).to_contain_text("has no attribute 'limits'")
+    expect(page.output(OPS)).to_contain_text("version 3")
+    expect(page.output(OPS)).not_to_contain_text("AttributeError")
+    assert page.errors() == []
+    page.screenshot("notebook-watch-error")
+
+    page.choose(WATCHED)
+    page.command("notebook:delete-cell")
+    page.edit(WATCHED, "w.closed")
+    page.run(WATCHED)
+    expect(page.output(WATCHED)).to_contain_text("True")
 
 
-def test_a_slider_moves_the_result(page):
+def test_a_slider_moves_the_result_and_lives_as_long_as_the_kernel(page):
     page.open_notebook("interact.ipynb")
     page.run_all()
-    shown = page.output(4)
-    handle = shown.locator(".noUi-handle")
-    handle.press("ArrowRight")
-    page.screenshot("interact")
+    shown = page.output(MOVED)
+    expect(shown).to_contain_text("limit = 2")
+    shown.get_by_role("slider").press("ArrowRight")
+    expect(shown).to_contain_text("limit = 2.06")
+    expect(shown).to_contain_text("5.942")
+    expect(shown).not_to_contain_text("first value")
+    page.screenshot("notebook-interact")
+    page.save()
+
+    page.open_notebook("interact.ipynb")  # as after the page was closed; the kernel still runs
+    page.page.wait_for_function("() => document.querySelector('[role=slider]')")
+    shown.get_by_role("slider").press("ArrowRight")
+    expect(shown).to_contain_text("limit = 2.12")
+    expect(shown).not_to_contain_text("first value")
 
 
-def test_saved(page, server):
+def test_a_breakpoint_in_the_cell_stops_a_run_of_onnx_runtime(page):
+    page.open_notebook("debugger.ipynb")
+    for number in range(WATCHED):
+        page.run(number)
+    page.page.locator(".jp-DebuggerBugButton").click()
+    gutter = page.cell(OPS).locator(".cm-gutter.cm-breakpoint-gutter .cm-gutterElement")
+    gutter.nth(8).click()  # the first is a spacer
+    expect(page.page.locator(".jp-DebuggerBreakpoint")).to_have_count(1)
+
+    page.choose(WATCHED)
+    page.start("notebook:run-cell")
+    frames = page.page.locator(".jp-DebuggerCallstackFrame")
+    expect(frames.first).to_contain_text("compute")
+    expect(frames.first).to_contain_text("Cell [2]:8")
+    expect(frames.nth(1)).to_contain_text("onnxruntime")
+    expect(page.page.locator(".jp-DebuggerVariables")).to_contain_text("bent")
+    expect(page.output(WATCHED)).not_to_contain_text("6.001")
+    page.screenshot("notebook-debugger")
+    page.start("debugger:continue")
+    expect(page.output(WATCHED)).to_contain_text("6.001")
+
+
+def test_a_saved_notebook_shows_everything_without_a_kernel(page, server):
     page.open_notebook("saved.ipynb")
+    page.command("application:toggle-left-area")
     page.run_all()
-    page.screenshot("saved-live")
+    assert page.errors() == []
+    page.output(DIFF).locator("img").first.scroll_into_view_if_needed()
+    page.cell(DIFF).evaluate("cell => cell.scrollIntoView({block: 'start'})")
+    page.screenshot("readme-diff", page.cell(DIFF), page.cell(DIFF))
     page.save()
     page.shut_down()
-    page.screenshot("saved-shut-down")
-    page.open_notebook("saved.ipynb", kernel=False)
-    print(page.trusted(5))
-    page.screenshot("saved-trusted")
+    changed = nbformat.read(server.root / "saved.ipynb", as_version=4)
+    changed.cells.append(nbformat.v4.new_code_cell("'so that its signature is another'"))
+    nbformat.write(changed, server.root / "untrusted.ipynb")
+
+    for name, dark, trusted in (("saved", True, True), ("untrusted", False, False)):
+        page.open_notebook(f"{name}.ipynb", kernel=False)
+        assert page.trusted(MOVED) is trusted
+        if dark:
+            page.theme("JupyterLab Dark")
+        expect(page.output(DIFF + 1).locator("iframe")).to_be_visible()
+        expect(page.output(MOVED)).to_contain_text("first value")
+        assert page.blank() == []
+        for number in (MOVED + 1, MOVED + 2, DIFF):
+            expect(page.output(number).locator("img").first).to_be_visible()
+        for number in (WATCHED, DIFF):
+            page.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            page.screenshot(f"notebook-{name}-{number}")
+
+
+def test_without_the_extension_the_controls_are_the_widgets_own(page, server):
+    with server.without("pyopnb-netron"):
+        page.open_notebook("other.ipynb")
+    page.run_all()
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    expect(page.output(MOVED)).to_contain_text("limit = 2.06")
+
+
+def test_notebook_7(page):
+    page.open_in_notebook("00_first_op.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    assert page.never_run() == []
+    page.open_in_notebook("saved.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    expect(page.output(WATCHED)).to_contain_text("SoftClip version 2")
+    expect(page.output(MOVED).get_by_role("slider")).to_be_visible()
+    frame = page.output(DIFF + 1).locator("iframe")
+    expect(frame).to_be_visible()
+    expect(page.frame(page.output(DIFF + 1)).locator("g.node")).to_have_count(6)
+    page.screenshot("notebook-7")
