@@ -194,13 +194,31 @@
         this.still = this.part(rendermime, HTML, data[HTML], trusted);
         // As JupyterLab has it: nothing that may call the kernel for outputs that were not made here.
         if (trusted && data[WIDGET] && rendermime.mimeTypes.includes(WIDGET)) {
-          this.live = this.part(rendermime, WIDGET, {...data[WIDGET]}, trusted);
-          this.live.hide();
-          // It is empty, or a text, until its model is found, which may be when a kernel comes, and after its widget is closed.
-          this.watcher = new MutationObserver(() => this.choose());
-          this.watcher.observe(this.live.node, {childList: true, subtree: true});
-          this.choose();
+          this.animate(rendermime, {...data[WIDGET]});
+          // In a notebook that is being opened, what draws widgets is given its manager a moment later, by another factory.
+          let tries = 40;
+          let factory = rendermime.getFactory(WIDGET);
+          this.timer = setInterval(() => {
+            const found = rendermime.getFactory(WIDGET);
+            if (found && found !== factory) {
+              factory = found;
+              this.animate(rendermime, {...data[WIDGET]});
+            }
+            if (--tries === 0 || !this.live.isHidden) {
+              clearInterval(this.timer);
+            }
+          }, 250);
         }
+      }
+
+      animate(rendermime, content) {
+        this.watcher?.disconnect();
+        this.live?.dispose();
+        this.live = this.part(rendermime, WIDGET, content, true);
+        // It is empty, or a text, until its model is found, which may be when a kernel comes, and after its widget is closed.
+        this.watcher = new MutationObserver(() => this.choose());
+        this.watcher.observe(this.live.node, {childList: true, subtree: true});
+        this.choose();
       }
 
       part(rendermime, type, content, trusted) {
@@ -219,12 +237,18 @@
       }
 
       clear() {
-        this.watcher?.disconnect();
+        this.stop();
+        this.live = null;
         this.widgets.slice().forEach((part) => part.dispose());
       }
 
-      dispose() {
+      stop() {
         this.watcher?.disconnect();
+        clearInterval(this.timer);
+      }
+
+      dispose() {
+        this.stop();
         super.dispose();
       }
     };

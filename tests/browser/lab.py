@@ -329,33 +329,36 @@ class Tab:
 
     def blank(self) -> list[str]:
         """The outputs in which nobody sees anything, and those whose pictures or widgets are missing."""
-        found = []
-        for output in self.page.locator(".jp-Notebook .jp-OutputArea-output").all():
-            output.scroll_into_view_if_needed()
-            text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
-            broken = any(picture.evaluate("picture => !(picture.complete && picture.naturalWidth)") for picture in pictures)
-            missing = any(word in text for word in ("model not found", "Error displaying", "Loading widget"))
-            if broken or missing or not (text or pictures or output.locator("iframe:visible").count()):
-                found.append(output.inner_html()[:500])
-        return found
+        outputs = self.page.locator(".jp-Notebook .jp-OutputArea-output").all()
+        return [output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self.seen(output))]
 
-    def screenshot(self, name: str, upwards: Locator | None = None, downwards: Locator | None = None) -> Path:
-        """Keep a picture of the page in build/, to be looked at; of the part between two cells in few colours, as a small file."""
+    def seen(self, output: Locator) -> bool:
+        """Whether an output has a text that it is meant to have, a frame, or pictures, none of them broken."""
+        output.scroll_into_view_if_needed()
+        text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
+        if any(word in text for word in ("model not found", "Error displaying", "Loading widget")):
+            return False
+        if any(picture.evaluate("picture => !(picture.complete && picture.naturalWidth)") for picture in pictures):
+            return False
+        return bool(text or pictures or output.locator("iframe:visible, [role=slider]:visible").count())
+
+    def screenshot(self, name: str) -> Path:
+        """Keep a picture of the page in build/, to be looked at."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
-        if upwards is None or downwards is None:
-            self.page.screenshot(path=path)
-            return path
-        first, last = upwards.bounding_box(), downwards.bounding_box()
-        assert first and last
-        window = self.page.viewport_size
-        bottom = min(last["y"] + last["height"], window["height"] - 30 if window else 0)
-        self.page.screenshot(
-            path=path, clip={"x": first["x"], "y": first["y"], "width": first["width"], "height": bottom - first["y"]}
-        )
+        self.page.screenshot(path=path)
+        return path
+
+    def excerpt(self, name: str, number: int, height: int) -> Path:
+        """Keep a picture of the notebook from one cell on, in few colours, so that its file is small."""
+        self.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
+        self.eventually(lambda: self.cell(number).bounding_box()["y"] > 80)  # below the tool bar
+        box = self.cell(number).bounding_box()
+        path = self.screenshot(name)
         with Image.open(path) as picture:
-            small = picture.convert("RGB").quantize(48)
-        small.save(path, optimize=True)
+            left, top = int(box["x"]), int(box["y"])
+            part = picture.crop((left, top, left + int(box["width"]), min(top + height, picture.height - 30)))
+            part.convert("RGB").quantize(48).save(path, optimize=True)
         return path
 
 
