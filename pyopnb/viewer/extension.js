@@ -72,8 +72,16 @@
     const theme = new MutationObserver(() => tell({do: 'paint', dark: isDark()}));
     theme.observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
     frame.srcdoc = page;
-    node.replaceChildren(frame);
+    // Netron measures its labels, and what JupyterLab does not draw, as it is far below, has no measures.
+    const seen = new IntersectionObserver((entries) => {
+      if (entries.some(({isIntersecting}) => isIntersecting)) {
+        seen.disconnect();
+        node.replaceChildren(frame);
+      }
+    });
+    seen.observe(node);
     return () => {
+      seen.disconnect();
       window.removeEventListener('message', listen);
       theme.disconnect();
       frame.remove();

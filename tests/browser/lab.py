@@ -351,9 +351,16 @@ class Tab:
 
     def excerpt(self, name: str, number: int, height: int) -> Path:
         """Keep a picture of the notebook from one cell on, in few colours, so that its file is small."""
-        self.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
-        self.eventually(lambda: self.cell(number).bounding_box()["y"] > 80)  # below the tool bar
-        box = self.cell(number).bounding_box()
+        around = self.cell(number)
+
+        def there() -> bool:  # what is drawn late pushes it away
+            around.evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            box = around.bounding_box()
+            return box is not None and 80 < box["y"] < 200
+
+        assert self.eventually(there)
+        box = around.bounding_box()
+        assert box is not None
         path = self.screenshot(name)
         with Image.open(path) as picture:
             left, top = int(box["x"]), int(box["y"])
