@@ -283,7 +283,9 @@ class Tab:
         """What the cells' outputs have of exceptions."""
         outputs = "cell.model.outputs?.toJSON() ?? []"
         raised = "output.output_type === 'error').map(output => `${output.ename}: ${output.evalue}`"
-        return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))"))
+        return list(
+            self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))")
+        )
 
     def never_run(self) -> list[str]:
         """The code cells that were not run to their end."""
@@ -349,7 +351,7 @@ class Tab:
         self.page.screenshot(path=path)
         return path
 
-    def excerpt(self, name: str, number: int, height: int) -> Path:
+    def excerpt(self, name: str, number: int, width: int, height: int) -> Path:
         """Keep a picture of the notebook from one cell on, in few colours, so that its file is small."""
         around = self.cell(number)
 
@@ -364,8 +366,8 @@ class Tab:
         path = self.screenshot(name)
         with Image.open(path) as picture:
             left, top = int(box["x"]), int(box["y"])
-            part = picture.crop((left, top, left + int(box["width"]), min(top + height, picture.height - 30)))
-            part.convert("RGB").quantize(48).save(path, optimize=True)
+            part = picture.crop((left, top, left + width, top + height))
+            part.convert("RGB").quantize(128).save(path, optimize=True)
         return path
 
 
