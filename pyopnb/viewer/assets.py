@@ -125,7 +125,7 @@ def write_extension(folder: Path, version: str) -> None:
     package = {
         "name": _NAME,
         "version": version,
-        "description": "Netron for ONNX models in outputs and files, without port and network.",
+        "description": "Netron for ONNX models in outputs and files, without port and network, and controls.",
         "license": "MIT",
         "jupyterlab": {"extension": True, "mimeExtension": True, "_build": build},
     }

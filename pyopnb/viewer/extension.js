@@ -1,5 +1,6 @@
 // The prebuilt JupyterLab extension, written by hand: what a bundler would put around two small modules is the object at the
-// end. It draws Netron for outputs and for .onnx files, and tells the kernel of a notebook which node was clicked.
+// end. It draws Netron for outputs and for .onnx files, and tells the kernel of a notebook which node was clicked. It also draws
+// the controls of pyopnb.interact while they live, and what they said at first where they do not.
 //
 // Everything comes from the folder that this file is served from, so it works behind any base URL, token or proxy.
 (() => {
@@ -8,6 +9,9 @@
   const NAME = 'pyopnb-netron';
   const MIME = 'application/vnd.pyopnb.onnx+json';
   const FILE = 'application/x-onnx';
+  const CONTROLS = 'application/vnd.pyopnb.controls+json';
+  const WIDGET = 'application/vnd.jupyter.widget-view+json';
+  const HTML = 'text/html';
   const TARGET = 'pyopnb.netron';
   const HERE = document.currentScript.src.replace(/[^/]*$/, '');
 
@@ -68,8 +72,16 @@
     const theme = new MutationObserver(() => tell({do: 'paint', dark: isDark()}));
     theme.observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
     frame.srcdoc = page;
-    node.replaceChildren(frame);
+    // Netron measures its labels, and what JupyterLab does not draw, as it is far below, has no measures.
+    const seen = new IntersectionObserver((entries) => {
+      if (entries.some(({isIntersecting}) => isIntersecting)) {
+        seen.disconnect();
+        node.replaceChildren(frame);
+      }
+    });
+    seen.observe(node);
     return () => {
+      seen.disconnect();
       window.removeEventListener('message', listen);
       theme.disconnect();
       frame.remove();
@@ -154,13 +166,117 @@
     };
   };
 
+  // A widget whose model is gone says "model not found", and the HTML beside it is ignored. So the same output has a type of
+  // ours, for which both are made here: the widget is shown once there is one, the HTML until then and afterwards.
+  const controls = async () => {
+    const {Panel, Widget} = await shared('@lumino/widgets');
+
+    return class Controls extends Panel {
+      async renderModel(model) {
+        this.model = model;
+        this.draw();
+      }
+
+      onAfterAttach(message) {
+        super.onAfterAttach(message);
+        this.draw();
+      }
+
+      // What can draw the parts is known by the output area that this is in, of a notebook, a console or a copied output.
+      get rendermime() {
+        let above = this.parent;
+        while (above && !above.rendermime) {
+          above = above.parent;
+        }
+        return above?.rendermime;
+      }
+
+      draw() {
+        const rendermime = this.rendermime;
+        if (!this.model || !rendermime || this.drawn === this.model) {
+          return;
+        }
+        this.drawn = this.model;
+        const {data, trusted} = this.model;
+        this.clear();
+        this.still = this.part(rendermime, HTML, data[HTML], trusted);
+        // As JupyterLab has it: nothing that may call the kernel for outputs that were not made here.
+        if (trusted && data[WIDGET] && rendermime.mimeTypes.includes(WIDGET)) {
+          this.animate(rendermime, {...data[WIDGET]});
+          // In a notebook that is being opened, what draws widgets is given its manager a moment later, by another factory.
+          let tries = 40;
+          let factory = rendermime.getFactory(WIDGET);
+          this.timer = setInterval(() => {
+            const found = rendermime.getFactory(WIDGET);
+            if (found && found !== factory) {
+              factory = found;
+              this.animate(rendermime, {...data[WIDGET]});
+            }
+            if (--tries === 0 || !this.live.isHidden) {
+              clearInterval(this.timer);
+            }
+          }, 250);
+        }
+      }
+
+      animate(rendermime, content) {
+        this.watcher?.disconnect();
+        this.live?.dispose();
+        this.live = this.part(rendermime, WIDGET, content, true);
+        // It is empty, or a text, until its model is found, which may be when a kernel comes, and after its widget is closed.
+        this.watcher = new MutationObserver(() => this.choose());
+        this.watcher.observe(this.live.node, {childList: true, subtree: true});
+        this.choose();
+      }
+
+      part(rendermime, type, content, trusted) {
+        const around = new Panel();
+        const drawn = rendermime.createRenderer(type);
+        around.addWidget(drawn);
+        this.addWidget(around);
+        drawn.renderModel(rendermime.createModel({data: {[type]: content}, trusted}));
+        return around;
+      }
+
+      choose() {
+        const there = this.live.widgets[0].widgets?.some((widget) => !widget.isDisposed);
+        this.live.setHidden(!there);
+        this.still.setHidden(there);
+      }
+
+      clear() {
+        this.stop();
+        this.live = null;
+        this.widgets.slice().forEach((part) => part.dispose());
+      }
+
+      stop() {
+        this.watcher?.disconnect();
+        clearInterval(this.timer);
+      }
+
+      dispose() {
+        this.stop();
+        super.dispose();
+      }
+    };
+  };
+
   const modules = {
     // safe: what it draws is in a frame of its own origin, so no trust is asked for.
     './mimeExtension': async () => {
       const Netron = await renderer();
+      const Controls = await controls();
       const factory = (mimeType) => ({safe: true, mimeTypes: [mimeType], createRenderer: (options) => new Netron(options)});
       return [
         {id: `${NAME}:output`, rendererFactory: factory(MIME), rank: 0, dataType: 'json'},
+        {
+          id: `${NAME}:controls`,
+          // safe: without trust it draws the HTML alone, which JupyterLab cleans.
+          rendererFactory: {safe: true, mimeTypes: [CONTROLS], createRenderer: () => new Controls()},
+          rank: -100,  // before the widget, which has -10
+          dataType: 'json',
+        },
         {
           id: `${NAME}:file`,
           rendererFactory: factory(FILE),

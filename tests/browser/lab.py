@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from PIL import Image
 from playwright.sync_api import Browser, Frame, Locator, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -96,6 +97,7 @@ def _command(server: Lab, port: int) -> list[str]:
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.base_url={server.base_url}", f"--IdentityProvider.token={server.token}"),
         *(f"--ServerApp.root_dir={server.root}", "--LabApp.expose_app_in_browser=True"),
+        "--JupyterNotebookApp.expose_app_in_browser=True",
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
     ]
 
@@ -200,26 +202,44 @@ class Tab:
     complaints: list[str] = field(default_factory=list)
 
     def go(self, path: str = "lab") -> None:
-        """Load JupyterLab in its own theme; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
+        """Load JupyterLab in its own theme, with nothing open; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
+        self.page.goto("about:blank")  # a page that is still there would keep what it has open
         settings = self.server.home / "settings" / "@jupyterlab" / "apputils-extension"
         (settings / "themes.jupyterlab-settings").unlink(missing_ok=True)
-        self.page.goto(self.server.url(f"{path}?token={self.server.token}&reset"))
+        # And not "reset" in the address: now and then JupyterLab notices it late, and loads itself once more under our hands.
+        for workspace in (self.server.home / "workspaces").glob("*"):
+            workspace.unlink()
+        self.page.goto(self.server.url(f"{path}?token={self.server.token}"))
         self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.shell")
         self.page.evaluate("async () => { await window.jupyterapp.restored }")
 
     def command(self, name: str, **args: Any) -> None:
         """Run one of JupyterLab's commands and wait for it."""
-        self.page.evaluate("async ([name, args]) => { await window.jupyterapp.commands.execute(name, args) }", [name, args])
+        self.start(name, **args)
+        self.page.wait_for_function("() => window.ended !== undefined")  # which ends in time, as a promise may not
+        assert self.page.evaluate("() => window.ended") == ""
+
+    def start(self, name: str, **args: Any) -> None:
+        """Run one of JupyterLab's commands."""
+        execute = "window.jupyterapp.commands.execute(name, args).then(() => '', error => `${error}`)"
+        script = f"([name, args]) => {{ delete window.ended; {execute}.then(said => {{ window.ended = said }}) }}"
+        self.page.evaluate(script, [name, args])
 
     def open_notebook(self, path: str, *, kernel: bool = True) -> None:
         """Open a notebook, and wait for its kernel unless it is to have none."""
         self.go()
         preference = {} if kernel else {"kernelPreference": {"shouldStart": False}}
         self.command("docmanager:open", path=path, factory="Notebook", **preference)
-        self.page.evaluate(f"async () => {{ await {CURRENT}.context.ready }}")
+        self.page.wait_for_function(f"() => {CURRENT}?.context?.isReady")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
             self.wait_idle()
+
+    def open_in_notebook(self, path: str) -> None:
+        """Open a notebook in Notebook 7, the other front end that is made of JupyterLab's parts, and wait for its kernel."""
+        self.go(f"notebooks/{path}")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        self.wait_idle()
 
     def kernels(self) -> int:
         """How many kernels run on the server."""
@@ -237,9 +257,13 @@ class Tab:
         self.command("notebook:run-all-cells")
         self.wait_idle()
 
+    def choose(self, number: int) -> None:
+        """Make a cell the active one."""
+        self.page.evaluate(f"number => {{ {CURRENT}.content.activeCellIndex = number }}", number)
+
     def run(self, number: int) -> None:
         """Run one cell and wait for it."""
-        self.page.evaluate(f"number => {{ {CURRENT}.content.activeCellIndex = number }}", number)
+        self.choose(number)
         self.command("notebook:run-cell")
         self.wait_idle()
 
@@ -250,6 +274,28 @@ class Tab:
 
     def save(self) -> None:
         self.command("docmanager:save")
+
+    def shut_down(self) -> None:
+        """End the notebook's kernel."""
+        self.page.evaluate(f"async () => {{ await {CURRENT}.context.sessionContext.shutdown() }}")
+
+    def errors(self) -> list[str]:
+        """What the cells' outputs have of exceptions."""
+        outputs = "cell.model.outputs?.toJSON() ?? []"
+        raised = "output.output_type === 'error').map(output => `${output.ename}: ${output.evalue}`"
+        return list(
+            self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))")
+        )
+
+    def never_run(self) -> list[str]:
+        """The code cells that were not run to their end."""
+        waits = "cell.model.type === 'code' && !(cell.model.executionCount > 0 && cell.model.executionState === 'idle')"
+        texts = "map(cell => cell.model.sharedModel.getSource())"
+        return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.filter(cell => {waits}).{texts}"))
+
+    def count(self, number: int) -> int:
+        """The number in brackets beside a cell."""
+        return int(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.executionCount", number))
 
     def trusted(self, number: int) -> bool:
         return bool(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.trusted", number))
@@ -283,11 +329,45 @@ class Tab:
             self.page.wait_for_timeout(100)
         return True
 
+    def blank(self) -> list[str]:
+        """The outputs in which nobody sees anything, and those whose pictures or widgets are missing."""
+        outputs = self.page.locator(".jp-Notebook .jp-OutputArea-output").all()
+        return [output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self.seen(output))]
+
+    def seen(self, output: Locator) -> bool:
+        """Whether an output has a text that it is meant to have, a frame, or pictures, none of them broken."""
+        output.scroll_into_view_if_needed()
+        text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
+        if any(word in text for word in ("model not found", "Error displaying", "Loading widget")):
+            return False
+        if any(picture.evaluate("picture => !(picture.complete && picture.naturalWidth)") for picture in pictures):
+            return False
+        return bool(text or pictures or output.locator("iframe:visible, [role=slider]:visible").count())
+
     def screenshot(self, name: str) -> Path:
         """Keep a picture of the page in build/, to be looked at."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.page.screenshot(path=path)
+        return path
+
+    def excerpt(self, name: str, number: int, width: int, height: int) -> Path:
+        """Keep a picture of the notebook from one cell on, in few colours, so that its file is small."""
+        around = self.cell(number)
+
+        def there() -> bool:  # what is drawn late pushes it away
+            around.evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            box = around.bounding_box()
+            return box is not None and 80 < box["y"] < 200
+
+        assert self.eventually(there)
+        box = around.bounding_box()
+        assert box is not None
+        path = self.screenshot(name)
+        with Image.open(path) as picture:
+            left, top = int(box["x"]), int(box["y"])
+            part = picture.crop((left, top, left + width, top + height))
+            part.convert("RGB").quantize(128).save(path, optimize=True)
         return path
 
 

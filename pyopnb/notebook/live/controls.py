@@ -41,6 +41,14 @@ class Control:
     def value(self) -> Any:
         return self.read(self.widget.value)
 
+    @property
+    def said(self) -> str:
+        """What it shows, as text."""
+        if isinstance(self.widget, ipywidgets.Dropdown):
+            return shown(self.widget.label)
+        value = self.widget.value
+        return f"{value:.6g}" if isinstance(value, float) else shown(str(value))
+
 
 def attr_control(name: str, attr: Attr, now: Any, asked: Any) -> Control:
     """The control of an attr, as the caller asks for it (a range, choices, a value) or as its schema says.

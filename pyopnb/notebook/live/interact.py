@@ -13,6 +13,7 @@ from IPython.display import display
 
 from pyopnb.compare.diffs import Diff
 from pyopnb.diffs.diff import diff
+from pyopnb.drawing.page import note
 from pyopnb.notebook.live.cells import Cells, here
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import Clock, Output
@@ -26,7 +27,10 @@ from pyopnb.ops.table import Table
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.session import Result, Session
 
-__all__ = ["Interact", "interact"]
+__all__ = ["MIME", "Interact", "interact"]
+
+MIME = "application/vnd.pyopnb.controls+json"
+"""For which the JupyterLab extension shows the widgets while they live, and the table in their place where they do not."""
 
 _QUICK = 0.1  # seconds within which a run follows a slider while it is dragged; a slower one waits until it is let go
 
@@ -97,8 +101,7 @@ class Interact:
         return self._last.error if self._last else None
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name} = {shown(control.widget.value)}" for name, control in self.controls.items())
-        return f"{said}\n{self._told()[1]}"
+        return self._told()[1]
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +150,9 @@ class Interact:
         if self._last is None:
             return "", "not run"
         found = self.diff if self._last.error is None else None
-        held = self._last, None, found, "ended" if self.closed else "", "against the reference"
+        # The table of the controls is not drawn anew, so the result says itself what it belongs to.
+        said = [f"{name} = {control.said}" for name, control in self.controls.items()]
+        held = self._last, None, found, " · ".join([*said, "ended"] if self.closed else said), "against the reference"
         return as_html(*held), as_text(*held)
 
     def _show(self) -> None:
@@ -163,9 +168,10 @@ class Interact:
 
     def _display_controls(self) -> None:
         """The widgets, with their values as a table for whoever opens the saved notebook without a kernel."""
-        table = Table(("control", "value"), [(name, str(c.widget.value)) for name, c in self.controls.items()])
-        bundle = self.widget._repr_mimebundle_()
-        display({**bundle, "text/html": table._repr_html_(), "text/plain": repr(table)}, raw=True)  # type: ignore[no-untyped-call]
+        table = Table(("control", "first value"), [(name, c.said) for name, c in self.controls.items()])
+        text = f"{table._repr_html_()}{note('Run this cell to move the controls.')}"
+        bundle = {**self.widget._repr_mimebundle_(), MIME: {}, "text/html": text, "text/plain": repr(table)}
+        display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     # ---- what the user does with it ------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.notebook.live.interact import MIME
+from pyopnb.viewer.assets import script
 
 X = np.float32([-4, 0, 1, 8])
 
@@ -34,8 +36,17 @@ def test_the_saved_notebook_has_values_and_result_without_widgets(clip, session)
     clip.run("pyopnb.interact(session, x=x, limit=(0.5, 6.0))")
     controls, result = list(clip.places.values())[-2:]
     assert "application/vnd.jupyter.widget-view+json" in controls
-    assert "limit" in controls["text/html"] and "2.0" in controls["text/html"]
+    assert MIME in controls and f"'{MIME}'" in script("extension")
+    assert "limit" in controls["text/html"] and ">2<" in controls["text/html"]
     assert set(result) == {"text/html", "text/plain"}
+
+
+def test_the_result_says_which_values_it_belongs_to(clip, session):
+    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    assert "limit = 2\n" in clip.text
+    clip.run("i.set(limit=3.25)")
+    assert "limit = 3.25" in clip.html and "limit = 2" not in clip.html
+    assert "limit = 3.25" in repr(held)
 
 
 def test_the_reference_that_is_pinned(clip, session):
@@ -65,7 +76,7 @@ def test_controls_follow_the_schema(page):
     assert held.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
     held.set(axes="[1, 2, 3]", mode=1, on=False)
     assert page.run("s").attrs["y"]["axes"] == [1, 2, 3]
-    assert held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
+    assert held.controls["mode"].said == "mean" and held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
     held.set(axes="[1, ")
     assert "expected a list, got [1, . Try: [1, 2, 3]" in str(held.error)
     held.set(axes="[1]")

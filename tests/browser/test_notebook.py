@@ -1,0 +1,224 @@
+"""A notebook as its user meets it: the tutorial, outputs that live, the debugger, completion, and what stays when it is saved."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from lab import lab, tab, write_notebook
+from playwright.sync_api import expect
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+SETUP = """\
+%load_ext pyopnb
+import numpy as np
+import pyopnb"""
+OP = """\
+%%pyop -d demo
+class SoftClip:
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+
+    def compute(self, x):
+        bent = {}
+        return bent.astype(np.float32)"""
+TANH = "self.limit * np.tanh(x / self.limit)"
+SLOWER = "x / (1 + np.abs(x) / self.limit)"
+FLAT = "np.clip(x, -self.limit, self.limit)"
+
+MODEL = """\
+model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Mul(c, a) }")
+session = pyopnb.Session(model)
+x = np.float32([-0.5, 1, -8])"""
+WATCH = "w = pyopnb.watch(session, x=x)\nw"
+INTERACT = "i = pyopnb.interact(session, x=x, limit=(0.5, 6.5))\ni"
+LIVE = (SETUP, OP.format(TANH), MODEL, WATCH, INTERACT)
+OPS, WATCHED, MOVED = 1, 3, 4
+
+SHOWN = (
+    "pyopnb.show(model)",
+    "before = session.trace(x=x)\nbefore",
+    OP.format(SLOWER),
+    "pyopnb.diff(before, session.trace(x=x))",
+    "pyopnb.netron(model)",
+)
+DIFF = 8
+NODES = 6  # Netron shows inputs and outputs as nodes as well
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    for name in ("first", "notebook7"):  # two, as a kernel goes on when its page is gone
+        shutil.copy(NOTEBOOKS / "00_first_op.ipynb", root / f"{name}.ipynb")
+    for name in ("watch", "interact", "debugger", "other"):
+        write_notebook(root / f"{name}.ipynb", *LIVE)
+    for name in ("saved", "live7"):
+        write_notebook(root / f"{name}.ipynb", *LIVE, *SHOWN)
+    with lab(root, base_url="/user/alice/") as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium, server):
+    with tab(chromium, server) as opened:
+        yield opened
+        assert not opened.blocked, opened.blocked
+        assert not opened.complaints, opened.complaints
+
+
+def test_the_first_tutorial_runs_and_options_are_completed(page):
+    page.open_notebook("first.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    assert page.never_run() == []
+    page.screenshot("notebook-tutorial")
+
+    page.command("notebook:insert-cell-below")
+    page.command("notebook:enter-edit-mode")
+    page.page.keyboard.type("%%pyop --")
+    page.page.keyboard.press("Tab")
+    offered = page.page.locator(".jp-Completer-item .jp-Completer-match")
+    expect(offered.first).to_be_visible()
+    names = offered.all_inner_texts()
+    assert {"--domain", "--run"} <= set(names)
+    assert all(name.startswith("--") and name[2:].islower() for name in names), names  # and no name of Python's
+    page.screenshot("notebook-completion")
+
+
+def test_a_watch_follows_an_edit_shows_what_it_raises_and_ends_with_its_cell(page):
+    page.open_notebook("watch.ipynb")
+    page.command("application:toggle-left-area")
+    page.run_all()
+    watched = page.output(WATCHED)
+    expect(watched).to_contain_text("SoftClip version 1")
+    expect(watched).to_contain_text("-15.99")
+    count = page.count(WATCHED)
+
+    page.edit(OPS, OP.format(SLOWER))
+    page.run(OPS)
+    expect(watched).to_contain_text("SoftClip version 2")
+    expect(watched).to_contain_text("-12.8")
+    expect(watched).to_contain_text("since the version before: different")
+    assert page.count(WATCHED) == count  # its own cell did not run
+    page.choose(0)
+    page.excerpt("readme-watch", OPS, 1110, 452)
+    page.theme("JupyterLab Dark")
+    watched.locator("img").first.scroll_into_view_if_needed()
+    assert page.blank() == []
+    page.screenshot("notebook-watch-dark")
+    page.theme("JupyterLab Light")
+
+    page.edit(OPS, OP.format("x / self.limits"))
+    page.run(OPS)
+    expect(watched.get_by_role("alert")).to_contain_text("has no attribute 'limits'")
+    expect(page.output(OPS)).to_contain_text("version 3")
+    expect(page.output(OPS)).not_to_contain_text("AttributeError")
+    assert page.errors() == []
+    page.screenshot("notebook-watch-error")
+
+    page.choose(WATCHED)
+    page.command("notebook:delete-cell")
+    page.edit(WATCHED, "w.closed")
+    page.run(WATCHED)
+    expect(page.output(WATCHED)).to_contain_text("True")
+
+
+def test_a_slider_moves_the_result_and_lives_as_long_as_the_kernel(page):
+    page.open_notebook("interact.ipynb")
+    page.run_all()
+    shown = page.output(MOVED)
+    expect(shown).to_contain_text("limit = 2")
+    shown.get_by_role("slider").press("ArrowRight")
+    expect(shown).to_contain_text("limit = 2.06")
+    expect(shown).to_contain_text("-16.47")
+    expect(shown.get_by_text("first value")).to_be_hidden()
+    page.screenshot("notebook-interact")
+    page.save()
+
+    page.open_notebook("interact.ipynb")  # as after the page was closed; the kernel still runs
+    expect(shown.get_by_role("slider")).to_have_attribute("aria-valuenow", "2.1")  # its own rounding of 2.06
+    expect(shown.get_by_text("first value")).to_be_hidden()
+
+
+def test_a_breakpoint_in_the_cell_stops_a_run_of_onnx_runtime(page):
+    page.open_notebook("debugger.ipynb")
+    for number in range(WATCHED):
+        page.run(number)
+    page.page.locator(".jp-DebuggerBugButton").click()
+    gutter = page.cell(OPS).locator(".cm-gutter.cm-breakpoint-gutter .cm-gutterElement")
+    gutter.nth(8).click()  # the first is a spacer
+    expect(page.page.locator(".jp-DebuggerBreakpoint")).to_have_count(1)
+
+    page.choose(WATCHED)
+    page.start("notebook:run-cell")
+    frames = page.page.locator(".jp-DebuggerCallstackFrame")
+    expect(frames.first).to_contain_text("compute")
+    expect(frames.first).to_contain_text("Cell [2]:8")
+    expect(frames.nth(1)).to_contain_text("onnxruntime")
+    expect(page.page.locator(".jp-DebuggerVariables")).to_contain_text("bent")
+    expect(page.output(WATCHED)).not_to_contain_text("-15.99")
+    page.screenshot("notebook-debugger")
+    page.start("debugger:continue")
+    expect(page.output(WATCHED)).to_contain_text("-15.99")
+
+
+def test_a_saved_notebook_shows_everything_without_a_kernel(page, server):
+    page.open_notebook("saved.ipynb")
+    page.command("application:toggle-left-area")
+    page.run_all()
+    assert page.errors() == []
+    page.excerpt("readme-diff", DIFF, 1110, 622)
+    page.save()
+    page.shut_down()
+    changed = nbformat.read(server.root / "saved.ipynb", as_version=4)
+    changed.cells.append(nbformat.v4.new_code_cell("'so that its signature is another'"))
+    nbformat.write(changed, server.root / "untrusted.ipynb")
+
+    for name, dark, trusted in (("saved", True, True), ("untrusted", False, False)):
+        page.open_notebook(f"{name}.ipynb", kernel=False)
+        assert page.trusted(MOVED) is trusted
+        if dark:
+            page.theme("JupyterLab Dark")
+        expect(page.output(MOVED).get_by_text("first value")).to_be_visible()
+        assert page.blank() == []
+        for number in (MOVED + 1, MOVED + 2, DIFF):
+            expect(page.output(number).locator("img").first).to_be_visible()
+        page.output(DIFF + 1).scroll_into_view_if_needed()
+        expect(page.output(DIFF + 1).locator("iframe")).to_be_visible()
+        expect(page.frame(page.output(DIFF + 1)).locator("g.node")).to_have_count(NODES)
+        expect(page.frame(page.output(DIFF + 1)).locator("g.node").first).to_be_visible()
+        for number in (WATCHED, DIFF, DIFF + 1):
+            page.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            page.screenshot(f"notebook-{name}-{number}")
+
+
+def test_without_the_extension_the_controls_are_the_widgets_own(page, server):
+    with server.without("pyopnb-netron"):
+        page.open_notebook("other.ipynb")
+    page.run_all()
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    expect(page.output(MOVED)).to_contain_text("limit = 2.06")
+
+
+def test_notebook_7(page):
+    page.open_in_notebook("notebook7.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    assert page.never_run() == []
+    page.open_in_notebook("live7.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    expect(page.output(WATCHED)).to_contain_text("SoftClip version 2")
+    expect(page.output(MOVED).get_by_role("slider")).to_be_visible()
+    frame = page.output(DIFF + 1).locator("iframe")
+    page.output(DIFF + 1).scroll_into_view_if_needed()
+    expect(frame).to_be_visible()
+    expect(page.frame(page.output(DIFF + 1)).locator("g.node")).to_have_count(NODES)
+    expect(page.frame(page.output(DIFF + 1)).locator("g.node").first).to_be_visible()
+    page.screenshot("notebook-7")
+    # Notebook's own, with every notebook that it opens.
+    page.complaints[:] = [said for said in page.complaints if "reading 'schema'" not in said or "/static/notebook/" not in said]
