@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
+from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, shown
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
@@ -42,12 +43,14 @@ DEFAULT_DOMAIN = "pyopnb"
 KEPT_VERSIONS = 100
 """Versions of an op that history and rollback reach back to; older ones are let go: redefining all day costs nothing."""
 
+_LISTED = 50  # ops in the text of the registry
+
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)
-class Version:
+class Version(Drawn):
     """The n-th definition of an op under one name.
 
     Attributes
@@ -88,8 +91,8 @@ class Version:
         return f"{self}: {self.schema}"
 
 
-@dataclass
-class Op:
+@dataclass(repr=False)
+class Op(Drawn):
     """A name and the versions that stood under it, the newest last.
 
     Attributes
@@ -105,6 +108,9 @@ class Op:
     name: str
     versions: tuple[Version, ...] = ()
     lock: Any = field(default_factory=threading.RLock, repr=False)
+
+    def __repr__(self) -> str:
+        return f"{self.current!r}" if self.versions else f"{self.name}, no version"
 
     @property
     def current(self) -> Version:
@@ -147,7 +153,7 @@ def check_opset(opset: object, where: str) -> None:
         raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=shown(repr(opset)))
 
 
-class Registry:
+class Registry(Drawn):
     """Ops by name. `pyopnb.registry` is the one that sessions use; tests make their own.
 
     Examples
@@ -169,6 +175,12 @@ class Registry:
         self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
         self._lock = threading.RLock()
         self.epoch = 0
+
+    def __repr__(self) -> str:
+        ops = list(self)
+        if not ops:
+            return "no op is defined. Try: %%pyop in a cell"
+        return "\n".join([repr(op) for op in ops[:_LISTED]] + [f"and {len(ops) - _LISTED} more"] * (len(ops) > _LISTED))
 
     def define(
         self,

@@ -74,7 +74,10 @@ def _page(view: View) -> str:
 
 def _put(path: Path, data: bytes) -> None:
     # In the same folder, so that the name is changed in one step.
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # the name that was asked for
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
