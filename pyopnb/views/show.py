@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import singledispatch
 from inspect import signature
 from typing import Any
@@ -79,9 +80,9 @@ def _options(thing: Any) -> list[str]:
     """The options of a drawing; a drawing that has a graph in it takes those of graphs as well."""
     if isinstance(thing, (np.ndarray, np.generic)):
         return ["name"]
-    own = {Trace: traces.trace, TraceDiff: divergence.runs, ModelDiff: changes.models}.get(type(thing))
-    graph = isinstance(thing, (ModelProto, bytes, str, os.PathLike, Session))
-    drawings = [own, models.drawn] if own else [models.drawn] if graph else []
+    own: dict[type, Callable[..., View]] = {Trace: traces.trace, TraceDiff: divergence.runs, ModelDiff: changes.models}
+    graph = isinstance(thing, (ModelProto, bytes, str, os.PathLike, Session, *own))
+    drawings = [own.get(type(thing), models.drawn), models.drawn] if graph else []
     every = [one for drawing in drawings for one in signature(drawing).parameters.values()]
     return list(dict.fromkeys(one.name for one in every if one.kind is one.KEYWORD_ONLY))
 
@@ -186,4 +187,4 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
 
 def plot(thing: Any) -> Any:
     """A matplotlib ``Figure`` of anything that has one."""
-    return plots.figure(thing.thing if isinstance(thing, View) else thing)
+    return plots.figure(view(thing) if isinstance(thing, ModelDiff) else thing)

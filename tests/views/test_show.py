@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import pyopnb
 from pyopnb.drawing.colours import palette
+from pyopnb.views import plots
 from pyopnb.views.ops import numbered
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -248,10 +250,17 @@ def test_other_endings_are_refused(name: str, says: str, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_graph_in_pixels_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    _, trace = traced()
-    with pytest.raises(pyopnb.FeedError, match=r"ends in \.html, \.svg.*Try: save\(.*t\.svg"):
-        trace.save(tmp_path / "t.png")
+def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, trace = traced()
+    for thing in (trace, pyopnb.show(model), pyopnb.diff(trace, trace), pyopnb.diff(model, model)):
+        thing.save(tmp_path / "t.png")
+        wide, high = re.findall(r'^<svg .*?width="(\d+)" height="(\d+)"', pyopnb.show(thing).svg)[0]
+        with Image.open(tmp_path / "t.png") as image:
+            assert image.size == (2 * int(wide), 2 * int(high))
+    monkeypatch.setattr(plots, "_LARGEST", 100)
+    pyopnb.show(model).save(tmp_path / "t.png")
+    with Image.open(tmp_path / "t.png") as image:
+        assert max(image.size) == 100
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +293,7 @@ def test_figures() -> None:
     wide[0, 0] = np.nan
     for thing, axes in (
         (pyopnb.diff(wide, X), 4), (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), 4), (trace, 1), (pyopnb.diff(trace, after), 1),
-        (pyopnb.show(X), 2), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
+        (pyopnb.show(X), 2), (pyopnb.show(pyopnb.parse(MODEL), names=True), 1), (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), 1), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
     ):  # fmt: skip
         figure = thing.plot()
         figure.savefig(io.BytesIO(), dpi=20, format="png")  # drawing is when matplotlib finds what it does not like
