@@ -29,7 +29,7 @@ __all__ = ["figure", "graph", "pixels"]
 
 _NODES = 40
 _FIELDS = 256
-_LARGEST = 16_000  # pixels of a side of a picture
+_LONGEST, _LARGEST = 60_000, 150_000_000  # pixels of a side and of the whole of a picture; matplotlib draws no side of 65,536
 
 
 @singledispatch
@@ -70,7 +70,8 @@ def graph(svg: str) -> Any:
 def pixels(svg: str) -> bytes:
     """A picture of a graph as a PNG, sharp as far as it is not too large."""
     made = graph(svg)
-    sharp = min(float(SHARP), _LARGEST / max(made.get_size_inches()))
+    wide, high = made.get_size_inches()
+    sharp = min(float(SHARP), _LONGEST / max(wide, high), math.sqrt(_LARGEST / (wide * high)))
     written = io.BytesIO()
     with warnings.catch_warnings():  # a letter that no font here has is a box
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

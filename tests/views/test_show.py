@@ -257,10 +257,11 @@ def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         wide, high = re.findall(r'^<svg .*?width="(\d+)" height="(\d+)"', pyopnb.show(thing).svg)[0]
         with Image.open(tmp_path / "t.png") as image:
             assert image.size == (2 * int(wide), 2 * int(high))
-    monkeypatch.setattr(plots, "_LARGEST", 100)
-    pyopnb.show(model).save(tmp_path / "t.png")
-    with Image.open(tmp_path / "t.png") as image:
-        assert max(image.size) == 100
+    for limit, number in (("_LARGEST", 10_000), ("_LONGEST", 100)):
+        monkeypatch.setattr(plots, limit, number)
+        pyopnb.show(model).save(tmp_path / "t.png")
+        with Image.open(tmp_path / "t.png") as image:
+            assert max(image.size) == 100 if limit == "_LONGEST" else 9_000 < image.size[0] * image.size[1] < 11_000
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
