@@ -25,7 +25,7 @@ _TILES = 16
 _TABLE = 16  # rows and columns of an array that is shown as its numbers
 _TEXTS = 20
 _RINGS = 3
-_MANY = 100  # arrays of a list that are shown
+_MANY = 150  # arrays of a list that are shown
 _PICTURES = LARGEST * 3 // 4  # bytes of one output that pictures may take
 _CELL = "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);font-family:monospace;white-space:nowrap"
 

@@ -137,6 +137,15 @@ def test_the_worst_element_is_told() -> None:
     assert lines[2].startswith(f"  worst: [{index}] {place.a} against {place.b}: ") and lines[1].startswith("origin: ")
 
 
+def test_floats_of_attrs_have_the_digits_that_they_have() -> None:
+    one, other = (
+        trace(pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"), x=np.float32([-1]), times=False)
+        for alpha in (0.9, 1.1)
+    )
+    assert diff(one, other).origin.changes == ("attr alpha: 0.9 → 1.1",)
+    assert "attr alpha: 0.9 against 1.1" in str(diff(one.model, other.model))
+
+
 def test_what_one_run_did_not_keep_is_told() -> None:
     whole = trace(transformer(), x=X, check=False, times=False)
     few = diff(trace(transformer(), x=X, check=False, times=False, only="b0.bent"), whole)
