@@ -438,10 +438,13 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
 
 
 def _source(cls: type) -> str | None:
+    code = getattr(getattr(cls, "compute", None), "__code__", None)
+    # A class of a notebook cell or a doctest, which only its methods can name. Before inspect is asked: since Python 3.13 that
+    # takes the lines of the same numbers from the file of whatever module the class says it is in.
+    if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
+        return "".join(lines)
     try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):  # a class of a notebook cell, which only its methods can name, or one made by exec
-        code = getattr(getattr(cls, "compute", None), "__code__", None)
-        if code is None or os.path.exists(code.co_filename):
-            return None
-        return "".join(linecache.getlines(code.co_filename)) or None
+        text = inspect.getsource(cls)
+    except (OSError, TypeError):  # made by exec
+        return None
+    return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
