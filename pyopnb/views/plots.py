@@ -54,7 +54,7 @@ def _(thing: View) -> Any:
 
 
 def graph(svg: str) -> Any:
-    """A ``Figure`` of a picture of a graph.
+    """A ``Figure`` of a picture of a graph, whatever made it.
 
     Raises
     ------
