@@ -7,6 +7,7 @@ the last good one in place.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import os
@@ -444,7 +445,20 @@ def _source(cls: type) -> str | None:
     if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
         return "".join(lines)
     try:
-        text = inspect.getsource(cls)
+        lines, begin = inspect.getsourcelines(cls)
+        every, _ = inspect.findsource(cls)
     except (OSError, TypeError):  # made by exec
         return None
+    if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
+        lines = _around("".join(every), cls.__name__, code.co_firstlineno)  # of several of that name it is not the right one
+    text = "".join(lines)
     return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
+
+
+def _around(text: str, name: str, line: int) -> list[str]:
+    """The class of a name that a line is in."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
+            begin = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
+    return []

@@ -45,7 +45,7 @@ def _can(view: View) -> list[str]:
 
 
 def _instead(ending: str, can: list[str], path: Path) -> str:
-    other = can[-1] if ending not in (".png", ".svg") else ".html"
+    other = ".svg" if ".svg" in can and ending != ".svg" else ".html"
     return f"save({shown(repr(str(path.with_suffix(other))))})"
 
 

@@ -416,6 +416,23 @@ def test_the_source_of_what_no_file_has_is_none_of_a_file():
         del linecache.cache["<cell of a test>"]
 
 
+def test_the_source_of_each_of_two_classes_of_one_name_in_a_file(registry):
+    class Both:
+        def compute(self, x):
+            return x + 1
+
+    first = registry_of(Both, registry)
+
+    class Both:
+        def compute(self, x):
+            return x + 2
+
+    second = registry_of(Both, registry)
+    assert "x + 1" in first.source and "x + 2" not in first.source
+    assert "x + 2" in second.source and "x + 1" not in second.source
+    assert first.source.lstrip().startswith("class Both")
+
+
 def registry_of(cls, registry):
     pyop("demo::Cell", into=registry)(cls)
     return registry["demo::Cell"].current
