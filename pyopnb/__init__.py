@@ -152,7 +152,7 @@ _drawn.draw_with(lambda: importlib.import_module("pyopnb.views.show"))
 
 
 def __getattr__(name: str) -> Any:
-    if name == "testing":
+    if name == "testing":  # as numpy.testing is there without an import of its own
         return importlib.import_module("pyopnb.testing")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))

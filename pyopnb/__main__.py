@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
     show = commands.add_parser("show", help="draw a model", description=_show.__doc__)
     show.add_argument("model")
-    show.add_argument("--save", metavar="OUT.svg", help="write a picture (.svg) or a page (.html), and print nothing")
+    show.add_argument("--save", metavar="OUT.svg", help="write a picture (.svg, .png) or a page (.html), and print nothing")
     show.set_defaults(command=_show)
 
     missing = commands.add_parser("missing", help="list what the installed ONNX Runtime lacks", description=_missing.__doc__)

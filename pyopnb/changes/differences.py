@@ -466,9 +466,9 @@ def _said(attribute: AttributeProto) -> str:
     if kind == AttributeProto.STRINGS:
         return shown([s[:_TEXT].decode(errors="backslashreplace") for s in attribute.strings[:_TEXT]], _TEXT)
     if kind == AttributeProto.FLOAT:
-        return f"{attribute.f:.9g}" if math.isfinite(attribute.f) else str(attribute.f)
+        return str(np.float32(attribute.f))  # with the digits that tell it from its neighbours, and no more
     if kind == AttributeProto.FLOATS:
-        return shown([float(f"{x:.9g}") for x in attribute.floats[:_TEXT]], _TEXT)
+        return shown([float(str(np.float32(x))) for x in attribute.floats[:_TEXT]], _TEXT)
     if kind == AttributeProto.INT:
         return str(attribute.i)
     if kind == AttributeProto.INTS:

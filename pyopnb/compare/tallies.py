@@ -20,6 +20,7 @@ WORST = 5
 BINS = 8
 """Bins of an octave in the histogram of differences."""
 
+_ALONE = 8192  # float64 numbers that OpenBLAS leaves to one thread
 _SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
 _EXACT = 4096  # shorter ones are calculated in float64 from the start
 _PLACED = 10**6  # so many mismatches are placed along the axes one by one, of more a sample
@@ -334,7 +335,7 @@ class FloatTally(Tally):
 
     def same(self, x: np.ndarray, at: int) -> None:
         wide = widened(x)
-        if not math.isfinite(float(np.dot(wide, wide))):
+        if not math.isfinite(_dot(wide, wide)):
             self._finite_or_not(x, x, at)
             return
         self.finite += x.size
@@ -452,7 +453,7 @@ class FloatTally(Tally):
     def _total(self, values: np.ndarray) -> float:
         if self._ones.size < values.size or self._ones.dtype != values.dtype:
             self._ones = np.ones(values.size, values.dtype)
-        return float(np.dot(values, self._ones[: values.size]))  # half the time of a sum
+        return _dot(values, self._ones[: values.size])  # half the time of a sum
 
     def _subnormal(self, a: np.ndarray, t: np.ndarray) -> None:
         for name, sizes in (("subnormal in a", np.abs(a, out=self._buffer("bound", a.dtype, a.size))), ("subnormal in b", t)):
@@ -493,11 +494,11 @@ class ComplexTally(Tally):
             return False
         away = a - b
         self.parts = (max(self.parts[0], float(np.abs(away.real).max())), max(self.parts[1], float(np.abs(away.imag).max())))
-        self.left += float(np.vdot(a, a).real)
-        self.right += float(np.vdot(b, b).real)
-        self.product += float(np.vdot(a, b).real)
+        self.left += _dot(a.view(np.float64), a.view(np.float64))
+        self.right += _dot(b.view(np.float64), b.view(np.float64))
+        self.product += _dot(a.view(np.float64), b.view(np.float64))
         self.total += float(d.sum())
-        self.squares += float(np.dot(d, d))
+        self.squares += _dot(d, d)
         t = np.abs(b)
         t[np.isinf(t)] = np.finfo(np.float64).max  # the modulus of a number whose parts are near the end of the range
         self.peak = max(self.peak, float(t.max()))
@@ -550,9 +551,9 @@ class IntegerTally(Tally):
             return
         left = _whole(a).astype(np.float64)
         right = left if a is b else _whole(b).astype(np.float64)
-        self.left += float(np.dot(left, left))
-        self.right += float(np.dot(right, right))
-        self.product += float(np.dot(left, right))
+        self.left += _dot(left, left)
+        self.right += _dot(right, right)
+        self.product += _dot(left, right)
         self.peak = max(self.peak, float(np.abs(right).max()))
 
 
@@ -570,14 +571,25 @@ def _sum(d: np.ndarray) -> int:
     return (int((d >> np.uint64(32)).sum()) << 32) + int((d & np.uint64(0xFFFFFFFF)).sum())
 
 
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """The sum of products, by one thread.
+
+    OpenBLAS shares more than 10,000 float64 among threads, and waits for them: of blocks this size that wins nothing, and where
+    other programs keep the cores busy it was measured to cost a thousand times what the products do.
+    """
+    if a.dtype != np.float64 or a.size <= _ALONE:
+        return float(np.dot(a, b))
+    return sum(float(np.dot(a[at : at + _ALONE], b[at : at + _ALONE])) for at in range(0, a.size, _ALONE))
+
+
 def _square(values: np.ndarray) -> float:
     return _product(values, values)
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> float:
-    found = float(np.dot(a, b))
+    found = _dot(a, b)
     if a.dtype == np.float32 and not 1e-30 < abs(found) < 1e38:  # out of the range where float32 sums are good
-        return float(np.dot(a.astype(np.float64), b.astype(np.float64)))
+        return _dot(a.astype(np.float64), b.astype(np.float64))
     return found
 
 

@@ -84,6 +84,9 @@ def _printed(attribute: AttributeProto, model: ModelProto) -> str:
         return f"unreadable: {shown(str(error), _WIDEST)}"
     if isinstance(value, np.ndarray):
         return shown(" ".join(np.array2string(value, threshold=8).split()), _WIDEST)
+    if attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):  # with the digits that a float32 has
+        many = isinstance(value, list)
+        value = [float(str(np.float32(one))) for one in value] if many else float(str(np.float32(value)))
     return shown(repr(value), _WIDEST)
 
 

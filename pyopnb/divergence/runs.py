@@ -120,8 +120,8 @@ class Parted:
         lone_a = tuple(name for name in a.outputs if name in found.only_a and name not in firsts)
         lone_b = tuple(name for name in b.outputs if name in found.only_b and name not in seconds)
         paired = {pair.b for pair in self.pairs}  # of the others, one run has not kept its own
-        alone = [pair for pair in found.pairs if pair.b not in paired]
-        lone = {pair.b for pair in alone}, {pair.a for pair in alone}
+        halves = [pair for pair in found.pairs if pair.b not in paired]
+        lone = {pair.b for pair in halves}, {pair.a for pair in halves}
         said = ["arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)]
         return TraceDiff(
             said[0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.traces.progress import Progress, Throttled, counted
+from pyopnb.traces.progress import Progress, Throttled, counted, text_bar
 
 __all__ = ["progress_bar"]
 
@@ -23,9 +23,12 @@ class _Shown:
 
 
 def progress_bar(what: str) -> Progress:
-    """A bar of its own output, which is shown when it is first told something."""
+    """A bar of its own output, which is shown when it is first told something; text where the shell is gone."""
+    from IPython.core.getipython import get_ipython
     from IPython.display import display
 
+    if get_ipython() is None:
+        return text_bar(what)
     handles: list[Any] = []
 
     def show(done: int, total: int) -> None:

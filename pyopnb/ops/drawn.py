@@ -35,6 +35,8 @@ class Drawn:
         ------
         FeedError
             It cannot be written as that.
+        PyopError
+            A graph as ``.png`` needs ``pip install pyopnb[plot]``.
         """
         _found[0]().save(self, path)
 

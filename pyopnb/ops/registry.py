@@ -7,6 +7,7 @@ the last good one in place.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import os
@@ -20,6 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
+from pyopnb.ops.drawn import Drawn
 from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, shown
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
@@ -42,12 +44,14 @@ DEFAULT_DOMAIN = "pyopnb"
 KEPT_VERSIONS = 100
 """Versions of an op that history and rollback reach back to; older ones are let go: redefining all day costs nothing."""
 
+_LISTED = 50  # ops in the text of the registry
+
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)
-class Version:
+class Version(Drawn):
     """The n-th definition of an op under one name.
 
     Attributes
@@ -88,8 +92,8 @@ class Version:
         return f"{self}: {self.schema}"
 
 
-@dataclass
-class Op:
+@dataclass(repr=False)
+class Op(Drawn):
     """A name and the versions that stood under it, the newest last.
 
     Attributes
@@ -105,6 +109,9 @@ class Op:
     name: str
     versions: tuple[Version, ...] = ()
     lock: Any = field(default_factory=threading.RLock, repr=False)
+
+    def __repr__(self) -> str:
+        return f"{self.current!r}" if self.versions else f"{self.name}, no version"
 
     @property
     def current(self) -> Version:
@@ -147,7 +154,7 @@ def check_opset(opset: object, where: str) -> None:
         raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=shown(repr(opset)))
 
 
-class Registry:
+class Registry(Drawn):
     """Ops by name. `pyopnb.registry` is the one that sessions use; tests make their own.
 
     Examples
@@ -169,6 +176,12 @@ class Registry:
         self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
         self._lock = threading.RLock()
         self.epoch = 0
+
+    def __repr__(self) -> str:
+        ops = list(self)
+        if not ops:
+            return "no op is defined. Try: %%pyop in a cell"
+        return "\n".join([repr(op) for op in ops[:_LISTED]] + [f"and {len(ops) - _LISTED} more"] * (len(ops) > _LISTED))
 
     def define(
         self,
@@ -426,10 +439,26 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
 
 
 def _source(cls: type) -> str | None:
+    code = getattr(getattr(cls, "compute", None), "__code__", None)
+    # A class of a notebook cell or a doctest, which only its methods can name. Before inspect is asked: since Python 3.13 that
+    # takes the lines of the same numbers from the file of whatever module the class says it is in.
+    if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
+        return "".join(lines)
     try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):  # a class of a notebook cell, which only its methods can name, or one made by exec
-        code = getattr(getattr(cls, "compute", None), "__code__", None)
-        if code is None or os.path.exists(code.co_filename):
-            return None
-        return "".join(linecache.getlines(code.co_filename)) or None
+        lines, begin = inspect.getsourcelines(cls)
+        every, _ = inspect.findsource(cls)
+    except (OSError, TypeError):  # made by exec
+        return None
+    if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
+        lines = _around("".join(every), cls.__name__, code.co_firstlineno)  # of several of that name it is not the right one
+    text = "".join(lines)
+    return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
+
+
+def _around(text: str, name: str, line: int) -> list[str]:
+    """The class of a name that a line is in."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
+            begin = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
+    return []

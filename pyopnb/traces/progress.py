@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "Throttled", "advanced", "bar", "bar_with", "counted", "lengthy"]
+__all__ = ["Progress", "Throttled", "advanced", "bar", "bar_with", "counted", "lengthy", "text_bar"]
 
 Progress = Callable[[int, int], object]
 """Called with how many there were, and of how many."""
@@ -29,7 +29,14 @@ def bar_with(make: Callable[[str], Progress] | None) -> None:
 
 def bar(what: str = "tensors") -> Progress:
     """A new bar: the front end's, or a line of text on stderr."""
-    return _found[0](what) if _found else Throttled(lambda done, total: _write(counted(done, total, what), done == total))
+    return _found[0](what) if _found else text_bar(what)
+
+
+def text_bar(what: str) -> Progress:
+    """A bar that is a line of text on stderr."""
+    # What is no terminal may keep every line of it, as a notebook does.
+    interval = _INTERVAL if sys.stderr is not None and sys.stderr.isatty() else 10 * _INTERVAL
+    return Throttled(lambda done, total: _write(counted(done, total, what), done == total), interval)
 
 
 def counted(done: int, total: int, what: str) -> str:
@@ -48,15 +55,15 @@ def _write(text: str, last: bool) -> None:
 
 
 class Throttled:
-    """Passes on what can be seen: the first, the last, and in between no more than ten a second."""
+    """Passes on what can be seen: the first, the last, and in between no more than ten a second, or as the interval is."""
 
-    def __init__(self, show: Progress) -> None:
-        self._show, self._next = show, 0.0
+    def __init__(self, show: Progress, interval: float = _INTERVAL) -> None:
+        self._show, self._interval, self._next = show, interval, 0.0
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now >= self._next or done == total:
-            self._next = now + _INTERVAL
+            self._next = now + self._interval
             self._show(done, total)
 
 

@@ -5,7 +5,9 @@ They are made without pyplot: nothing that is global is touched, and nothing is 
 
 from __future__ import annotations
 
+import io
 import math
+import warnings
 from functools import singledispatch
 from typing import Any
 
@@ -15,16 +17,19 @@ from pyopnb.compare.arrays import Facts
 from pyopnb.compare.diffs import Diff
 from pyopnb.divergence.traces import TraceDiff
 from pyopnb.drawing.colours import NOT_FINITE, palette
+from pyopnb.drawing.figure import SHARP, figured
 from pyopnb.ops.errors import FeedError, PyopError, shown
 from pyopnb.runtime.values import Result
 from pyopnb.traces.trace import Trace
 from pyopnb.views.diffs import grouped
 from pyopnb.views.tensors import matrix_of
+from pyopnb.views.view import View
 
-__all__ = ["figure"]
+__all__ = ["figure", "graph", "pixels"]
 
 _NODES = 40
 _FIELDS = 256
+_LONGEST, _LARGEST = 60_000, 150_000_000  # pixels of a side and of the whole of a picture; matplotlib draws no side of 65,536
 
 
 @singledispatch
@@ -38,15 +43,51 @@ def figure(thing: Any) -> Any:
     PyopError
         matplotlib is not installed.
     """
-    has = "a diff, a trace, a result or an array"
+    has = "a model, a diff, a trace, a result or an array"
     raise FeedError("plot", expected=has, got=shown(type(thing).__name__), next='save("….svg"), where there is a picture')
+
+
+@figure.register
+def _(thing: View) -> Any:
+    known = figure.dispatch(type(thing.thing)) is not figure.dispatch(object)
+    return graph(thing.svg) if thing.svg and not known else figure(thing.thing)
+
+
+def graph(svg: str) -> Any:
+    """A ``Figure`` of a picture of a graph, whatever made it.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    try:
+        return figured(svg)
+    except ImportError as error:
+        raise _lacking() from error
+
+
+def pixels(svg: str) -> bytes:
+    """A picture of a graph as a PNG, sharp as far as it is not too large."""
+    made = graph(svg)
+    wide, high = made.get_size_inches()
+    sharp = min(float(SHARP), _LONGEST / max(wide, high), math.sqrt(_LARGEST / (wide * high)))
+    written = io.BytesIO()
+    with warnings.catch_warnings():  # a letter that no font here has is a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        made.savefig(written, format="png", dpi=sharp)
+    return written.getvalue()
+
+
+def _lacking() -> PyopError:
+    return PyopError("plot needs matplotlib", next="pip install pyopnb[plot]")
 
 
 def _new(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
+        raise _lacking() from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

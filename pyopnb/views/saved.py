@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyopnb.drawing.page import escaped
 from pyopnb.ops.errors import FeedError, shown
+from pyopnb.views.plots import pixels
 from pyopnb.views.view import View
 
 __all__ = ["save"]
@@ -22,6 +23,8 @@ def save(view: View, path: str | os.PathLike[str]) -> None:
     ------
     FeedError
         The name's ending is none that this view can be written as.
+    PyopError
+        A graph as ``.png`` needs matplotlib.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -31,30 +34,26 @@ def save(view: View, path: str | os.PathLike[str]) -> None:
             f"save, {shown(type(view.thing).__name__)}",
             expected=f"a name that ends in {', '.join(can)}",
             got=shown(path.name),
-            next=_instead(view, ending, can, path),
+            next=_instead(ending, can, path),
         )
     _put(path, _written(view, ending))
 
 
 def _can(view: View) -> list[str]:
-    held = {".svg": bool(view.svg), ".png": bool(view.png), ".json": hasattr(view.thing, "to_json")}
+    held = {".svg": bool(view.svg), ".png": bool(view.png or view.svg), ".json": hasattr(view.thing, "to_json")}
     return [ending for ending in _ENDINGS if held.get(ending, True)]
 
 
-def _instead(view: View, ending: str, can: list[str], path: Path) -> str:
-    name = shown(
-        repr(str(path.with_suffix(can[-1] if ending not in (".png", ".svg") else ".svg" if ".svg" in can else ".html")))
-    )
-    if ending == ".png" and view.svg:
-        return f"save({name}), or plot() of what has one: this picture is made of lines and letters"
-    return f"save({name})"
+def _instead(ending: str, can: list[str], path: Path) -> str:
+    other = ".svg" if ".svg" in can and ending != ".svg" else ".html"
+    return f"save({shown(repr(str(path.with_suffix(other))))})"
 
 
 def _written(view: View, ending: str) -> bytes:
     if ending == ".svg":
         return view.svg.encode()
     if ending == ".png":
-        return view.png
+        return view.png or pixels(view.svg)
     if ending == ".json":
         return str(view.thing.to_json()).encode()
     return _page(view).encode()
@@ -74,7 +73,10 @@ def _page(view: View) -> str:
 
 def _put(path: Path, data: bytes) -> None:
     # In the same folder, so that the name is changed in one step.
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # the name that was asked for
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

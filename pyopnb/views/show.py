@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from functools import singledispatch
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from pyopnb.changes.models import ModelDiff
 from pyopnb.changes.versions import OpDiff
 from pyopnb.compare.diffs import Diff
 from pyopnb.divergence.traces import TraceDiff
-from pyopnb.ops.errors import FeedError, briefly, shown
+from pyopnb.ops.errors import FeedError, briefly, nearest, shown
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.values import Result
@@ -54,13 +57,34 @@ def show(thing: Any, **options: Any) -> View:
     ------
     FeedError
         Nothing draws such a thing.
+    TypeError
+        It has no such option.
 
     Examples
     --------
     >>> show(np.float32([[0, 1, 1], [1, 2, 3]]))
     float32[2,3] n=6 x∈[0, 3] ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃ μ=1.333 σ=0.9428
     """
-    return view(thing, **options)
+    try:
+        return view(thing, **options)
+    except TypeError as error:
+        found = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
+        if found is None or found[1] not in options:
+            raise
+        known = _options(thing)
+        said = f"Try: {nearest(found[1], known)}" if known else "It takes no options"
+        raise TypeError(f"show: a {shown(type(thing).__name__)} is drawn without {shown(found[1])}=. {said}") from None
+
+
+def _options(thing: Any) -> list[str]:
+    """The options of a drawing; a drawing that has a graph in it takes those of graphs as well."""
+    if isinstance(thing, (np.ndarray, np.generic)):
+        return ["name"]
+    own: dict[type, Callable[..., View]] = {Trace: traces.trace, TraceDiff: divergence.runs, ModelDiff: changes.models}
+    graph = isinstance(thing, (ModelProto, bytes, str, os.PathLike, Session, *own))
+    drawings = [own.get(type(thing), models.drawn), models.drawn] if graph else []
+    every = [one for drawing in drawings for one in signature(drawing).parameters.values()]
+    return list(dict.fromkeys(one.name for one in every if one.kind is one.KEYWORD_ONLY))
 
 
 @singledispatch
@@ -163,4 +187,4 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
 
 def plot(thing: Any) -> Any:
     """A matplotlib ``Figure`` of anything that has one."""
-    return plots.figure(thing.thing if isinstance(thing, View) else thing)
+    return plots.figure(view(thing) if isinstance(thing, ModelDiff) else thing)

@@ -25,6 +25,7 @@ _TILES = 16
 _TABLE = 16  # rows and columns of an array that is shown as its numbers
 _TEXTS = 20
 _RINGS = 3
+_MANY = 150  # arrays of a list that are shown
 _PICTURES = LARGEST * 3 // 4  # bytes of one output that pictures may take
 _CELL = "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);font-family:monospace;white-space:nowrap"
 
@@ -98,8 +99,14 @@ def array(thing: Any, name: str = "") -> View:
 
 def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
     """The drawing of many arrays: a line each, and pictures as long as there is room."""
-    lines, parts, room, charts_of_all = [], [], _PICTURES, []
-    for name, value in named:
+    named = list(named)
+    lines, parts, room = [], [], _PICTURES
+    for count, (name, value) in enumerate(named):
+        if count == _MANY:
+            more = f"and {len(named) - _MANY:,} more"
+            lines.append(more)
+            parts.append(note(more))
+            break
         value, summary = _looked_at(value)
         said = f"{shown(name, 80)}: {line(summary)}"
         lines.append(said)
@@ -109,7 +116,6 @@ def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
         charts, body = _picture(value, summary, _SIDE // 2, _TILE // 2)
         if charts:
             body = image(card(charts, said), said)
-            charts_of_all += charts
         if body and len(body) <= room:
             room -= len(body)
             parts.append(f'<div style="margin:4px 0 12px 0">{body}</div>')
@@ -117,6 +123,8 @@ def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
 
 
 def _looked_at(value: Any) -> tuple[Any, Summary]:
+    if isinstance(value, (bool, int, float, complex, str)):  # in a list of Python's own values
+        value = np.asarray(value, object if isinstance(value, str) else None)
     try:
         summary = summary_of(value)
     except NotationError as error:

@@ -86,7 +86,7 @@ def test_a_default_of_a_notebook_op_that_is_written_out_is_no_change():
     bare, same, other = of(), of(limit=2.5), of(limit=3.0)
     assert pyopnb.diff(bare, same).verdict == "identical"
     (change,) = pyopnb.diff(bare, other).changes
-    assert [(fact.what, fact.a, fact.b) for fact in change.facts] == [("attr limit", "2.5", "3")]
+    assert [(fact.what, fact.a, fact.b) for fact in change.facts] == [("attr limit", "2.5", "3.0")]
 
 
 @pytest.mark.parametrize("also_renamed", [False, True])

@@ -130,6 +130,29 @@ def test_the_text_is_short_whatever_there_is() -> None:
     assert "more lines: .steps, .tensors" in text
 
 
+def test_the_worst_element_is_told() -> None:
+    place = found().origin.worst.diff.worst.facts.worst[0]
+    index = ",".join(map(str, place.index))
+    lines = str(found()).splitlines()
+    assert lines[2].startswith(f"  worst: [{index}] {place.a} against {place.b}: ") and lines[1].startswith("origin: ")
+
+
+def test_floats_of_attrs_have_the_digits_that_they_have() -> None:
+    one, other = (
+        trace(pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"), x=np.float32([-1]), times=False)
+        for alpha in (0.9, 1.1)
+    )
+    assert diff(one, other).origin.changes == ("attr alpha: 0.9 → 1.1",)
+    assert "attr alpha: 0.9 against 1.1" in str(diff(one.model, other.model))
+
+
+def test_what_one_run_did_not_keep_is_told() -> None:
+    whole = trace(transformer(), x=X, check=False, times=False)
+    few = diff(trace(transformer(), x=X, check=False, times=False, only="b0.bent"), whole)
+    assert "b0.norm1" in few.only_b and not few.only_a and len(few.only_b) == 28
+    assert "not compared, only in b: b0.norm1, " in str(few)
+
+
 def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
     run = trace(transformer(), x=X, check=False, times=False)

@@ -6,6 +6,7 @@ import numpy as np
 from IPython.utils.capture import capture_output
 
 import pyopnb
+from pyopnb.notebook.progress import progress_bar
 from pyopnb.traces import progress
 
 
@@ -20,3 +21,11 @@ def test_the_bar_of_a_trace(bare):
     bare.run_line_magic("unload_ext", "pyopnb")
     assert isinstance(progress.bar(), progress.Throttled)
     assert progress._found == []
+
+
+def test_without_a_shell_it_is_text(monkeypatch, capsys):
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)
+    bar = progress_bar("tensors")
+    bar(1, 2)
+    bar(2, 2)
+    assert "2 of 2 tensors" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import threading
 import time
 import weakref
@@ -399,3 +400,39 @@ def test_the_modules_that_an_op_serves(registry):
 def test_a_version_is_shown_with_its_schema(registry):
     version = registry.define(type("A", (), {"compute": lambda self, x: x}), "demo::A", source="x" * 10_000)
     assert repr(version) == "demo::A, version 1: (x)"
+
+
+def test_the_source_of_what_no_file_has_is_none_of_a_file():
+    """Since Python 3.13 `inspect.getsource` takes lines of the module's file, of the numbers that the class has elsewhere."""
+    text = "class Cell:\n    def compute(self, x):\n        return x\n"
+    held = {"__name__": __name__}
+    exec(compile(text, "<cell of a test>", "exec"), held)
+    registry = Registry()
+    assert registry_of(held["Cell"], registry).source is None
+    linecache.cache["<cell of a test>"] = len(text), None, text.splitlines(keepends=True), "<cell of a test>"
+    try:
+        assert registry_of(held["Cell"], registry).source == text
+    finally:
+        del linecache.cache["<cell of a test>"]
+
+
+def test_the_source_of_each_of_two_classes_of_one_name_in_a_file(registry):
+    class Both:
+        def compute(self, x):
+            return x + 1
+
+    first = registry_of(Both, registry)
+
+    class Both:
+        def compute(self, x):
+            return x + 2
+
+    second = registry_of(Both, registry)
+    assert "x + 1" in first.source and "x + 2" not in first.source
+    assert "x + 2" in second.source and "x + 1" not in second.source
+    assert first.source.lstrip().startswith("class Both")
+
+
+def registry_of(cls, registry):
+    pyop("demo::Cell", into=registry)(cls)
+    return registry["demo::Cell"].current

@@ -23,6 +23,7 @@ def shell(tmp_path, monkeypatch):
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     yield shell
+    shell.extension_manager.unload_extension("pyopnb")
     shell.reset()
     InteractiveShell.clear_instance()
 

@@ -121,3 +121,9 @@ def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Pat
     assert done.returncode == 1
     assert "here: different: float64[3]" in said
     assert "test_it.py" in said and "raise error" not in said and "testing.py" not in said
+
+
+def test_it_is_there_without_an_import_of_its_own() -> None:
+    code = "import sys, pyopnb; assert 'pyopnb.testing' not in sys.modules; print(pyopnb.testing.assert_close(1, 1).verdict)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "bit-identical\n"

@@ -85,7 +85,7 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff own.onnx relu.onnx --feeds x.npz", "model own.onnx: the node of output 'y' (cli::Clip): expected an op"),
         ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds beside it, got none. Try: --feeds F.npz"),
         ("show pointer.onnx", "got a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
-        ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, got o.xyz"),
+        ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, .png, got o.xyz"),
         ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a file that can be written, got [Errno 2]"),
         ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
         ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),

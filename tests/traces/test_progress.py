@@ -28,6 +28,15 @@ def test_not_more_than_can_be_seen(monkeypatch):
     assert seen == [1, 3, 5]
 
 
+def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
+    times = iter([0.0, 0.5, 0.9, 1.1, 1.2])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    tell = progress.bar()
+    for done in range(1, 6):
+        tell(done, 5)
+    assert capsys.readouterr().err == "\r1 of 5 tensors\r4 of 5 tensors\r5 of 5 tensors\n"
+
+
 def test_a_front_end_makes_the_bars():
     made = []
     progress.bar_with(lambda what: lambda done, total: made.append((done, total, what)))

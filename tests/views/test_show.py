@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import pyopnb
 from pyopnb.drawing.colours import palette
+from pyopnb.views import plots
 from pyopnb.views.ops import numbered
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -35,8 +37,13 @@ def test_what_nothing_draws(thing: Any) -> None:
 
 
 def test_unknown_options_are_named() -> None:
-    with pytest.raises(TypeError, match="colour"):
-        pyopnb.show(X, colour="red")
+    for thing, option, says in (
+        (X, "nam", "show: a ndarray is drawn without nam=. Try: name"),
+        (pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"), "colour", "a ModelProto is drawn without colour=. Try: colours"),
+        (pyopnb.registry, "by", "a Registry is drawn without by=. It takes no options"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(says)):
+            pyopnb.show(thing, **{option: 1})
 
 
 def test_a_view_prints_shows_and_is_shown_again() -> None:
@@ -49,6 +56,13 @@ def test_lists_and_dicts_of_arrays(survives: Any) -> None:
     assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4] n=12")
     assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4] n=12")
     survives(pyopnb.show([]).body)
+    assert pyopnb.show([1, "a", 2.5, True]).text.splitlines() == ["0: int64[] 1", '1: string[] "a"', "2: float64[] 2.5", "3: bool[] True"]
+
+
+def test_a_long_list_says_how_much_more_there_is(survives: Any) -> None:
+    view = pyopnb.show([np.random.default_rng(1).standard_normal((50, 50))] * 5_000)
+    assert view.text.splitlines()[-1] == "and 4,850 more" and len(view.text.splitlines()) == 151
+    assert "and 4,850 more" in "".join(survives(view.body).text) and len(view.body) < 200_000
 
 
 def test_a_session_is_drawn_as_its_model() -> None:
@@ -76,6 +90,15 @@ def test_op_and_registry(survives: Any) -> None:
     assert "demo::Soft, version 1" in "".join(survives(view.body).text)
     view = pyopnb.show(pyopnb.registry)
     assert view.text.splitlines()[1].startswith("demo::Soft  3 ") and "class Soft" in "".join(survives(view.body).text)
+
+
+def test_ops_show_themselves() -> None:
+    assert repr(pyopnb.registry) == "no op is defined. Try: %%pyop in a cell"
+    version = define()
+    op = pyopnb.registry["demo::Soft"]
+    assert repr(op) == repr(version) == repr(pyopnb.registry) == "demo::Soft, version 1: (x)<limit: float = 1.0>"
+    for thing in (version, op, pyopnb.registry):
+        assert thing._repr_html_() == pyopnb.show(thing).body and "class Soft" in thing._repr_html_()
 
 
 def test_sources_of_any_length(survives: Any) -> None:
@@ -149,6 +172,7 @@ def test_diff_of_traces(survives: Any) -> None:
     kept = survives(view.body)
     text = "".join(kept.text)
     assert text.startswith("✗ different") and "✗ begins here" in text and "→ propagates" in text and "np.sin" in text
+    assert "(Add)" not in view.svg  # it is the title already
     assert "origin" in view.svg and "largest |a-b|" in view.svg and "types are those that the file declares" not in text
     assert len(kept.pictures) == 2 and "error against magnitude" in kept.pictures[1].decode()
     assert "limit=2" in pyopnb.show(found, model=model).svg
@@ -226,10 +250,18 @@ def test_other_endings_are_refused(name: str, says: str, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_graph_in_pixels_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    _, trace = traced()
-    with pytest.raises(pyopnb.FeedError, match=r"ends in \.html, \.svg.*Try: save\(.*t\.svg"):
-        trace.save(tmp_path / "t.png")
+def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, trace = traced()
+    for thing in (trace, pyopnb.show(model), pyopnb.diff(trace, trace), pyopnb.diff(model, model)):
+        thing.save(tmp_path / "t.png")
+        wide, high = re.findall(r'^<svg .*?width="(\d+)" height="(\d+)"', pyopnb.show(thing).svg)[0]
+        with Image.open(tmp_path / "t.png") as image:
+            assert image.size == (2 * int(wide), 2 * int(high))
+    for limit, number in (("_LARGEST", 10_000), ("_LONGEST", 100)):
+        monkeypatch.setattr(plots, limit, number)
+        pyopnb.show(model).save(tmp_path / "t.png")
+        with Image.open(tmp_path / "t.png") as image:
+            assert max(image.size) == 100 if limit == "_LONGEST" else 9_000 < image.size[0] * image.size[1] < 11_000
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +279,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
     pyopnb.show(X).save(path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE") and path.stat().st_mode & 0o777 == 0o640
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"no.d\.html'$"):
         pyopnb.show(X).save(tmp_path / "no" / "d.html")
 
 
@@ -262,7 +294,7 @@ def test_figures() -> None:
     wide[0, 0] = np.nan
     for thing, axes in (
         (pyopnb.diff(wide, X), 4), (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), 4), (trace, 1), (pyopnb.diff(trace, after), 1),
-        (pyopnb.show(X), 2), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
+        (pyopnb.show(X), 2), (pyopnb.show(pyopnb.parse(MODEL), names=True), 1), (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), 1), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
     ):  # fmt: skip
         figure = thing.plot()
         figure.savefig(io.BytesIO(), dpi=20, format="png")  # drawing is when matplotlib finds what it does not like
