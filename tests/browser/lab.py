@@ -206,7 +206,7 @@ class Tab:
         self.page.goto("about:blank")  # a page that is still there would keep what it has open
         settings = self.server.home / "settings" / "@jupyterlab" / "apputils-extension"
         (settings / "themes.jupyterlab-settings").unlink(missing_ok=True)
-        # And not "reset" in the address: now and then JupyterLab notices it late, and loads itself once more under our hands.
+        # Not "reset" in the address, which makes JupyterLab load itself once more.
         for workspace in (self.server.home / "workspaces").glob("*"):
             workspace.unlink()
         self.page.goto(self.server.url(f"{path}?token={self.server.token}"))

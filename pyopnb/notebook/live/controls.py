@@ -37,6 +37,12 @@ class Control:
     widget: Any
     read: Callable[[Any], Any]
 
+    def move(self, value: Any) -> None:
+        """Give the widget a value, as a user does with the mouse."""
+        if isinstance(self.widget, ipywidgets.FloatSlider):
+            self.widget.step = _finer(self.widget.min, float(value), self.widget.step)
+        self.widget.value = value
+
     @property
     def value(self) -> Any:
         return self.read(self.widget.value)
@@ -125,11 +131,32 @@ def _slider(name: str, kind: str, now: Any, asked: tuple[Any, ...]) -> Control:
         whole = int(asked[2]) if len(asked) == 3 else 1
         widget = ipywidgets.IntSlider(int(inside), int(low), int(high), whole, description=name, style=_WIDE)
         return Control(name, widget, int)
-    step = float(asked[2]) if len(asked) == 3 else (high - low) / _STEPS
+    inside, step = float(inside), float(asked[2]) if len(asked) == 3 else _step(low, high)
     widget = ipywidgets.FloatSlider(
-        float(inside), min=float(low), max=float(high), step=step, description=name, style=_WIDE, readout_format=".4g"
+        inside,
+        min=float(low),
+        max=float(high),
+        step=_finer(low, inside, step),
+        description=name,
+        style=_WIDE,
+        readout_format=".4g",
     )
     return Control(name, widget, float)
+
+
+def _step(low: float, high: float) -> float:
+    """A power of ten, so that what people type is on the slider."""
+    return float(10.0 ** math.floor(math.log10((high - low) / _STEPS)))
+
+
+def _finer(low: float, value: float, step: float) -> float:
+    """A step that the value is on: a browser moves what is between two steps, and sends it back as if somebody had moved it."""
+    for digits in range(6):
+        finer = step / 10.0**digits
+        places = (value - low) / finer
+        if abs(places - round(places)) < 1e-6:
+            return finer
+    return step / 10.0**6
 
 
 def _menu(name: str, choices: list[Any], now: Any) -> Control:

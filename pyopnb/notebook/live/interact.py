@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,14 +13,13 @@ from IPython.display import display
 from pyopnb.compare.diffs import Diff
 from pyopnb.diffs.diff import diff
 from pyopnb.drawing.page import note
-from pyopnb.notebook.live.cells import Cells, here
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
-from pyopnb.notebook.live.output import Clock, Output
+from pyopnb.notebook.live.following import Following
+from pyopnb.notebook.live.output import Clock
 from pyopnb.notebook.live.picture import as_html, as_text
 from pyopnb.notebook.live.run import Run, refuse_other, run
-from pyopnb.notebook.live.shell import cells
 from pyopnb.ops.errors import FeedError, PyopError, briefly, nearest, shown
-from pyopnb.ops.registry import Version, registry, split_name
+from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.table import Table
 from pyopnb.ops.types import ANY
@@ -35,7 +33,7 @@ MIME = "application/vnd.pyopnb.controls+json"
 _QUICK = 0.1  # seconds within which a run follows a slider while it is dragged; a slower one waits until it is let go
 
 
-class Interact:
+class Interact(Following):
     """Controls for a session, and the result that follows them; made by `interact`.
 
     Attributes
@@ -55,31 +53,16 @@ class Interact:
     def __init__(
         self, session: Session, feeds: Mapping[str, Any], controls: Mapping[str, Control], at: Mapping[str, Any]
     ) -> None:
-        self._session, self._feeds, self.controls = session, dict(feeds), dict(controls)
+        super().__init__(session)
+        self._feeds, self.controls = dict(feeds), dict(controls)
         self._at = dict(at)  # the node or op of each attr; feeds are not in it
-        self._cells: Cells = cells()
-        self._output = Output()
-        self._running = threading.RLock()
-        self._last: Run | None = None
-        self._good: Run | None = None
         self._pinned: Run | None = None
         self.diff: Diff | None = None
-        self.closed = False
         self._pin = ipywidgets.Button(description="Pin as reference", tooltip="Hold what follows against this result")
         self._pin.on_click(lambda _: self.pin())
-        rows = [control.widget for control in self.controls.values()]
-        self.widget = ipywidgets.VBox([*rows, self._pin])
+        self.widget = ipywidgets.VBox([*(control.widget for control in self.controls.values()), self._pin])
         for control in self.controls.values():
             control.widget.observe(lambda _: self.beat(), names=["value"])
-        me = weakref.ref(self)
-
-        def defined(version: Version) -> None:
-            shown_here = me()
-            if shown_here is not None and version.op in shown_here._session._ops:
-                shown_here._cells.soon(shown_here)
-
-        self._leave = registry.subscribe(defined)
-        weakref.finalize(self, self._leave)
         self.beat()
 
     # ---- what it knows -------------------------------------------------------------------------------------------------------
@@ -89,36 +72,20 @@ class Interact:
         return {name: control.value for name, control in self.controls.items()}
 
     @property
-    def result(self) -> Result | None:
-        return self._good.result if self._good else None
-
-    @property
     def reference(self) -> Result | None:
         return self._pinned.result if self._pinned else None
 
-    @property
-    def error(self) -> BaseException | None:
-        return self._last.error if self._last else None
-
-    def __repr__(self) -> str:
-        return self._told()[1]
-
     # ---- running -------------------------------------------------------------------------------------------------------------
 
-    def beat(self) -> None:
-        """Run with what the controls say, and show what came."""
-        with self._running:
-            if self.closed:
-                return
-            try:
-                self._apply()
-            except (Exception, KeyboardInterrupt) as error:
-                self._last = Run({}, 0.0, None, error, 0.0)  # an attr that the op refuses is an answer as well
-            else:
-                with Clock(self._tick):
-                    self._last = run(self._session, self._given())
-            self._judge(self._last)
-            self._show()
+    def _run(self) -> None:
+        try:
+            self._apply()
+        except (Exception, KeyboardInterrupt) as error:
+            self._last = Run({}, 0.0, None, error, time.time())  # an attr that the op refuses is an answer as well
+        else:
+            with Clock(self._tick):
+                self._last = run(self._session, self._given())
+        self._judge(self._last)
 
     def _apply(self) -> None:
         """Give the session's nodes the attrs that changed."""
@@ -141,11 +108,6 @@ class Interact:
             if hasattr(control.widget, "readout"):  # a slider
                 control.widget.continuous_update = now.seconds < _QUICK
 
-    def _tick(self, seconds: float) -> None:
-        if self._output.shown:
-            said = f"running for {seconds:.1f} s; interrupt the kernel to stop it"
-            self._output.put(f'<div><progress aria-label="{said}"></progress> {said}</div>', said)
-
     def _told(self) -> tuple[str, str]:
         if self._last is None:
             return "", "not run"
@@ -155,16 +117,10 @@ class Interact:
         held = self._last, None, found, " · ".join([*said, "ended"] if self.closed else said), "against the reference"
         return as_html(*held), as_text(*held)
 
-    def _show(self) -> None:
-        if self._output.shown:
-            self._output.put(*self._told())
-
     def _ipython_display_(self) -> None:
         if not self.closed:
-            self._cells.hold(self, here(), self.close)
             self._display_controls()
-        self._output.show_again()
-        self._output.put(*self._told())
+        super()._ipython_display_()
 
     def _display_controls(self) -> None:
         """The widgets, with their values as a table for whoever opens the saved notebook without a kernel."""
@@ -193,16 +149,12 @@ class Interact:
         for name, value in values.items():
             if name not in self.controls:
                 raise _unknown(name, self.controls)
-            self.controls[name].widget.value = value
+            self.controls[name].move(value)
 
     def close(self) -> None:
         """Let go of the session; what is shown stays."""
-        self._leave()
-        self._cells.forget(self)
-        with self._running:
-            self.closed = True
-            self.widget.close_all()
-            self._show()
+        super().close()
+        self.widget.close_all()
 
 
 @briefly

@@ -48,8 +48,8 @@ class Run:
 
     def told(self) -> str:
         """The error as a traceback of the user's own lines."""
-        if self.error is None:
-            return ""
+        if self.error is None or self.interrupted:
+            return "interrupted" if self.error else ""
         told = traceback.TracebackException.from_exception(self.error)
         told.stack = traceback.StackSummary.from_list([f for f in told.stack if not f.filename.startswith(_HOME)])
         return "".join(told.format(chain=False)).rstrip()

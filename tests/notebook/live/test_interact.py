@@ -145,3 +145,20 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     assert held.result["y"].tolist() == [12] or held.result["y"].tolist() == [11]
     held.set(**{"A.k": 3.0})
     assert held.result["y"].tolist() == [13]
+
+
+@pytest.mark.parametrize(("ends", "value"), [((0.1, 5.0), 2.0), ((0.0, 360.0), 225.0), ((0.0, 1.0), 1 / 3), ((-1e-6, 1e-6), 3e-7), ((0.0, 1e9), 12.5)])
+def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value):
+    """A browser moves such a value to the next step, and sends it back as if somebody had moved the slider."""
+    held = pyopnb.interact(session, x=X, limit=ends)
+    slider = held.controls["limit"].widget
+
+    def off_the_grid():
+        places = (slider.value - slider.min) / slider.step
+        return abs(places - round(places)) * slider.step
+
+    assert off_the_grid() <= 1e-6 * slider.step
+    before = slider.step
+    held.set(limit=value)
+    assert slider.value == value and slider.step <= before
+    assert off_the_grid() <= max(1e-6 * before, 1e-9 * abs(value))
