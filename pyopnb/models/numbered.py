@@ -79,6 +79,9 @@ def restore(proto: ModelProto) -> None:
             site.node.op_type = site.node.op_type.partition(".")[0]
             _unpack_graphs(site.node)
         _drop_marker(site.node)
+    for scope in (proto, *proto.functions):
+        for place in reversed([i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]):
+            del scope.opset_import[place]
 
 
 def _drop_marker(node: NodeProto) -> None:

@@ -36,7 +36,7 @@ def test_restoring_gives_the_nodes_of_the_file(fixed: tuple[int, ...]) -> None:
             assert [a.i for a in site.node.attribute if a.name == MARKER]
             assert not [a for a in site.node.attribute if a.HasField("g") or a.graphs]
     restore(model)
-    assert model.graph == before.graph
+    assert model.graph == before.graph and list(model.opset_import) == list(before.opset_import)
 
 
 def test_numbers_are_distinct_and_numbering_again_changes_nothing() -> None:
