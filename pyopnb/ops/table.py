@@ -41,7 +41,7 @@ class Table:
             return f"<div>{_escaped(self.otherwise)}</div>"
         head = "".join(f'<th style="{_CELL}">{_escaped(text)}</th>' for text in self.head)
         rows = "".join(f"<tr>{''.join(_td(text) for text in row)}</tr>" for row in self.rows)
-        style = "border-collapse:collapse;margin-left:0"  # JupyterLab has tables in the middle
+        style = "border-collapse:collapse;margin:0"  # JupyterLab has tables in the middle
         return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
