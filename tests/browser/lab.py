@@ -38,6 +38,16 @@ PATIENCE = float(os.environ.get("PYOPNB_TEST_LIMIT", "60"))  # seconds; a machin
 
 CURRENT = "window.jupyterapp.shell.currentWidget"
 
+# Asked again and again, and not awaited: a promise that a page drops while it loads itself anew is never kept.
+_RESTORED = """() => {
+    const app = window.jupyterapp;
+    if (app.wasRestored === undefined) {
+        app.wasRestored = false;
+        app.restored.then(() => { app.wasRestored = true; });
+    }
+    return app.wasRestored;
+}"""
+
 
 @dataclass
 class Lab:
@@ -211,7 +221,7 @@ class Tab:
             workspace.unlink()
         self.page.goto(self.server.url(f"{path}?token={self.server.token}"))
         self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.shell")
-        self.page.evaluate("async () => { await window.jupyterapp.restored }")
+        self.page.wait_for_function(_RESTORED)
 
     def command(self, name: str, **args: Any) -> None:
         """Run one of JupyterLab's commands and wait for it."""
@@ -277,7 +287,10 @@ class Tab:
 
     def shut_down(self) -> None:
         """End the notebook's kernel."""
-        self.page.evaluate(f"async () => {{ await {CURRENT}.context.sessionContext.shutdown() }}")
+        end = f"{CURRENT}.context.sessionContext.shutdown().then(() => '', error => `${{error}}`)"
+        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(said => {{ window.ended = said }}) }}")
+        self.page.wait_for_function("() => window.ended !== undefined")
+        assert self.page.evaluate("() => window.ended") == ""
 
     def errors(self) -> list[str]:
         """What the cells' outputs have of exceptions."""
