@@ -35,9 +35,9 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# Two lanes at a time; what a lane prints comes when it is done.
+# Two lanes at a time, the longest early; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(versions:%=test-%) test-oldest test-browser asan tsan \
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint asan $(versions:%=test-%) test-oldest test-browser tsan \
 		$(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
