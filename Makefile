@@ -35,9 +35,9 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# Two lanes at a time, the longest early; what a lane prints comes when it is done.
+# Three at a time, as some of them wait for the network; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint asan $(versions:%=test-%) test-oldest test-browser tsan \
+	@$(MAKE) --no-print-directory -j3 --output-sync=target lint asan $(versions:%=test-%) test-oldest test-browser tsan \
 		$(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
@@ -47,9 +47,13 @@ lint: .venv/.lint
 	.venv/bin/mypy
 	find pyopnb/runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
+# The first and the last Python run everything; one in between runs what lies close to the interpreter.
+close := tests/border tests/notebook tests/ops tests/project tests/reload tests/runtime tests/threads tests/travel pyopnb
+whole := $(first) $(lastword $(versions)) oldest
+
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
+	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$* $(if $(filter $*,$(whole)),,$(close))
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker

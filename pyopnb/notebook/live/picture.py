@@ -55,11 +55,11 @@ def _parts(now: Run, before: Run | None, found: Diff | None, state: str, against
         yield f'<div style="{mark}" role="alert"><b>{escaped(type(now.error).__name__)}</b>{pre(now.told())}</div>'
     elif now.result is not None:
         yield html(now.result)
-    if found is not None:
-        said = f"{against or 'since the version before'}: {found.verdict}"
-        yield details(said, html(found), open=not found.ok)
     for name in changed_ops(before, now):
         if before is not None:
             old, new = before.versions[name], now.versions[name]
             title = f"what changed in {name}, version {old.number} → {new.number}"
-            yield details(title, html(diff(old, new)), open=bool(now.error))
+            yield details(title, html(diff(old, new)), open=True)
+    if found is not None:
+        said = f"{against or 'since the version before'}: {found.verdict}"
+        yield details(said, html(found), open=not found.ok)
