@@ -47,13 +47,9 @@ lint: .venv/.lint
 	.venv/bin/mypy
 	find pyopnb/runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
-# The first and the last Python run everything; one in between runs what lies close to the interpreter.
-close := tests/border tests/notebook tests/ops tests/project tests/reload tests/runtime tests/threads tests/travel pyopnb
-whole := $(first) $(lastword $(versions)) oldest
-
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$* $(if $(filter $*,$(whole)),,$(close))
+	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
