@@ -23,9 +23,9 @@ python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
 # Binder's Python; where this machine lacks it, make test says so and does without.
 pinned := $(shell sed s/python-// binder/runtime.txt)
 
-native := $(shell find pyopnb/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+native := $(shell find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 # What JupyterLab gets when the package is installed, and not from the sources.
-labextension := $(wildcard pyopnb/viewer/*.js) pyopnb/viewer/assets.py
+labextension := $(wildcard pyopnb/display/netron/*.js) pyopnb/display/netron/assets.py
 sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
 
 lab: .venv/.project
@@ -45,7 +45,7 @@ lint: .venv/.lint
 	.venv/bin/ruff check
 	.venv/bin/lint-imports
 	.venv/bin/mypy
-	find pyopnb/runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
+	find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed

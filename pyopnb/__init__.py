@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx as _onnx  # noqa: F401  # from here and not from further down: measured to be 20 ms faster
 
-from pyopnb.models import schemas as _schemas  # noqa: F401  # onnx.defs follows the registry from here on
-from pyopnb.ops import drawn as _drawn
+from pyopnb.models import onnx_schemas as _onnx_schemas  # noqa: F401  # onnx.defs follows the registry from here on
+from pyopnb.ops import displayable as _displayable
 from pyopnb.ops.errors import (
     DefinitionError,
     EscapedInput,
@@ -23,37 +23,37 @@ from pyopnb.ops.errors import (
 )
 from pyopnb.ops.registry import pyop, registry
 from pyopnb.ops.types import TensorType, tensor_type
-from pyopnb.runtime.library import get_library_path
+from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.session import Result, Session, SessionRebuilt
 
 if TYPE_CHECKING:
-    from pyopnb.changes.models import ModelDiff
-    from pyopnb.changes.versions import OpDiff
-    from pyopnb.checks.fitness import check
-    from pyopnb.compare.diffs import Diff
-    from pyopnb.diffs.diff import diff
-    from pyopnb.divergence.bisected import first_divergence
-    from pyopnb.divergence.traces import TraceDiff
-    from pyopnb.edits.replaced import replace
-    from pyopnb.edits.tapped import wrap
-    from pyopnb.gaps.missing import Missing, missing
-    from pyopnb.graphs.build import model, node
-    from pyopnb.graphs.text import parse, text
-    from pyopnb.models.evaluator import reference_ops
+    from pyopnb.diffs.api import diff
+    from pyopnb.diffs.arrays.diff import Diff
+    from pyopnb.diffs.models.diff import ModelDiff
+    from pyopnb.diffs.ops import OpDiff
+    from pyopnb.diffs.traces.bisect import first_divergence
+    from pyopnb.diffs.traces.diff import TraceDiff
+    from pyopnb.display.netron.view import NetronView, netron
+    from pyopnb.display.show import show
+    from pyopnb.display.view import View
+    from pyopnb.models.build import model, node
+    from pyopnb.models.edit.replace import replace
+    from pyopnb.models.edit.wrap import wrap
+    from pyopnb.models.load import Loaded, load
+    from pyopnb.models.op_metadata import KeptOp
+    from pyopnb.models.save import save
+    from pyopnb.models.support.missing import Missing, missing
+    from pyopnb.models.text.parse import parse, text
     from pyopnb.notebook.live.interact import interact
     from pyopnb.notebook.live.watch import watch
-    from pyopnb.runtime.once import call, run, trace
-    from pyopnb.standins.fill import Filled, fill
-    from pyopnb.standins.reference import reference
-    from pyopnb.standins.skeleton import skeleton
-    from pyopnb.traces.trace import Trace
-    from pyopnb.travel.kept import KeptOp
-    from pyopnb.travel.loaded import Loaded, load
-    from pyopnb.travel.modules import load_module, save_module
-    from pyopnb.travel.saved import save
-    from pyopnb.viewer.view import NetronView, netron
-    from pyopnb.views.show import show
-    from pyopnb.views.view import View
+    from pyopnb.onnx_reference.evaluator_ops import reference_ops
+    from pyopnb.onnx_reference.fill import Filled, fill
+    from pyopnb.onnx_reference.operator import reference
+    from pyopnb.onnx_reference.skeleton import skeleton
+    from pyopnb.ops.module_files import load_module, save_module
+    from pyopnb.runtime.call import call, run, trace
+    from pyopnb.runtime.trace.trace import Trace
+    from pyopnb.testing.check import check
 
 __version__ = "0.1.0"
 
@@ -115,40 +115,40 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "pyopnb.changes.models": ["ModelDiff"],
-    "pyopnb.changes.versions": ["OpDiff"],
-    "pyopnb.checks.fitness": ["check"],
-    "pyopnb.compare.diffs": ["Diff"],
-    "pyopnb.diffs.diff": ["diff"],
-    "pyopnb.divergence.bisected": ["first_divergence"],
-    "pyopnb.divergence.traces": ["TraceDiff"],
-    "pyopnb.edits.replaced": ["replace"],
-    "pyopnb.edits.tapped": ["wrap"],
-    "pyopnb.gaps.missing": ["Missing", "missing"],
-    "pyopnb.graphs.build": ["model", "node"],
-    "pyopnb.graphs.text": ["parse", "text"],
-    "pyopnb.models.evaluator": ["reference_ops"],
+    "pyopnb.diffs.models.diff": ["ModelDiff"],
+    "pyopnb.diffs.ops": ["OpDiff"],
+    "pyopnb.testing.check": ["check"],
+    "pyopnb.diffs.arrays.diff": ["Diff"],
+    "pyopnb.diffs.api": ["diff"],
+    "pyopnb.diffs.traces.bisect": ["first_divergence"],
+    "pyopnb.diffs.traces.diff": ["TraceDiff"],
+    "pyopnb.models.edit.replace": ["replace"],
+    "pyopnb.models.edit.wrap": ["wrap"],
+    "pyopnb.models.support.missing": ["Missing", "missing"],
+    "pyopnb.models.build": ["model", "node"],
+    "pyopnb.models.text.parse": ["parse", "text"],
+    "pyopnb.onnx_reference.evaluator_ops": ["reference_ops"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
-    "pyopnb.runtime.once": ["call", "run", "trace"],
-    "pyopnb.standins.fill": ["Filled", "fill"],
-    "pyopnb.standins.reference": ["reference"],
-    "pyopnb.standins.skeleton": ["skeleton"],
-    "pyopnb.traces.trace": ["Trace"],
-    "pyopnb.travel.kept": ["KeptOp"],
-    "pyopnb.travel.loaded": ["Loaded", "load"],
-    "pyopnb.travel.modules": ["load_module", "save_module"],
-    "pyopnb.travel.saved": ["save"],
-    "pyopnb.viewer.view": ["NetronView", "netron"],
-    "pyopnb.views.show": ["show"],
-    "pyopnb.views.view": ["View"],
+    "pyopnb.runtime.call": ["call", "run", "trace"],
+    "pyopnb.onnx_reference.fill": ["Filled", "fill"],
+    "pyopnb.onnx_reference.operator": ["reference"],
+    "pyopnb.onnx_reference.skeleton": ["skeleton"],
+    "pyopnb.runtime.trace.trace": ["Trace"],
+    "pyopnb.models.op_metadata": ["KeptOp"],
+    "pyopnb.models.load": ["Loaded", "load"],
+    "pyopnb.ops.module_files": ["load_module", "save_module"],
+    "pyopnb.models.save": ["save"],
+    "pyopnb.display.netron.view": ["NetronView", "netron"],
+    "pyopnb.display.show": ["show"],
+    "pyopnb.display.view": ["View"],
 }
 """What a script that only runs ops does not pay for: these modules are imported when one of their names is first used."""
 
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 
-_drawn.draw_with(lambda: importlib.import_module("pyopnb.views.show"))
+_displayable.draw_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 
 def __getattr__(name: str) -> Any:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pyopnb
-from pyopnb.changes.models import ModelDiff
-from pyopnb.compare.diffs import Diff
-from pyopnb.compare.files import ENDINGS, arrays_in
-from pyopnb.divergence.traces import TraceDiff
-from pyopnb.models.source import edited, read
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
+from pyopnb.diffs.models.diff import ModelDiff
+from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.models.io import edited, read
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, shown
 
 __all__ = ["main"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from textwrap import dedent
 
 import pytest
 from onnx.backend.test.case.test_case import TestCase
@@ -31,3 +33,39 @@ def node_tests() -> dict[str, TestCase]:
     from node_tests import cases  # seconds, for those who ask for it
 
     return cases()
+
+
+@pytest.fixture
+def define(tmp_path):
+    """Define the ops of a text, as a file that is loaded."""
+    before = set(sys.modules)
+
+    def define(text: str, name: str = "written.py") -> tuple[pyopnb.registry.__class__, ...]:
+        (tmp_path / name).write_text("import numpy as np\nimport pyopnb\n" + dedent(text))
+        return pyopnb.load_module(tmp_path / name)
+
+    yield define
+    for module in set(sys.modules) - before:
+        if module.startswith(("pyop_file_", "pyop_kept_")):
+            del sys.modules[module]
+
+
+@pytest.fixture
+def clipper():
+    """A model of one node, ``demo::SoftClip`` with ``limit = 2``."""
+    return pyopnb.model(pyopnb.node("demo::SoftClip", "x", "y", limit=2.0), {"x": "float32[N]"}, {"y": "float32[N]"})
+
+
+SOFT_CLIP = """
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def __init__(self, limit: float = 1.0):
+            self.limit = np.float32(limit)
+        def compute(self, x):
+            return self.limit * np.tanh(x / self.limit)
+"""
+
+
+@pytest.fixture
+def soft_clip(define):
+    return define(SOFT_CLIP)[0]

@@ -1,1 +1,1 @@
-"""The one function that holds anything against anything."""
+"""Differences between two of a kind: arrays, models, traces, versions of an op."""

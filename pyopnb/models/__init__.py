@@ -1,1 +1,1 @@
-"""ModelProtos: read, walked, known to onnx, prepared for the installed runtime."""
+"""ModelProtos: built, read, ordered, typed, edited, saved and loaded."""

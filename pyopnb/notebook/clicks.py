@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.viewer.view import TARGET, clicked
+from pyopnb.display.netron.view import TARGET, clicked
 
 __all__ = ["hear", "stop"]
 

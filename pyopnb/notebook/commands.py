@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.notebook.given import bound, given
-from pyopnb.notebook.line import usage, words
-from pyopnb.notebook.models import model_of
+from pyopnb.notebook.arguments import usage, words
+from pyopnb.notebook.expressions import bound, given
+from pyopnb.notebook.file_watcher import files
+from pyopnb.notebook.names import model_of
 from pyopnb.notebook.table import Source, history_table
-from pyopnb.notebook.watched import files
 from pyopnb.ops.errors import UnknownOp, closest, shown
 from pyopnb.ops.registry import Version, registry
 
@@ -157,7 +157,7 @@ def _version(op: str, number: str | None) -> Version:
 
 
 def _diff(shell: Any, line: Line) -> object:
-    from pyopnb.diffs.diff import diff
+    from pyopnb.diffs.api import diff
 
     op, first, second = line.places[0], line.place(1), line.place(2)
     versions = registry.history(op)
@@ -169,7 +169,7 @@ def _diff(shell: Any, line: Line) -> object:
 
 def _check(shell: Any, line: Line) -> object:
     __tracebackhide__ = True
-    from pyopnb.checks.fitness import check
+    from pyopnb.testing.check import check
 
     version = _version(line.places[0], None)
     try:
@@ -186,8 +186,8 @@ def _check(shell: Any, line: Line) -> object:
 
 
 def _missing(shell: Any, line: Line) -> object:
-    from pyopnb.gaps.missing import missing
-    from pyopnb.standins.skeleton import skeleton
+    from pyopnb.models.support.missing import missing
+    from pyopnb.onnx_reference.skeleton import skeleton
 
     model = model_of(line.places[0])
     found = missing(model)
@@ -201,7 +201,7 @@ def _missing(shell: Any, line: Line) -> object:
 
 
 def _skeleton(shell: Any, line: Line) -> object:
-    from pyopnb.standins.skeleton import skeleton
+    from pyopnb.onnx_reference.skeleton import skeleton
 
     model, node = line.places
     shell.set_next_input(str(skeleton(model_of(model), node)))  # a cell below, or the next prompt
@@ -210,7 +210,7 @@ def _skeleton(shell: Any, line: Line) -> object:
 
 def _load(shell: Any, line: Line) -> object:
     __tracebackhide__ = True
-    from pyopnb.travel.modules import load_module
+    from pyopnb.ops.module_files import load_module
 
     path = line.places[0]
     for version in load_module(path):
@@ -223,7 +223,7 @@ def _load(shell: Any, line: Line) -> object:
 
 
 def _save(shell: Any, line: Line) -> object:
-    from pyopnb.travel.modules import save_module
+    from pyopnb.ops.module_files import save_module
 
     path, *ops = line.places
     for version in save_module(path, *ops, overwrite="--overwrite" in line.options):

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from pyopnb.models.io import glance
 from pyopnb.models.nodes import first_output, walk
-from pyopnb.models.source import glance
+from pyopnb.notebook.arguments import CELL
 from pyopnb.notebook.commands import COMMANDS
-from pyopnb.notebook.line import CELL
-from pyopnb.notebook.models import files, model_of, models
+from pyopnb.notebook.names import files, model_of, models
 from pyopnb.ops.errors import PyopError
 from pyopnb.ops.registry import DEFAULT_DOMAIN, registry
 

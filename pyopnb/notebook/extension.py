@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import clicks, completion, graph
-from pyopnb.notebook.cell import Registration, as_python
+from pyopnb.notebook import clicks, completion, onnx_magic
 from pyopnb.notebook.live.shell import end
-from pyopnb.notebook.magic import PyopMagics
 from pyopnb.notebook.progress import progress_bar
-from pyopnb.notebook.refused import show_briefly, show_fully
-from pyopnb.traces.progress import bar_with
+from pyopnb.notebook.pyop_cell import Registration, as_python
+from pyopnb.notebook.pyop_magic import PyopMagics
+from pyopnb.notebook.tracebacks import show_briefly, show_fully
+from pyopnb.ops.progress import bar_with
 
 __all__ = ["load", "unload"]
 
-_CELL = "pyopnb.standins.skeleton.Cell"
+_CELL = "pyopnb.onnx_reference.skeleton.Cell"
 
 
 def load(shell: Any) -> None:
     """Put the extension into a shell. Loading twice is loading once."""
     unload(shell)
-    shell.register_magics(PyopMagics, graph.OnnxMagics)
+    shell.register_magics(PyopMagics, onnx_magic.OnnxMagics)
     shell.input_transformers_cleanup.append(as_python)
     shell.ast_transformers.append(Registration())
-    shell.Completer.custom_matchers += [completion.complete, graph.complete]
+    shell.Completer.custom_matchers += [completion.complete, onnx_magic.complete]
     show_briefly(shell)
     bar_with(progress_bar)
     clicks.hear(shell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.traces.progress import Progress, Throttled, counted, text_bar
+from pyopnb.ops.progress import Progress, Throttled, counted, text_bar
 
 __all__ = ["progress_bar"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyopnb.ops.errors import shown_source
 from pyopnb.ops.registry import Op, Version
-from pyopnb.ops.table import Table
+from pyopnb.ops.text_table import Table
 
 __all__ = ["Source", "history_table", "registry_table"]
 

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from pyopnb.ops.drawn import Drawn
+from pyopnb.ops.displayable import Drawn
 from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, shown
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of

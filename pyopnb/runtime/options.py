@@ -8,9 +8,9 @@ from typing import Any
 
 import onnxruntime
 
-from pyopnb.models.source import Source
+from pyopnb.models.io import Source
 from pyopnb.ops.errors import ModelError, shown
-from pyopnb.runtime.values import initializer_to_ortvalue
+from pyopnb.runtime.feeds import initializer_to_ortvalue
 
 __all__ = ["LENT", "QUIET", "session_options"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.models.installed import schema_domains
+from pyopnb.models.markers import PREFIX, NumberedNode
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
@@ -23,13 +23,13 @@ from pyopnb.models.nodes import (
     linked_attributes,
     walk,
 )
-from pyopnb.models.numbered import PREFIX, NumberedNode
+from pyopnb.models.ort_capabilities import schema_domains
 from pyopnb.ops.errors import ModelError, UnknownOp, closest, shown
 from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
-from pyopnb.runtime import retired
-from pyopnb.runtime.retired import Retired
+from pyopnb.runtime import legacy_pyop
+from pyopnb.runtime.legacy_pyop import Retired
 
 __all__ = [
     "Clock",
@@ -148,9 +148,9 @@ def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], b
     """What tells whether a node runs through an op, after all retired nodes of the file were checked, called or not."""
 
     def is_retired(node: NodeProto) -> bool:
-        return node.op_type == retired.OP_TYPE and registry.find(node.domain, node.op_type) is None
+        return node.op_type == legacy_pyop.OP_TYPE and registry.find(node.domain, node.op_type) is None
 
-    retired.describe([site for site in walk(proto) if is_retired(site.node)], proto, modules)
+    legacy_pyop.describe([site for site in walk(proto) if is_retired(site.node)], proto, modules)
     return lambda node: is_retired(node) or registry.find(node.domain, node.op_type) is not None
 
 
@@ -164,15 +164,17 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
     """
     sites = list(walk(proto))
     imports = {entry.domain: entry.version for entry in proto.opset_import}
-    old = [site for site in sites if site.node.op_type == retired.OP_TYPE and registry.find(site.node.domain, "PyOp") is None]
-    asked = dict(zip(map(id, old), retired.describe(old, proto, modules), strict=True))
+    old = [
+        site for site in sites if site.node.op_type == legacy_pyop.OP_TYPE and registry.find(site.node.domain, "PyOp") is None
+    ]
+    asked = dict(zip(map(id, old), legacy_pyop.describe(old, proto, modules), strict=True))
     planned: list[PlannedNode] = []
     scope, types = None, {}
     attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
         one = asked.get(id(site))
         inside = id(site.scope) in attrs
-        op = None if inside else retired.serve(one) if one else registry.find(site.node.domain, site.node.op_type)
+        op = None if inside else legacy_pyop.serve(one) if one else registry.find(site.node.domain, site.node.op_type)
         if inside or op is not None:
             attrs.update(map(id, bodies(site.node)))
         if op is None:

@@ -13,26 +13,26 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.edits.inlined import inlined
+from pyopnb.models.edit.inline import inlined
+from pyopnb.models.io import Source, read
+from pyopnb.models.markers import number, restore
 from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.models.numbered import number, restore
-from pyopnb.models.source import Source, read
 from pyopnb.ops.errors import PyopError, shown
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.attrs import attrs_of, chosen, label_of, merged
-from pyopnb.runtime.library import get_library_path
+from pyopnb.runtime.callbacks import get_library_path
+from pyopnb.runtime.exceptions import living, nothing, passing
+from pyopnb.runtime.feeds import Feeds, Result, from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.legacy_pyop import checked_modules
+from pyopnb.runtime.live_attrs import attrs_of, chosen, label_of, merged
 from pyopnb.runtime.options import LENT, QUIET, session_options
-from pyopnb.runtime.passing import living, nothing, passing
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
-from pyopnb.runtime.retired import checked_modules
-from pyopnb.runtime.values import Feeds, Result, from_ortvalue, texts_to_ortvalue
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.traced import Wanted
-    from pyopnb.standins.fill import FilledNode
-    from pyopnb.traces.progress import Progress
-    from pyopnb.traces.trace import Trace
+    from pyopnb.onnx_reference.fill import FilledNode
+    from pyopnb.ops.progress import Progress
+    from pyopnb.runtime.trace.run import Wanted
+    from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["Result", "Session", "SessionRebuilt", "run_each", "run_kernels"]
 
@@ -450,7 +450,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.traced import Wanted  # what most sessions never need
+        from pyopnb.runtime.trace.run import Wanted  # what most sessions never need
 
         try:
             wanted = Wanted(only, level, bodies, check, times, optimised, progress)
@@ -460,7 +460,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     def _look(self, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
         __tracebackhide__ = True
-        from pyopnb.runtime.traced import traced
+        from pyopnb.runtime.trace.run import traced
 
         try:
             self._follow()  # here, so that a warning names the user's line
@@ -477,7 +477,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
 
 def _filled(source: Source) -> tuple[FilledNode, ...]:
-    from pyopnb.standins.fill import Filled, fill_source  # what most sessions never need
+    from pyopnb.onnx_reference.fill import Filled, fill_source  # what most sessions never need
 
     done = fill_source(source)
     source.given = None  # the bytes or the file, which are not what is to be loaded now

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from transformer import transformer
 
 import pyopnb
-from pyopnb.divergence import isolated
+from pyopnb.diffs.traces import isolate
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
 
@@ -24,11 +24,11 @@ def rows() -> Iterator[Row]:
     assert [step.outputs[0].b for step in pyopnb.diff(*runs).origins] == ["b0.bent"]
 
     def one_by_one() -> object:
-        whole, isolated._BATCH = isolated._BATCH, 1
+        whole, isolate._BATCH = isolate._BATCH, 1
         try:
             return pyopnb.diff(*runs)
         finally:
-            isolated._BATCH = whole
+            isolate._BATCH = whole
 
     calls = {
         "all": lambda: pyopnb.diff(*(pyopnb.trace(model, x=X) for model in models)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from table import Row, show
 
-sys.path.append(str(Path(__file__).parent.parent / "standins"))
+sys.path.append(str(Path(__file__).parent.parent / "onnx_reference"))
 
 import node_tests
 

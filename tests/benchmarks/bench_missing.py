@@ -10,7 +10,7 @@ from onnx import helper
 from table import Row, milli, show, timed
 
 import pyopnb
-from pyopnb.models.installed import newest_ir_version, newest_opset
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 
 NODES = 100_000
 KINDS = ("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Exp", "Softplus", "Erf", "Ceil", "Floor", "Softmax", "Add", "Mul", "Sub", "Max")

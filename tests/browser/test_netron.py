@@ -88,7 +88,7 @@ def test_live_output_clicks_documentation_and_themes(page):
     frame.locator("#sidebar-closebutton").click()
     click(frame, "Neg")
     expect(page.output(3)).to_contain_text("ZeroDivisionError")
-    expect(page.output(3)).not_to_contain_text("pyopnb/viewer")
+    expect(page.output(3)).not_to_contain_text("pyopnb/display/netron")
     page.output(3).get_by_text("ZeroDivisionError").last.scroll_into_view_if_needed()
     page.screenshot("netron-exception")
 

@@ -37,6 +37,6 @@ jupyter execute notebooks/00_first_op.ipynb
 python -c "import pyopnb.runtime.session"
 
 echo "binder: postBuild fails where the bridge does not compile"
-echo "#error on purpose" >>pyopnb/runtime/bridge.cpp
+echo "#error on purpose" >>pyopnb/runtime/bridge/bridge.cpp
 if binder/postBuild >broken.log 2>&1; then fail "postBuild went on after an error of the compiler"; fi
 grep -q "on purpose" broken.log || fail "postBuild failed for another reason: $(tail -1 broken.log)"

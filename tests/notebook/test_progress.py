@@ -7,7 +7,7 @@ from IPython.utils.capture import capture_output
 
 import pyopnb
 from pyopnb.notebook.progress import progress_bar
-from pyopnb.traces import progress
+from pyopnb.ops import progress
 
 
 def test_the_bar_of_a_trace(bare):

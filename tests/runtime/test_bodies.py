@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.installed import newest_opset
+from pyopnb.models.ort_capabilities import newest_opset
 
 X = np.float32([1, 2])
 MAKE = helper.make_node

@@ -73,8 +73,8 @@ def through_pyopnb(case: TestCase) -> list[Any]:
     """The results of the case with its node run by an op."""
     model = ModelProto()
     model.CopyFrom(case.model)
-    model.ir_version = min(model.ir_version, pyopnb.models.installed.newest_ir_version())
-    model.opset_import[0].version = min(model.opset_import[0].version, pyopnb.models.installed.newest_opset())
+    model.ir_version = min(model.ir_version, pyopnb.models.ort_capabilities.newest_ir_version())
+    model.opset_import[0].version = min(model.opset_import[0].version, pyopnb.models.ort_capabilities.newest_opset())
     (node,) = model.graph.node
     node.domain = DOMAIN
     pyopnb.registry.define(_standing_in(case), f"{DOMAIN}::{node.op_type}")

@@ -10,9 +10,9 @@ import ipywidgets
 import numpy as np
 from IPython.display import display
 
-from pyopnb.compare.diffs import Diff
-from pyopnb.diffs.diff import diff
-from pyopnb.drawing.page import note
+from pyopnb.diffs.api import diff
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.display.html import note
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.following import Following
 from pyopnb.notebook.live.output import Clock
@@ -21,7 +21,7 @@ from pyopnb.notebook.live.run import Run, refuse_other, run
 from pyopnb.ops.errors import FeedError, PyopError, briefly, nearest, shown
 from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr
-from pyopnb.ops.table import Table
+from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.session import Result, Session
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from pyopnb.compare.diffs import Diff
-from pyopnb.diffs.diff import diff
-from pyopnb.drawing.page import details, escaped, note, page, pre
+from pyopnb.diffs.api import diff
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.display.html import details, escaped, note, page, pre
+from pyopnb.display.show import html
 from pyopnb.notebook.live.run import Run
-from pyopnb.views.show import html
 
 __all__ = ["as_html", "as_text", "changed_ops"]
 

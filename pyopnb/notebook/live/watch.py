@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.compare.diffs import Diff
-from pyopnb.diffs.diff import diff
+from pyopnb.diffs.api import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.notebook.live.following import Following
 from pyopnb.notebook.live.output import Clock
 from pyopnb.notebook.live.picture import as_html, as_text, changed_ops

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.display.netron.assets import script
 from pyopnb.notebook.live.interact import MIME
-from pyopnb.viewer.assets import script
 
 X = np.float32([-4, 0, 1, 8])
 

@@ -1,1 +1,0 @@
-"""What changed: between two models, and between two versions of an op."""

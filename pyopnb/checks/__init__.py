@@ -1,1 +1,0 @@
-"""Whether an op is fit to be used."""

@@ -1,1 +1,0 @@
-"""Arrays, and what is made of them, held against each other."""

@@ -1,0 +1,1 @@
+"""Differences between arrays, and between results and nested values made of them."""

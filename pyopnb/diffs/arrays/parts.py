@@ -1,0 +1,267 @@
+"""Values of every kind that a model takes or gives, walked through in pairs: arrays, sequences, maps, None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pyopnb.diffs.arrays.short import Short, shortly
+from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, family
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import FeedError, NotationError, shown
+from pyopnb.ops.types import type_of
+from pyopnb.runtime.session import Result
+
+__all__ = ["VERDICTS", "Part", "elements", "named", "parts", "tolerance"]
+
+VERDICTS = ("bit-identical", "value-identical", "close", "different", "incomparable")
+"""From the best to the worst."""
+
+_DEEPEST = 64
+
+_Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Two values at one place, and what is known of them.
+
+    Attributes
+    ----------
+    path : tuple of str and int
+        Names and positions that lead there; empty where two arrays were compared.
+    a, b : str
+        Their types.
+    reason : str
+        Why they cannot be compared; empty where they can.
+    rtol, atol : float
+        The tolerance that was applied: 0 where the dtype is exact.
+    known : Facts or Short or None
+        None where there are no two arrays of one type.
+    """
+
+    path: _Path
+    a: str
+    b: str
+    reason: str = ""
+    rtol: float = 0.0
+    atol: float = 0.0
+    known: Facts | Short | None = None
+
+    @property
+    def name(self) -> str:
+        """The path as it would be typed."""
+        return named(self.path)
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known of the two arrays; None where there are no two arrays of one type."""
+        if isinstance(self.known, Short):
+            object.__setattr__(self, "known", self.known.facts())  # once; nobody can tell
+        return self.known  # type: ignore[return-value]  # no longer a Short
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Part):
+            return NotImplemented
+        held = [(part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.facts) for part in (self, other)]
+        return held[0] == held[1]
+
+    __hash__ = None  # type: ignore[assignment]  # facts hold dicts
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        if self.reason:
+            return "incomparable"
+        if isinstance(self.known, Short):
+            return self.known.verdict
+        facts = self.known
+        if facts is None or not facts.bits:
+            return "bit-identical"
+        if not facts.differing:
+            return "value-identical"
+        return "different" if facts.over is None or facts.over else "close"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict is one of the first three."""
+        return VERDICTS.index(self.verdict) < 3
+
+    def judged(self, rtol: float | None, atol: float | None) -> Part:
+        """The same facts under another tolerance."""
+        if self.facts is None:
+            return self
+        facts, (rtol, atol) = self.facts, tolerance(self.a.partition("[")[0], rtol, atol)
+        if (rtol, atol) == (self.rtol, self.atol):
+            return self
+        passes = not facts.odd and facts.frontier.passes(rtol, atol)
+        if facts.largest is not None and not facts.frontier.corners and not facts.frontier.at_zero:
+            passes = not facts.odd and facts.largest <= atol  # integers, whose largest difference is exact
+        over = 0 if passes else facts.differing if not rtol and not atol else None
+        return replace(self, rtol=rtol, atol=atol, known=replace(facts, over=over, axes=()))
+
+
+def named(path: _Path) -> str:
+    """A path as it would be typed.
+
+    Examples
+    --------
+    >>> named(("scores", 2, "cat")), named((0,))
+    ("scores[2]['cat']", '[0]')
+    """
+    if path and isinstance(path[0], str):
+        return shown(path[0], 80) + "".join(f"[{shown(repr(key), 80)}]" for key in path[1:])
+    return "".join(f"[{shown(repr(key), 80)}]" for key in path)
+
+
+def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    """What is tolerated of a dtype. Once one of the two is given, the other is 0 without being given.
+
+    Examples
+    --------
+    >>> tolerance("float32", None, None), tolerance("float32", 1e-3, None), tolerance("int8", 1e-3, 1), tolerance("bool", 1, 1)
+    ((1e-05, 1e-05), (0.001, 0.0), (0.0, 1.0), (0.0, 0.0))
+    """
+    if name in ("bool", "string"):
+        return 0.0, 0.0
+    if rtol is None and atol is None:
+        return TOLERANCES.get(name, (0.0, 0.0))
+    given = float(rtol or 0.0), float(atol or 0.0)
+    return (0.0, given[1]) if family(dtype(name).numpy) == "integer" else given
+
+
+def elements(value: Any, depth: int = 0) -> int:
+    """How many elements there are in a value, to its depths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> elements({"y": [np.zeros((2, 3)), None, "text"]}), elements(np.zeros(4))
+    (6, 4)
+    """
+    if isinstance(value, np.ndarray):
+        return value.size
+    if depth > _DEEPEST:
+        return 0
+    if isinstance(value, (Result, Mapping)):
+        return sum(elements(held, depth + 1) for _, held in value.items())
+    return sum(elements(held, depth + 1) for held in value) if isinstance(value, (list, tuple)) else 0
+
+
+def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
+    """Every pair of arrays in two values, and what has no partner.
+
+    Raises
+    ------
+    FeedError
+        Something is neither an array nor a value that is made of arrays.
+    """
+    yield from _walk((), a, b, rtol, atol)
+
+
+def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
+    one, two = _opened(a, path, "a"), _opened(b, path, "b")
+    said = _said(one), _said(two)
+    if len(path) > _DEEPEST:
+        yield Part(path, *said, reason=f"nested deeper than {_DEEPEST} levels")
+    elif one is None or two is None:
+        yield Part(path, *said, reason="" if one is two else f"{said[0]} against {said[1]}")
+    elif isinstance(one, dict) and isinstance(two, dict):
+        for key in [*one, *(key for key in two if key not in one)]:
+            yield from _member((*path, key), one, two, key, rtol, atol)
+        if not one and not two:
+            yield Part(path, *said)
+    elif isinstance(one, list) and isinstance(two, list):
+        for index in range(max(len(one), len(two))):
+            held = [dict(enumerate(values)) for values in (one[index : index + 1], two[index : index + 1])]
+            yield from _member((*path, index), held[0], held[1], 0, rtol, atol)
+        if not one and not two:
+            yield Part(path, *said)
+    elif isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
+        yield _arrays(path, one, two, rtol, atol)
+    else:
+        yield Part(path, *said, reason=f"{said[0]} against {said[1]}")
+
+
+def _member(
+    path: _Path, one: dict[Any, Any], two: dict[Any, Any], key: Any, rtol: float | None, atol: float | None
+) -> Iterator[Part]:
+    if key in one and key in two:
+        yield from _walk(path, one[key], two[key], rtol, atol)
+    else:
+        side, value = ("a", one[key]) if key in one else ("b", two[key])
+        said = _said(_opened(value, path, side))
+        yield Part(path, *((said, "missing") if side == "a" else ("missing", said)), reason=f"only in {side}: {said}")
+
+
+def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> Part:
+    said = _said(a), _said(b)
+    for array, side in ((a, "a"), (b, "b")):
+        if why := _unfit(array):
+            return Part(path, *said, reason=f"{side} {why}")
+    if said[0] != said[1]:
+        both = (("dtype", dtype(a.dtype), dtype(b.dtype)), ("shape", a.shape, b.shape))
+        apart = [f"{what} {x} against {y}" for what, x, y in both if x != y]
+        return Part(path, *said, reason=f"{said[0]} against {said[1]}: {' and '.join(apart)}")
+    applied = tolerance(dtype(a.dtype).name, rtol, atol)
+    return Part(path, *said, rtol=applied[0], atol=applied[1], known=shortly(a, b, *applied))
+
+
+def _unfit(array: np.ndarray) -> str:
+    """Why an array cannot be a tensor; empty where it can."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        return "has masked elements, and ONNX has no place for the mask"
+    if array.dtype == object:
+        other = next((one for one in array.flat if not isinstance(one, (str, bytes))), None)
+        if other is not None or any(one is None for one in array.flat):
+            return f"holds Python objects that are not strings: {shown(type(other).__name__)}"
+        return ""
+    if array.dtype.kind == "S":
+        return ""
+    try:
+        dtype(array.dtype)
+    except NotationError:
+        return f"is of dtype {shown(array.dtype)}, which ONNX does not have"
+    return ""
+
+
+def _opened(value: Any, path: _Path, side: str) -> Any:
+    """A value as None, a dict, a list or an array."""
+    if value is None or isinstance(value, np.ndarray):
+        return _texts_alike(value)
+    if isinstance(value, (Result, Mapping)):
+        return {_key(key): held for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, (str, bytes)):
+        return np.array(value, object)
+    if isinstance(value, (bool, int, float, complex, np.generic)):
+        return _texts_alike(np.asarray(value))
+    where = f"diff, {side}{named(path) and ' at ' + named(path)}"
+    expected = "an array, or a list, dict or Result of arrays"
+    raise FeedError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
+
+
+def _texts_alike(value: np.ndarray | None) -> np.ndarray | None:
+    # NumPy has four ways to hold texts; a model has one.
+    return value.astype(object) if value is not None and value.dtype.kind in "SUT" else value
+
+
+def _key(key: Any) -> str | int:
+    if isinstance(key, (bool, np.bool_)) or not isinstance(key, (int, str, np.integer)):
+        return repr(key)
+    return str(key) if isinstance(key, str) else int(key)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        try:
+            return str(type_of(value))
+        except NotationError:
+            return f"{shown(value.dtype, 80)}[{','.join(map(str, value.shape))}]"
+    if value is None:
+        return "None"
+    return f"{'map' if isinstance(value, dict) else 'sequence'} of {len(value)}"

@@ -1,0 +1,1 @@
+"""Differences between two models, by structure and not by names or order."""

@@ -1,0 +1,513 @@
+"""What changed between two models, found node by node: in the main graphs, in bodies and in functions."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    numpy_helper,
+)
+
+from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.models.attributes import Defaults, plain
+from pyopnb.diffs.models.groups import groups
+from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of
+from pyopnb.diffs.models.match import Matching, graph_of_model, match, paired_names
+from pyopnb.models.io import FOLDER, Source
+from pyopnb.models.nodes import full_name, type_of_proto, walk
+from pyopnb.ops.errors import NotationError, shown
+from pyopnb.ops.types import ANY
+
+__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "differences"]
+
+_OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
+KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
+"""Kinds of changes, in the order in which they are told."""
+
+_TEXT = 80
+_THROUGH = 64  # nodes that were put in or taken out in a row, up to which a reader behind them still reads the same
+
+
+@dataclass(frozen=True)
+class NodeAt:
+    """A node of one of the two models.
+
+    Attributes
+    ----------
+    place : int
+        In its graph's list of nodes.
+    op : str
+        ``Gelu``, or with a domain ``com.microsoft::BiasGelu``.
+    name : str
+    outputs : tuple of str
+    """
+
+    place: int
+    op: str
+    name: str
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that is not the same: what, and how it is in a and in b; None where it is not there."""
+
+    what: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change between two models.
+
+    Attributes
+    ----------
+    kind : str
+        ``changed`` (op, attrs or number of outputs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many
+        to one, or to fewer), ``split`` (one to many), ``exchanged`` (as many others); ``folded`` (what a node made became a
+        weight); ``weight``; ``input``, ``output``, ``function``, ``opset``; ``header`` for the rest of the file.
+    path : str
+        ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
+    a, b : tuple of NodeAt
+        The nodes that it is about, of each model. For a weight, who reads it.
+    facts : tuple of Fact
+    values : Diff or None
+        Of a weight, where both have one.
+    """
+
+    kind: str
+    path: str = ""
+    a: tuple[NodeAt, ...] = ()
+    b: tuple[NodeAt, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    values: Diff | None = None
+
+
+@dataclass
+class Counts:
+    """Nodes of both models, bodies and functions included and Constants not; pairs of them; and what is no change.
+
+    ``renamed`` are paired nodes of other names, and tensors; ``moved`` says that nodes stand in another order.
+    """
+
+    a: int = 0
+    b: int = 0
+    pairs: int = 0
+    renamed: int = 0
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class _Level:
+    path: str
+    a: Graph
+    b: Graph
+    outer: Mapping[str, str] | None
+
+
+def differences(a: Source, b: Source, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
+    """Every change between two models, and how many nodes and names there are.
+
+    Raises
+    ------
+    ModelError
+        A weight lies in a file that cannot be read.
+    """
+    numbers, counts = Numbers(), Counts()
+    contents = [Contents(numbers, source.folder, source.taken_out) for source in (a, b)]
+    levels = deque([_Level("", graph_of_model(a.proto, contents[0]), graph_of_model(b.proto, contents[1]), None)])
+    changes = [*_interface(a.proto.graph, b.proto.graph, levels[0]), *_header(a.proto, b.proto)]
+    changes += _functions(a.proto, b.proto, contents, levels)
+    while levels:
+        changes += _Compared(levels.popleft(), levels, counts, (rtol, atol)).changes()
+    return sorted(changes, key=lambda change: KINDS.index(change.kind)), counts
+
+
+# ---- the file around the graphs
+
+
+def _interface(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
+    for kind, left, right in (("input", a.input, b.input), ("output", a.output, b.output)):
+        one, other = {info.name: info for info in left}, {info.name: info for info in right}
+        required = [list(one), list(other)] if kind == "output" else [level.a.inputs, level.b.inputs]
+        pairs = dict(paired_names(*required))
+        if kind == "input":  # those that have a default: initializers that can be fed
+            taken = set(pairs.values())
+            pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in taken}
+        for name, partner in pairs.items():
+            said = _typed(one[name].type), _typed(other[partner].type)
+            if said[0] != said[1]:
+                yield Change(kind, facts=(Fact(name, *said),))
+        yield from (Change(kind, facts=(Fact(name, _typed(one[name].type), None),)) for name in one if name not in pairs)
+        known = set(pairs.values())
+        yield from (Change(kind, facts=(Fact(name, None, _typed(other[name].type)),)) for name in other if name not in known)
+
+
+def _typed(proto: TypeProto) -> str:
+    try:
+        kind = type_of_proto(proto)
+        if kind != ANY or not proto.WhichOneof("value"):
+            return shown(kind, _TEXT)
+    except NotationError:
+        pass  # a dtype that nobody knows: as the file has it
+    return shown(" ".join(str(proto).split()), _TEXT)
+
+
+def _header(a: ModelProto, b: ModelProto) -> Iterator[Change]:
+    used = {site.node.domain or "ai.onnx" for model in (a, b) for site in walk(model)}
+    opsets = [
+        {o.domain or "ai.onnx": str(o.version) for o in m.opset_import if (o.domain or "ai.onnx") in used} for m in (a, b)
+    ]
+    yield from (Change("opset", facts=(fact,)) for fact in _facts(*opsets))
+    names = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
+    fields = [{name: shown(getattr(model, name), _TEXT) for name in names} for model in (a, b)]
+    metadata = [
+        {f"metadata {shown(e.key, _TEXT)}": shown(e.value, _TEXT) for e in model.metadata_props if e.key != FOLDER}
+        for model in (a, b)
+    ]
+    yield from (Change("header", facts=(fact,)) for fact in (*_facts(*fields), *_facts(*metadata)))
+
+
+def _facts(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
+    return [Fact(shown(key, _TEXT), a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
+
+
+def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]) -> Iterator[Change]:
+    held = [{(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b)]
+    for key in dict.fromkeys((*held[0], *held[1])):
+        name = shown("::".join(filter(None, key)) or "without a name")
+        left, right = held[0].get(key), held[1].get(key)
+        if left is None or right is None:
+            fact = Fact(name, *("there" if one is not None else None for one in (left, right)))
+            yield Change("function", facts=(fact,))
+            continue
+        facts = [
+            *_facts(_declared(left), _declared(right)),
+            *_facts(*({f"opset {o.domain or 'ai.onnx'}": str(o.version) for o in f.opset_import} for f in (left, right))),
+        ]
+        if facts:
+            yield Change("function", f"function {name}", facts=tuple(facts))
+        graphs = _function(left, a, contents[0]), _function(right, b, contents[1])
+        levels.append(_Level(f"function {name}", graphs[0], graphs[1], {}))
+
+
+def _declared(function: FunctionProto) -> dict[str, str]:
+    defaults = {f"attr {a.name}": _said(a) for a in function.attribute_proto}
+    attrs = {f"attr {name}": "required" for name in function.attribute}
+    return {"inputs": str(len(function.input)), "outputs": str(len(function.output)), **attrs, **defaults}
+
+
+def _function(function: FunctionProto, model: ModelProto, contents: Contents) -> Graph:
+    functions = {(f.domain, f.name): f for f in model.functions}
+    return graph_of(function, Defaults({o.domain: o.version for o in function.opset_import}, functions), contents)
+
+
+# ---- one pair of graphs
+
+
+class _Compared:
+    def __init__(
+        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: tuple[float | None, float | None]
+    ) -> None:
+        self.path, self.a, self.b, self.outer = level.path, level.a, level.b, dict(level.outer or {})
+        self.levels, self.counts, self.tolerances = levels, counts, tolerances
+        self.found: Matching
+        self.left: Prints
+        self.right: Prints
+        self.found, self.left, self.right = match(level.a, level.b, level.outer)
+        nobody = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}  # gives these
+        self.values = self.outer | nobody | self.found.values
+        self.weights: dict[tuple[str, str], tuple[int, int]] = {}
+        """Weights that differ, with who reads them first."""
+
+    def changes(self) -> Iterator[Change]:
+        if self.path and (len(self.a.inputs), len(self.a.outputs)) != (len(self.b.inputs), len(self.b.outputs)):
+            for kind, one, other in (("input", self.a.inputs, self.b.inputs), ("output", self.a.outputs, self.b.outputs)):
+                if len(one) != len(other):
+                    yield Change(kind, self.path, facts=(Fact(f"number of {kind}s", str(len(one)), str(len(other))),))
+        pairs = [(i, j) for i, j in self.found.pairs if i not in self.a.constants]
+        for i, j in pairs:
+            yield from self._node(i, j)
+            self._open(i, j)
+        yield from self._ends()
+        yield from self._unpaired()
+        yield from self._weights()
+        yield from self._unread()
+        self._count(pairs)
+
+    def _count(self, pairs: list[tuple[int, int]]) -> None:
+        counts = self.counts
+        counts.a += len(self.a.nodes) - len(self.a.constants)
+        counts.b += len(self.b.nodes) - len(self.b.constants)
+        counts.pairs += len(pairs)
+        counts.renamed += sum(self.a.nodes[i].name != self.b.nodes[j].name for i, j in pairs)
+        counts.renamed += sum(name != other for name, other in self.found.values.items() if name not in self.a.free)
+        counts.moved |= any(j > k for (_, j), (_, k) in pairwise(pairs))
+
+    def _at(self, side: int, places: tuple[int, ...]) -> tuple[NodeAt, ...]:
+        graph = (self.a, self.b)[side]
+        return tuple(_node_at(graph.nodes[place], place) for place in places)
+
+    # ---- a pair of nodes
+
+    def _node(self, i: int, j: int) -> Iterator[Change]:
+        facts = tuple(self._differing(i, j))
+        if facts:
+            yield Change("changed", self.path, self._at(0, (i,)), self._at(1, (j,)), facts)
+        moved = tuple(self._rewired(i, j))
+        if moved:
+            yield Change("rewired", self.path, self._at(0, (i,)), self._at(1, (j,)), moved)
+
+    def _differing(self, i: int, j: int) -> Iterator[Fact]:
+        left, right = self.a.nodes[i], self.b.nodes[j]
+        if (full_name(left), left.overload) != (full_name(right), right.overload):
+            names = [_op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            yield Fact("op", *names)
+        elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
+            yield from _attrs(left, self.a, right, self.b)
+        given = [_trimmed(node.output) for node in (left, right)]
+        if len(given[0]) != len(given[1]):
+            yield Fact("outputs", str(len(given[0])), str(len(given[1])))
+
+    def _rewired(self, i: int, j: int) -> Iterator[Fact]:
+        left, right = self.a.nodes[i], self.b.nodes[j]
+        for slot in range(max(len(left.input), len(right.input))):
+            x = left.input[slot] if slot < len(left.input) else ""
+            y = right.input[slot] if slot < len(right.input) else ""
+            if not self._same(x, y, (i, j)):
+                yield Fact(f"input {slot}", _named(x, self.a), _named(y, self.b))
+
+    def _same(self, x: str, y: str, readers: tuple[int, int]) -> bool:
+        if not x or not y:
+            return x == y
+        one, other = self.a.weight(x), self.b.weight(y)
+        if one is not None and other is not None:
+            if one != other:
+                self.weights.setdefault((x, y), readers)
+            return True
+        if self.left.values.get(x, -1) == self.right.values.get(y, -2) or self.values.get(x) == y:
+            return True
+        return self._through(x, y) or (other is not None and one is None and self._folded(x))
+
+    def _through(self, x: str, y: str) -> bool:
+        """Whether the two are the same but for nodes in between that were taken out or put in."""
+        passed = [x, *_upwards(self.a, x, self.found.forward)]
+        reached = {y, *_upwards(self.b, y, self.found.back)}
+        return any(self.values.get(name) in reached for name in passed)
+
+    def _folded(self, x: str) -> bool:
+        """Whether what a node made, that is gone now, can have become a weight."""
+        made = self.a.made_by.get(x)
+        return made is not None and made[0] not in self.found.forward and x not in self.found.values
+
+    def _open(self, i: int, j: int) -> None:
+        inner = [dict(_counted(graph.bodies.get(place, []))) for graph, place in ((self.a, i), (self.b, j))]
+        node = self.a.nodes[i]
+        for key in inner[0].keys() & inner[1].keys():
+            name, number = key
+            title = shown(node.name or next(iter(_trimmed(node.output)), ""), _TEXT)
+            path = f"{shown(node.op_type, _TEXT)} '{title}', {shown(name, _TEXT)}" + (f" {number}" if number else "")
+            # The innermost places say where it is: a deep nest would make a path of any length.
+            path = (
+                f"{self.path}, {path}" if self.path and len(self.path) < 5 * _TEXT else path if not self.path else f"…, {path}"
+            )
+            self.levels.append(_Level(path, inner[0][key], inner[1][key], self.values))
+
+    # ---- what has no partner
+
+    def _unpaired(self) -> Iterator[Change]:
+        for left, right in groups(self.a, self.b, self.found):
+            facts: tuple[Fact, ...] = ()
+            if not right:
+                kind, facts = self._removal(left[0])
+            elif not left:
+                kind = "added"
+            elif len(left) == len(right) == 1:
+                kind, facts = "changed", (Fact("op", _op_of(self.a.nodes[left[0]]), _op_of(self.b.nodes[right[0]])),)
+            else:
+                kind = "fused" if len(left) > len(right) else "split" if len(left) < len(right) else "exchanged"
+            yield Change(kind, self.path, self._at(0, left), self._at(1, right), facts)
+
+    def _removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
+        for name in self.a.nodes[place].output:
+            if name in self.found.values:
+                return "fused", (Fact("computed once", shown(name, _TEXT), shown(self.found.values[name], _TEXT)),)
+            for reader, slot in self.a.read_by.get(name, ())[:_THROUGH] if name else ():
+                j = self.found.forward.get(reader)
+                y = self.b.nodes[j].input[slot] if j is not None and 0 <= slot < len(self.b.nodes[j].input) else ""
+                if y and self.b.weight(y) is not None:
+                    return "folded", (Fact("became a weight", shown(name, _TEXT), shown(y, _TEXT)),)
+        return "removed", ()
+
+    def _ends(self) -> Iterator[Change]:
+        pairs = (
+            paired_names(self.a.outputs, self.b.outputs) if not self.path else zip(self.a.outputs, self.b.outputs, strict=False)
+        )
+        for x, y in pairs:
+            if not self._same(x, y, (-1, -1)):
+                yield Change("output", self.path, facts=(Fact("what is given", _named(x, self.a), _named(y, self.b)),))
+
+    # ---- weights
+
+    def _weights(self) -> Iterator[Change]:
+        for (x, y), (i, j) in self.weights.items():
+            facts, values = [Fact("name", shown(x, _TEXT), shown(y, _TEXT))], None
+            one, other = self.a.tensor(x), self.b.tensor(y)
+            try:
+                arrays = _array(one, self.a.contents), _array(other, self.b.contents)
+                values = compared(*arrays, *self.tolerances)
+            except (ValueError, TypeError, KeyError, NotationError, OSError) as error:
+                facts.append(Fact("values cannot be read", shown(f"{type(error).__name__}: {error}"), None))
+            yield Change("weight", self.path, self._at(0, (i,) * (i >= 0)), self._at(1, (j,) * (j >= 0)), tuple(facts), values)
+
+    def _unread(self) -> Iterator[Change]:
+        """Initializers that nothing reads, and that the other side does not have."""
+        for side, graph, other in ((0, self.a, self.b), (1, self.b, self.a)):
+            known, given = set(other.weights.values()), set(graph.outputs)
+            for name, weight in graph.weights.items():
+                if name not in graph.read_by and name not in given and weight not in known and name not in graph.made_by:
+                    said = shown(name, _TEXT)
+                    yield Change("weight", self.path, facts=(Fact("unread", *((said, None) if side == 0 else (None, said))),))
+
+
+def _node_at(node: NodeProto, place: int) -> NodeAt:
+    outputs = tuple(shown(name, _TEXT) for name in node.output[:_THROUGH])
+    return NodeAt(place, _op_of(node), shown(node.name, _TEXT), outputs)
+
+
+def _op_of(node: NodeProto) -> str:
+    """The op as texts name it: ONNX's own without a domain."""
+    return shown(full_name(node).removeprefix("::"), _TEXT)
+
+
+def _trimmed(names: Any) -> list[str]:
+    held = list(names)
+    while held and not held[-1]:
+        held.pop()
+    return held
+
+
+def _named(name: str, graph: Graph) -> str | None:
+    if not name:
+        return None
+    return f"weight {shown(name, _TEXT)}" if graph.weight(name) is not None else shown(name, _TEXT)
+
+
+def _counted(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], Graph]]:
+    seen: dict[str, int] = {}
+    for name, body in held:
+        seen[name] = seen.get(name, -1) + 1
+        yield (name, seen[name]), body
+
+
+def _upwards(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
+    """What a tensor is made from, back through nodes without a partner that read one tensor besides weights."""
+    for _ in range(_THROUGH):
+        made = graph.made_by.get(name)
+        if made is None or made[0] in paired or made[0] in graph.constants:
+            return
+        read = {x for _, x in graph.reads(made[0]) if graph.weight(x) is None}
+        if len(read) != 1:
+            return
+        name = read.pop()
+        yield name
+
+
+# ---- attributes
+
+
+def _attrs(left: NodeProto, a: Graph, right: NodeProto, b: Graph) -> Iterator[Fact]:
+    defaults = a.defaults.of(left), b.defaults.of(right)
+    given = [{x.name: x for x in node.attribute} for node in (left, right)]
+    for name in sorted({*given[0], *given[1], *defaults[0], *defaults[1]}):
+        one, other = (held.get(name, known.get(name)) for held, known in zip(given, defaults, strict=True))
+        if one is None and other is not None and name not in given[1]:
+            continue  # the other version of the op has the attribute, and the node leaves it at its default
+        if other is None and one is not None and name not in given[0]:
+            continue
+        values = [None if x is None else plain(x, graph.contents.of) for x, graph in ((one, a), (other, b))]
+        if values[0] == values[1]:
+            continue
+        if (one is None and other is not None and _is_default(other, defaults[1], b)) or (
+            other is None and one is not None and _is_default(one, defaults[0], a)
+        ):
+            continue
+        yield Fact(f"attr {shown(name, _TEXT)}", *(None if x is None else _said(x) for x in (one, other)))
+
+
+def _is_default(attribute: AttributeProto, defaults: Mapping[str, AttributeProto], graph: Graph) -> bool:
+    known = defaults.get(attribute.name)
+    return known is not None and plain(known, graph.contents.of) == plain(attribute, graph.contents.of)
+
+
+def _said(attribute: AttributeProto) -> str:
+    kind = attribute.type
+    if attribute.ref_attr_name:
+        return f"the caller's {shown(attribute.ref_attr_name, _TEXT)}"
+    if kind == AttributeProto.TENSOR:
+        return _of_tensor(attribute.t)
+    if kind == AttributeProto.STRING:
+        return shown(repr(attribute.s[: 2 * _TEXT].decode(errors="backslashreplace")), _TEXT)
+    if kind == AttributeProto.STRINGS:
+        return shown([s[:_TEXT].decode(errors="backslashreplace") for s in attribute.strings[:_TEXT]], _TEXT)
+    if kind == AttributeProto.FLOAT:
+        return str(np.float32(attribute.f))  # with the digits that tell it from its neighbours, and no more
+    if kind == AttributeProto.FLOATS:
+        return shown([float(str(np.float32(x))) for x in attribute.floats[:_TEXT]], _TEXT)
+    if kind == AttributeProto.INT:
+        return str(attribute.i)
+    if kind == AttributeProto.INTS:
+        return shown(list(attribute.ints[:_TEXT]), _TEXT)
+    name = AttributeProto.AttributeType.Name(kind).lower() if kind in AttributeProto.AttributeType.values() else f"type {kind}"
+    return f"a {name}" if kind != AttributeProto.GRAPHS else f"{len(attribute.graphs)} graphs"
+
+
+def _of_tensor(tensor: TensorProto) -> str:
+    kind = shown(f"tensor of {_dtype(tensor)}[{','.join(map(str, tensor.dims[:20]))}]", _TEXT)
+    if math.prod(tensor.dims) > 8 or tensor.data_location == TensorProto.EXTERNAL:
+        return kind
+    try:
+        return shown(f"{kind} {numpy_helper.to_array(tensor).tolist()}", _TEXT)
+    except (ValueError, TypeError, KeyError):
+        return f"{kind} that cannot be read"
+
+
+def _dtype(tensor: TensorProto) -> str:
+    try:
+        return str(TensorProto.DataType.Name(tensor.data_type)).lower()
+    except ValueError:
+        return f"type {tensor.data_type}"
+
+
+def _array(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
+    if isinstance(tensor, SparseTensorProto):
+        return {
+            "values": _array(tensor.values, contents),
+            "indices": _array(tensor.indices, contents),
+            "shape": list(tensor.dims),
+        }
+    if tensor is None:
+        raise ValueError("a weight that is not there")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        if contents.folder is None:
+            raise ValueError("its data is in a file, and the model is in memory without a folder")
+        bare = TensorProto()
+        bare.CopyFrom(tensor)  # to_array fills what it reads
+        tensor = bare
+    array = numpy_helper.to_array(tensor, contents.folder or "")
+    return np.asarray(array)

@@ -1,0 +1,267 @@
+"""What sets two models apart: to be read, saved, judged and asserted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.diffs.arrays.report import brief
+from pyopnb.diffs.base import Found, read_back, written
+from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, differences
+from pyopnb.models.io import look
+from pyopnb.ops.errors import FeedError, shown
+
+__all__ = ["ModelDiff", "compared_models", "described"]
+
+_FORMAT, _VERSION = "pyopnb.model-diff", 1
+_LINES, _WIDEST = 12, 160
+
+
+@dataclass(frozen=True, repr=False)
+class ModelDiff(Found):
+    """What `pyopnb.diff` found between two models.
+
+    Other names, another order of nodes, documentation, a default that is written out, and a weight that stands in a Constant
+    node are no changes. It has no truth value, as a `Diff` has none.
+
+    Attributes
+    ----------
+    changes : tuple of Change
+        By kind; each with the nodes of both models that it is about.
+    nodes : tuple of (int, int)
+        How many nodes the models have, bodies and functions included, Constants not.
+    pairs : int
+        How many of these are in both, changed or not.
+    renamed : int
+        How many nodes and tensors have another name.
+    moved : bool
+        Whether nodes stand in another order.
+    models : tuple or None
+        The two models as they were given, to be drawn; not in the JSON, and not compared.
+    """
+
+    changes: tuple[Change, ...]
+    nodes: tuple[int, int]
+    pairs: int
+    renamed: int = 0
+    moved: bool = False
+    models: tuple[Any, Any] | None = field(default=None, compare=False)
+
+    @property
+    def verdict(self) -> str:
+        """``"identical"``; ``"close"`` where nothing but weights differ, all within the tolerance; or ``"different"``."""
+        if not self.changes:
+            return "identical"
+        return "close" if all(change.values is not None and change.values.ok for change in self.changes) else "different"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict is not ``"different"``."""
+        return self.verdict != "different"
+
+    def of(self, *kinds: str) -> tuple[Change, ...]:
+        """The changes of some kinds.
+
+        Raises
+        ------
+        FeedError
+            There is no such kind.
+        """
+        for kind in kinds:
+            if kind not in KINDS:
+                raise FeedError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=shown(kind))
+        return tuple(change for change in self.changes if change.kind in kinds)
+
+    def __str__(self) -> str:
+        lines = [self._summary()]
+        told = [line for change in self.changes for line in described(change)]
+        names = [self._names()] if self.renamed or self.moved else []
+        room = _LINES - 1 - len(names)
+        lines += told if len(told) <= room else [*told[: room - 1], f"… and {len(told) - room + 1} more"]
+        return "\n".join(_one_line(line) for line in (*lines, *names))
+
+    __repr__ = __str__
+
+    def _summary(self) -> str:
+        one, other = self.nodes
+        size = (
+            f"{_number(one, 'node')}"
+            if one == other
+            else f"{_number(one, 'node')} against {other}, {self.pairs} of them in both"
+        )
+        counts = Counter(change.kind for change in self.changes)
+        said = ", ".join(_number(counts[k], _TOLD[k]) if k in _TOLD else f"{counts[k]} {k}" for k in KINDS if counts[k])
+        return f"{self.verdict}: {size}" + (f"; {said}" if said else "")
+
+    def _names(self) -> str:
+        names = f"{_number(self.renamed, 'other name')} of nodes and tensors" if self.renamed else ""
+        return "no changes: " + ", ".join(filter(None, [names, "another order of nodes" if self.moved else ""]))
+
+    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
+        """The same changes with the weights under another tolerance, without the models.
+
+        Raises
+        ------
+        FeedError
+            A tolerance is negative or not finite.
+        """
+        held = [c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol)) for c in self.changes]
+        return replace(self, changes=tuple(held))
+
+    def to_json(self) -> str:
+        """All of it as strict JSON."""
+        held = {"nodes": self.nodes, "pairs": self.pairs, "renamed": self.renamed, "moved": self.moved}
+        return written(self, _FORMAT, _VERSION, **held, changes=[_plain(change) for change in self.changes])
+
+    @classmethod
+    def from_json(cls, text: str) -> ModelDiff:
+        """What `to_json` wrote.
+
+        Raises
+        ------
+        FeedError
+            The text is something else, or of a later version.
+        """
+        return read_back(text, _FORMAT, _VERSION, "ModelDiff.from_json", _built)
+
+
+def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
+    """What sets two models apart; see `pyopnb.diff`.
+
+    Parameters
+    ----------
+    a, b : ModelProto, bytes or path
+    rtol, atol : float, optional
+        For the weights.
+
+    Raises
+    ------
+    ModelError
+        No model is there.
+
+    Examples
+    --------
+    >>> from onnx import parser
+    >>> model = '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'
+    >>> compared_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
+    different: 2 nodes; 1 changed
+    changed: Gelu 'v', attr approximate: 'none' against 'tanh'
+    """
+    changes, counts = differences(look(a), look(b), rtol, atol)
+    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
+
+
+# ---- text
+
+_TOLD = {
+    "input": "input",
+    "output": "output",
+    "weight": "weight",
+    "function": "function",
+    "opset": "opset",
+    "header": "other field",
+    "fused": "fused group",
+    "split": "split group",
+    "exchanged": "exchanged group",
+}
+
+
+def described(change: Change) -> Iterator[str]:
+    """A change in words: a line for each fact, or one."""
+    where = f"{change.path}: " if change.path else ""
+    left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))
+    kind = change.kind
+    if kind == "changed":
+        yield from (f"{where}changed: {left}, {_against(fact)}" for fact in change.facts)
+    elif kind == "rewired":
+        yield from (f"{where}rewired: {left}, {_against(fact)}" for fact in change.facts)
+    elif kind in ("fused", "split", "exchanged") and change.b:
+        into = {"fused": "fused into", "split": "split into", "exchanged": "exchanged for"}[kind]
+        yield f"{where}{left} {into} {right}"
+    elif kind == "fused":
+        yield f"{where}computed once now: {left}, as {change.facts[0].b}"
+    elif kind == "folded":
+        yield f"{where}folded: {left} became the weight {change.facts[0].b}"
+    elif kind in ("added", "removed"):
+        yield f"{where}{kind}: {left or right}"
+    elif kind == "weight":
+        yield from _weight(change, where, left)
+    else:
+        yield from (f"{where}{'' if kind == 'header' else kind + ' '}{_against(fact)}" for fact in change.facts)
+
+
+def _first(node: NodeAt) -> str:
+    return next(filter(None, node.outputs), "")
+
+
+def _against(fact: Fact) -> str:
+    if fact.a is None or fact.b is None:
+        side, value = ("a", fact.a) if fact.b is None else ("b", fact.b)
+        return f"{fact.what}: only in {side}" + ("" if value == "there" else f", {value}")
+    return f"{fact.what}: {fact.a} against {fact.b}"
+
+
+def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
+    fact = change.facts[0]
+    if change.values is None:
+        unread = len(change.facts) == 1
+        told = f"only in {'a' if fact.a else 'b'}, unread" if unread else _against(change.facts[1])
+        yield f"{where}weight {fact.a or fact.b}: {told}"
+        return
+    worst = change.values.worst
+    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {worst.reason or brief(worst)}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _one_line(line: str) -> str:
+    line = shown(line, 10**6).replace("\n", " ")
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+# ---- JSON
+
+
+def _plain(change: Change) -> dict[str, Any]:
+    held = asdict(replace(change, values=None))
+    return {**held, "values": None if change.values is None else json.loads(change.values.to_json())}
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{kind.__name__} expected, not {type(value).__name__}")
+    return value
+
+
+def _whole(value: Any) -> int:
+    return int(_typed(value, int))
+
+
+def _change(held: Mapping[str, Any]) -> Change:
+    if held["kind"] not in KINDS:
+        raise ValueError(f"no kind of change: {held['kind']}")
+    a, b = (tuple(map(_node, held[side])) for side in ("a", "b"))
+    facts = tuple(Fact(_typed(f["what"], str), _maybe(f["a"]), _maybe(f["b"])) for f in held["facts"])
+    values = None if held["values"] is None else Diff.from_json(json.dumps(held["values"]))
+    return Change(held["kind"], _typed(held["path"], str), a, b, facts, values)
+
+
+def _maybe(value: Any) -> str | None:
+    return None if value is None else str(_typed(value, str))
+
+
+def _node(held: Mapping[str, Any]) -> NodeAt:
+    outputs = tuple(_typed(name, str) for name in held["outputs"])
+    return NodeAt(_whole(held["place"]), _typed(held["op"], str), _typed(held["name"], str), outputs)
+
+
+def _built(held: Any) -> ModelDiff:
+    one, other = map(_whole, held["nodes"])
+    changes = tuple(map(_change, held["changes"]))
+    return ModelDiff(changes, (one, other), _whole(held["pairs"]), _whole(held["renamed"]), _typed(held["moved"], bool))

@@ -1,0 +1,1 @@
+"""Differences between two runs: their nodes aligned, and the first that differs."""

@@ -1,0 +1,102 @@
+"""A main graph as tensors that are known, and the stretches of nodes between them.
+
+A node with bodies is one unit: what its bodies read of the graph, it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from onnx import ModelProto, NodeProto
+
+from pyopnb.models.nodes import first_output, full_name
+from pyopnb.models.order import in_order, used
+from pyopnb.ops.errors import shown
+
+__all__ = ["Segment", "Segments", "called"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What makes one tensor out of known ones.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        Places of the nodes in the graph, in its order; the last makes the tensor.
+    ends : tuple of str
+        The known tensors and the feeds that they read.
+    weights : tuple of str
+        The initializers that they read.
+    """
+
+    nodes: tuple[int, ...]
+    ends: tuple[str, ...]
+    weights: tuple[str, ...]
+
+
+class Segments:
+    """The main graph of a model, by the names of its tensors.
+
+    Examples
+    --------
+    >>> import pyopnb
+    >>> graph = Segments(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }"))
+    >>> graph.between("y", {"a"})
+    Segment(nodes=(1, 2), ends=('x', 'a'), weights=())
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        graph = model.graph
+        self.weights = {tensor.name for tensor in graph.initializer}
+        self.weights |= {tensor.values.name for tensor in graph.sparse_initializer}
+        known = self.weights | {info.name for info in graph.input}
+        # ONNX Runtime takes nodes in any order.
+        self.nodes: list[NodeProto] = in_order(graph.node, known, [info.name for info in graph.output])
+        self.inputs = [info.name for info in graph.input if info.name not in self.weights]
+        self.outputs = [info.name for info in graph.output]
+        self.maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        self.constant = {place for place, node in enumerate(self.nodes) if full_name(node) == "::Constant"}
+        self.reads = [tuple(dict.fromkeys(name for name, _ in used(node) if name)) for node in self.nodes]
+
+    @property
+    def order(self) -> list[str]:
+        """Every tensor: the inputs, then as the nodes make them; what Constant nodes give is a weight."""
+        return [*self.inputs, *(name for name, place in self.maker.items() if place not in self.constant)]
+
+    def between(self, name: str, known: Collection[str]) -> Segment:
+        """The nodes that make a tensor out of known ones."""
+        waiting, nodes = [self.maker[name]], {self.maker[name]}
+        ends: dict[str, None] = {}
+        weights: dict[str, None] = {}
+        while waiting:
+            for read in self.reads[waiting.pop()]:
+                if read in self.maker and read not in known:
+                    if self.maker[read] not in nodes:
+                        nodes.add(self.maker[read])
+                        waiting.append(self.maker[read])
+                elif read in self.weights:
+                    weights[read] = None
+                else:
+                    ends[read] = None
+        return Segment(tuple(sorted(nodes)), tuple(sorted(ends, key=self._place)), tuple(weights))
+
+    def _place(self, name: str) -> tuple[int, str]:
+        return self.maker.get(name, -1), name
+
+    def ancestors(self, marks: Iterable[str]) -> dict[str, int]:
+        """For every tensor which of the marked ones it was made of, itself included: bit n stands for the n-th."""
+        own = {name: 1 << bit for bit, name in enumerate(marks)}
+        made = {name: own.get(name, 0) for name in self.inputs}
+        for node, reads in zip(self.nodes, self.reads, strict=True):
+            bits = 0
+            for read in reads:
+                bits |= made.get(read, 0)
+            made |= {name: bits | own.get(name, 0) for name in node.output if name}
+        return made
+
+
+def called(node: NodeProto) -> str:
+    """A node as it is spoken of: its name or else its output."""
+    return shown(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)

@@ -1,0 +1,1 @@
+"""Models, traces, tensors, ops and diffs as text, HTML and pictures."""

@@ -1,0 +1,438 @@
+"""The nodes of a graph, body or function as boxes: what stands in a box, what is folded into it, and what leads to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+
+from pyopnb.display.svg.graph import Box, Graph, Line
+from pyopnb.models.io import lean
+from pyopnb.models.nodes import bodies, first_output, type_of_proto
+from pyopnb.models.onnx_schemas import inferred
+from pyopnb.models.support.operators import is_constant, schema_at
+from pyopnb.models.support.order import in_order, used_inside
+from pyopnb.models.support.ort_types import in_notation, kind_of
+from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.registry import registry
+from pyopnb.ops.types import ANY
+
+__all__ = ["Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "counted", "graph_of", "title_of"]
+
+_MOST_INFERRED = 20_000  # nodes of a model whose types are inferred for a picture
+_SMALL = 4  # elements of a constant whose values are shown instead of its shape
+_ROW = 38  # characters of a row
+_MOST_INSIDE = 2_000  # boxes that are drawn inside one
+_RETIRED = "PyOp"
+_OF_RETIRED = ("module", "class_name", "compute", "input_types", "output_types")
+
+Container = GraphProto | FunctionProto
+
+
+# ---- what is known of a whole model
+
+
+class Facts:
+    """Types and operators of a model, as far as a picture needs them.
+
+    Attributes
+    ----------
+    model : ModelProto
+    remarks : list of str
+        What could not be found out, and why.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.remarks: list[str] = []
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self._versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+        self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
+
+    @cached_property
+    def _types(self) -> dict[int, dict[str, TypeProto | str]]:
+        known = _containers(self.model)
+        if sum(len(one.node) for one in known) > _MOST_INFERRED:
+            self.remarks.append("types are those that the file declares: the model is too large to infer them for a picture")
+            typed = known
+        elif all(info in _declared(self.model.graph) for node in self.model.graph.node for info in node.output if info):
+            typed = known
+        else:
+            typed = self._inferred(known)
+        return {id(one): {**_declared(one), **_declared(other)} for one, other in zip(known, typed, strict=True)}
+
+    def _inferred(self, known: list[Container]) -> list[Container]:
+        try:
+            return _containers(inferred(lean(self.model).proto))
+        except Exception as error:  # an op's own infer may raise anything; the picture says so instead of failing
+            self.remarks.append(f"types are those that the file declares: {shown(error)}")
+            return known
+
+    def type_of(self, container: Container, name: str) -> str:
+        """A value's type as text; nothing where nobody knows it."""
+        known = self._types.get(id(container), {}).get(name, "")
+        if not isinstance(known, str):
+            kind = type_of_proto(known)
+            known = in_notation(kind_of(known) or "") if kind == ANY else str(kind)
+            self._types[id(container)][name] = known
+        return known
+
+    def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
+        """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
+        domain = _domain(node.domain)
+        key = (domain, node.op_type)
+        if key not in self._operators:
+            schema = schema_at(domain, node.op_type, self._versions.get(domain))
+            names = [port.name for port in schema.inputs] if schema else []
+            defaults = {name: a.default_value for name, a in schema.attributes.items()} if schema else {}
+            values = {n: helper.get_attribute_value(d) for n, d in defaults.items() if d.type != AttributeProto.UNDEFINED}
+            self._operators[key] = names, values
+        return self._operators[key]
+
+    def function(self, node: NodeProto) -> FunctionProto | None:
+        """The local function that a node calls."""
+        return self.functions.get((node.domain, node.op_type))
+
+    def held(self, node: NodeProto) -> list[tuple[str, Container]]:
+        """The graphs that a node holds or calls, and what each is to it."""
+        function = self.function(node)
+        if function is not None:
+            return [(f"function {title_of(node)}", function)]
+        return [(f"{shown(a.name)}", body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _containers(model: ModelProto) -> list[Container]:
+    found: list[Container] = [model.graph, *model.functions]
+    for one in found:  # grows on the way
+        for node in one.node:
+            if node.attribute:
+                found += bodies(node)
+    return found
+
+
+def _declared(container: Container) -> dict[str, TypeProto | str]:
+    infos: dict[str, TypeProto | str] = {
+        info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")
+    }
+    if isinstance(container, GraphProto):
+        infos |= {info.name: info.type for info in (*container.input, *container.output) if info.HasField("type")}
+    return infos
+
+
+# ---- one graph, body or function
+
+
+@dataclass
+class Scope:
+    """A graph, body or function with the names that it sees.
+
+    Attributes
+    ----------
+    container : GraphProto or FunctionProto
+    facts : Facts
+    outer : Scope or None
+        Of a body, what it stands in.
+    """
+
+    container: Container
+    facts: Facts
+    outer: Scope | None = None
+    nodes: Sequence[NodeProto] = field(init=False)
+    constants: dict[str, TensorProto | tuple[int, ...]] = field(init=False)
+    inputs: list[str] = field(init=False)
+    outputs: list[str] = field(init=False)
+    made: set[str] = field(init=False)
+    _captured: dict[int, list[str]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one = self.container
+        self.constants = {tensor.name: tensor for tensor in getattr(one, "initializer", ())}
+        self.constants |= {t.values.name: tuple(t.dims) for t in getattr(one, "sparse_initializer", ())}
+        names = [info.name for info in one.input] if isinstance(one, GraphProto) else list(one.input)
+        self.inputs = [name for name in names if name not in self.constants]
+        self.outputs = [info.name for info in one.output] if isinstance(one, GraphProto) else list(one.output)
+        try:
+            self.nodes = in_order(one, "")
+        except ModelError as error:  # it is drawn all the same, as it stands
+            self.nodes = one.node
+            self.facts.remarks.append(str(error))
+        self.made = {name for node in one.node for name in node.output if name}
+
+    def fold(self, kept: set[int]) -> None:
+        """Take nodes that only give a constant for constants, those at ``kept`` aside: ids of nodes that shall be seen."""
+        ends = set(self.outputs)
+        left = []
+        for node in self.nodes:
+            value = None if id(node) in kept or ends & set(node.output) else self._constant(node)
+            if value is None:
+                left.append(node)
+            else:
+                self.constants[node.output[0]] = value
+        self.nodes = left
+
+    def _constant(self, node: NodeProto) -> TensorProto | tuple[int, ...] | None:
+        if len(node.output) != 1 or not node.output[0] or _domain(node.domain) or registry.find(node.domain, node.op_type):
+            return None
+        if is_constant(node):
+            return _tensor_of(node)
+        shape = self.constants.get(node.input[0]) if node.op_type == "ConstantOfShape" and len(node.input) == 1 else None
+        values = _values(shape) if isinstance(shape, TensorProto) else None
+        return None if values is None else tuple(int(size) for size in values.reshape(-1))
+
+    def constant(self, name: str) -> TensorProto | tuple[int, ...] | None:
+        """What a name always is; also the constants of what this stands in."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.constants:
+                return scope.constants[name]
+            if name in scope.made or name in scope.inputs:
+                return None
+            scope = scope.outer
+        return None
+
+    def used(self, node: NodeProto) -> list[str]:
+        """The names that a node takes, or a body of its."""
+        if id(node) not in self._captured:
+            names = [*node.input, *used_inside(node)] if node.attribute else node.input
+            self._captured[id(node)] = list(dict.fromkeys(filter(None, names)))
+        return self._captured[id(node)]
+
+    def seen_outside(self, name: str) -> bool:
+        """Whether something that this stands in makes the name."""
+        scope = self.outer
+        while scope is not None:
+            if name in scope.made or name in scope.inputs or name in scope.constants:
+                return True
+            scope = scope.outer
+        return False
+
+    def rows(self, node: NodeProto) -> list[str]:
+        """What is folded into a node's box: its constants and its attributes."""
+        names, defaults = self.facts.operator(node)
+        told = []
+        for place, name in enumerate(node.input):
+            value = self.constant(name) if name else None
+            if value is not None:
+                port = names[min(place, len(names) - 1)] if names else f"input {place}"
+                told.append(f"{port} {constant_text(value)}")
+        rows = list(_in_rows(told))
+        if node.op_type == _RETIRED:
+            values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
+            rows.append(shown(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
+        attrs = attrs_of(node, defaults)
+        return rows[:2] + ([" ".join(attrs)] if attrs else [])
+
+
+def _in_rows(texts: Iterable[str]) -> Iterator[str]:
+    row = ""
+    for text in texts:
+        if row and len(row) + len(text) > _ROW:
+            yield row
+            row = text
+        else:
+            row = f"{row}  {text}" if row else text
+    if row:
+        yield row
+
+
+def _tensor_of(node: NodeProto) -> TensorProto | tuple[int, ...] | None:
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            return None
+        if attribute.name == "value":
+            tensor: TensorProto = attribute.t
+            return tensor
+        if attribute.name == "sparse_value":
+            return tuple(attribute.sparse_tensor.dims)
+        value = helper.get_attribute_value(attribute)
+        kind = {AttributeProto.FLOAT: np.float32, AttributeProto.FLOATS: np.float32}.get(attribute.type)
+        return numpy_helper.from_array(np.array(value, dtype=kind or (object if isinstance(value, bytes) else None)))
+    return None
+
+
+def _values(tensor: TensorProto) -> np.ndarray | None:
+    """The values of a small constant; None where they lie in a file, are many, or cannot be read."""
+    count = int(np.prod([float(size) for size in tensor.dims])) if tensor.dims else 1
+    if count > 16 or tensor.data_location == TensorProto.EXTERNAL:
+        return None
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError):  # a broken file's tensor: its shape is shown instead
+        return None
+
+
+def constant_text(value: TensorProto | tuple[int, ...]) -> str:
+    """A constant as a box shows it: ``⟨64×3⟩``, or ``= 0.5`` where it is small."""
+    dims = value if isinstance(value, tuple) else tuple(value.dims)
+    values = _values(value) if isinstance(value, TensorProto) else None
+    if values is not None and values.size <= _SMALL and values.ndim <= 1:
+        text = ",".join(
+            _short(one.decode(errors="replace") if isinstance(one, bytes) else one) for one in values.reshape(-1).tolist()
+        )
+        return f"= {text}" if values.ndim == 0 else f"= [{text}]"
+    return f"⟨{'×'.join(map(str, dims))}⟩" if dims else "⟨⟩"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shown(value.decode(errors="replace") if isinstance(value, bytes) else value, 20)
+
+
+def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
+    """The attributes of a node that are not what they are by themselves, shortly."""
+    told = []
+    for attribute in node.attribute:
+        if node.op_type == _RETIRED and attribute.name in _OF_RETIRED:
+            continue
+        text = _attribute(attribute, defaults)
+        if text:
+            told.append(f"{shown(attribute.name, 30)}={text}")
+    return told
+
+
+def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
+    if attribute.ref_attr_name:
+        return f"@{shown(attribute.ref_attr_name, 30)}"
+    kind = attribute.type
+    if kind == AttributeProto.TENSOR:
+        return constant_text(attribute.t).removeprefix("= ")
+    if kind not in (
+        AttributeProto.INT,
+        AttributeProto.FLOAT,
+        AttributeProto.STRING,
+        AttributeProto.INTS,
+        AttributeProto.FLOATS,
+    ):
+        return "" if kind in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else "…"
+    value = helper.get_attribute_value(attribute)
+    if attribute.name in defaults and defaults[attribute.name] == value:
+        return ""
+    if kind in (AttributeProto.INTS, AttributeProto.FLOATS):
+        return ",".join(map(_short, value[:6])) + (",…" if len(value) > 6 else "")
+    return _short(value)
+
+
+def title_of(node: NodeProto) -> str:
+    """The op of a node, with its domain where that is not ONNX's own."""
+    domain = _domain(node.domain)
+    return shown(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
+
+
+# ---- boxes and lines
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a picture shall show beyond the model itself; by the ids of nodes."""
+
+    values: Mapping[int, float] = field(default_factory=dict)
+    marks: Mapping[int, str] = field(default_factory=dict)
+    names: bool = True
+    shapes: bool = True
+
+
+def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: str = "") -> Graph:
+    """A graph, body or function as boxes.
+
+    Parameters
+    ----------
+    scope : Scope
+        Folded.
+    wishes : Wishes
+    opened : mapping
+        The pictures of bodies and functions that are to be drawn inside, by their ids.
+    title : str
+    """
+    made = _Boxes(scope, wishes)
+    for name in scope.inputs:
+        made.makers.setdefault(name, (made.add(made.end(name)), 0))
+    for place, node in enumerate(scope.nodes):
+        number = made.add(made.node(node, opened))
+        for port, name in enumerate(node.output):
+            if name:
+                made.makers.setdefault(name, (number, port))
+        made.numbers[place] = number
+    for place, node in enumerate(scope.nodes):
+        for name in scope.used(node):
+            made.lead(name, made.numbers[place])
+    for name in scope.outputs:
+        made.lead(name, made.add(made.end(name)), constant=True)
+    return Graph(made.boxes, made.lines, title)
+
+
+class _Boxes:
+    def __init__(self, scope: Scope, wishes: Wishes) -> None:
+        self.boxes: list[Box] = []
+        self.lines: list[Line] = []
+        self.makers: dict[str, tuple[int, int]] = {}
+        self.numbers: dict[int, int] = {}
+        self._scope, self._wishes = scope, wishes
+        self._used = {name for node in scope.nodes for name in scope.used(node)}
+
+    def add(self, box: Box) -> int:
+        self.boxes.append(box)
+        return len(self.boxes) - 1
+
+    def end(self, name: str) -> Box:
+        """An input or output."""
+        kind = self._scope.facts.type_of(self._scope.container, name) if self._wishes.shapes else ""
+        return Box(shown(name, 60), (kind,) if kind else (), "end")
+
+    def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
+        scope, wishes = self._scope, self._wishes
+        rows = scope.rows(node)
+        if wishes.names and _says_more(node):
+            rows.insert(0, shown(node.name[-40:], 40))
+        held = scope.facts.held(node)
+        inside = [opened[id(body)] for _, body in held if id(body) in opened]
+        if len(inside) < len(held):
+            rows += [f"▸ {what}: {counted(len(body.node), 'node')}" for what, body in held if id(body) not in opened]
+        kind = "opened" if inside else "folded" if held else "node"
+        if registry.find(node.domain, node.op_type) or node.op_type == _RETIRED:
+            kind = "own"
+        container = scope.container
+        labels = tuple(
+            scope.facts.type_of(container, name) if wishes.shapes and name in self._used else "" for name in node.output
+        )
+        title = title_of(node)
+        return Box(title, tuple(rows), kind, labels, wishes.values.get(id(node)), wishes.marks.get(id(node), ""), tuple(inside))
+
+    def lead(self, name: str, target: int, *, constant: bool = False) -> None:
+        """A line from whoever makes a name."""
+        value = self._scope.constant(name)
+        if value is not None and name not in self.makers:
+            if not constant:
+                return
+            self.makers[name] = self.add(Box("constant", (constant_text(value),))), 0
+        if name not in self.makers:
+            outside = self._scope.seen_outside(name)
+            rows = ("from outside",) if outside else ("nothing makes it",)
+            self.makers[name] = self.add(Box(shown(name, 60), rows, "far" if outside else "wrong")), 0
+        source, port = self.makers[name]
+        self.lines.append(Line(source, target, port))
+
+
+def _says_more(node: NodeProto) -> bool:
+    """Whether a node's name tells more than that it is the twelfth of its kind."""
+    rest = node.name.removeprefix(node.op_type).strip("_0123456789")
+    return bool(rest) and node.name != first_output(node)
+
+
+def counted(number: int, noun: str) -> str:
+    """How many there are.
+
+    Examples
+    --------
+    >>> counted(1, "node"), counted(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,67 @@
+"""A model as text: its ends, and its nodes in an order in which each finds its inputs made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx import NodeProto
+
+from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, counted, title_of
+from pyopnb.ops.errors import shown
+
+__all__ = ["listed"]
+
+_LINES = 30
+_HEAD, _TAIL = 18, 7  # nodes of a model that has too many
+_LONGEST = 120
+_TYPES_AT = 64
+_MARKS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def listed(title: str, scope: Scope, wishes: Wishes) -> str:
+    """At most 30 lines."""
+    lines = [title, f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"]
+    nodes = scope.nodes
+    if len(nodes) + len(lines) + len(scope.facts.remarks[:2]) <= _LINES:
+        lines += _rows(scope, nodes, wishes)
+    else:
+        lines += _rows(scope, nodes[:_HEAD], wishes)
+        lines.append(f"  … {counted(len(nodes) - _HEAD - _TAIL, 'node')} more")
+        lines += _rows(scope, nodes[-_TAIL:], wishes)
+    lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines]
+    return "\n".join([*lines, *(shown(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
+
+
+def _ends(scope: Scope, names: Sequence[str]) -> str:
+    told = []
+    for name in names[:8]:
+        kind = scope.facts.type_of(scope.container, name)
+        told.append(f"{shown(name, 40)}: {kind}" if kind else shown(name, 40))
+    return ", ".join([*told, f"… {len(names) - 8} more"] if len(names) > 8 else told).replace("\n", " ")
+
+
+def _rows(scope: Scope, nodes: Sequence[NodeProto], wishes: Wishes) -> list[str]:
+    said = [_row(scope, node, wishes).replace("\n", " ") for node in nodes]
+    wide = max((len(text) for text in said if len(text) <= _TYPES_AT), default=0)
+    types = [", ".join(filter(None, (scope.facts.type_of(scope.container, name) for name in node.output))) for node in nodes]
+    return [f"{text:<{wide}}  {kind}".rstrip() for text, kind in zip(said, types, strict=True)]
+
+
+def _row(scope: Scope, node: NodeProto, wishes: Wishes) -> str:
+    sign = _MARKS.get(wishes.marks.get(id(node), ""), "*" if id(node) in wishes.marks else " ")
+    outputs = ", ".join(shown(name, 30) or "_" for name in node.output)
+    inputs = ", ".join(_input(scope, name) for name in node.input)
+    attrs = attrs_of(node, scope.facts.operator(node)[1])
+    attrs += [f"{what}: {counted(len(body.node), 'node')}" for what, body in scope.facts.held(node)]
+    value = [f"[{wishes.values[id(node)]:.3g}]"] if id(node) in wishes.values else []
+    return " ".join([sign, f"{outputs} = {title_of(node)}({inputs})", *attrs, *value])
+
+
+def _input(scope: Scope, name: str) -> str:
+    if not name:
+        return "_"
+    value = scope.constant(name)
+    if value is None:
+        return shown(name, 30)
+    text = constant_text(value)
+    return text.removeprefix("= ") if text.startswith("=") else f"{shown(name, 20)}{text}"

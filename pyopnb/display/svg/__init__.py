@@ -1,0 +1,1 @@
+"""Pictures that know nothing of models: layered graphs, charts, heat maps, PNG."""

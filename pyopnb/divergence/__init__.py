@@ -1,1 +1,0 @@
-"""Where two runs part: traces held against each other, node by node."""

@@ -1,1 +1,0 @@
-"""Pictures of anything: layered graphs, PNG, HTML, colours. Knows nothing of models."""

@@ -1,1 +1,0 @@
-"""Copies of models in which other nodes stand."""

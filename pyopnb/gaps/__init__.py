@@ -1,1 +1,0 @@
-"""What the installed ONNX Runtime cannot run, from its own lists of kernels and operators."""

@@ -1,1 +1,0 @@
-"""Graphs made by hand: from nodes, and from text; and what no graph may have."""

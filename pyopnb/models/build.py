@@ -1,0 +1,248 @@
+"""Small graphs by hand: nodes and models that the installed ONNX Runtime takes, made by onnx.helper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
+from pyopnb.models.onnx_schemas import inferred
+from pyopnb.models.opsets import import_domains
+from pyopnb.models.order import in_order
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.models.text.validate import is_unknown
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import ModelError, NotationError, briefly, nearest, shown
+from pyopnb.ops.registry import split_name
+from pyopnb.ops.types import TensorType, tensor_type, type_of
+
+__all__ = ["model", "node", "type_outputs"]
+
+
+@briefly
+def node(
+    op: str, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
+) -> NodeProto:
+    """A node, as `onnx.helper.make_node` makes it.
+
+    Parameters
+    ----------
+    op : str
+        ``"demo::SoftClip"``; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
+    inputs, outputs : sequence of str, or one str of names separated by blanks
+        An empty name leaves an optional port out.
+    name : str, optional
+    **attrs
+        Anything that `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None: no attr.
+
+    Examples
+    --------
+    >>> n = node("demo::SoftClip", "x", "y", limit=2.0)
+    >>> n.domain, n.op_type, n.attribute[0].f
+    ('demo', 'SoftClip', 2.0)
+    """
+    domain, op_type = split_name(op if "::" in op else f"::{op}")
+    made = helper.make_node(op_type, _names(inputs), _names(outputs), name=name, domain=domain or None)
+    for key, value in sorted(attrs.items()):
+        if value is not None:
+            made.attribute.append(_attribute(op, key, value))
+    return made
+
+
+def _names(names: Sequence[str] | str) -> list[str]:
+    return names.split() if isinstance(names, str) else list(names)
+
+
+def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
+    if isinstance(value, np.ndarray):
+        return helper.make_attribute(key, _tensor(value, f"node {op}, attr {shown(key)}"))
+    return attribute_of(key, value)
+
+
+@briefly
+def model(
+    nodes: Sequence[NodeProto] | NodeProto,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any] | Sequence[str] | str,
+    *,
+    initializers: Mapping[str, Any] | None = None,
+    functions: Sequence[onnx.FunctionProto] = (),
+    opset: int | None = None,
+    name: str = "graph",
+) -> ModelProto:
+    """A model of these nodes that the installed ONNX Runtime takes.
+
+    Parameters
+    ----------
+    nodes : sequence of NodeProto
+        In any order; the model has them sorted.
+    inputs : mapping
+        Name to type (``"float32[N,3]"``) or to an example array.
+    outputs : mapping, or sequence of names
+        With a mapping, the types are declared. With names alone they are inferred, by ONNX and by the ops' own ``infer``, where
+        that is possible now; a `Session` infers such types anew, so that an op can be redefined with other outputs.
+    initializers : mapping, optional
+        Name to array, or to a TensorProto (whose data may lie in another file).
+    functions : sequence of FunctionProto
+        The model's local functions.
+    opset : int, optional
+        Of ONNX's own operators; the newest that the installed runtime takes if not given. The IR version always is, and
+        an import is added for each domain that occurs.
+
+    Raises
+    ------
+    ModelError
+        A name stands for two things, or for nothing; nodes wait for each other in a circle; an operator is not one of ONNX's;
+        an array has a dtype that no tensor can have.
+    NotationError
+        A type cannot be read.
+
+    Examples
+    --------
+    >>> m = model([node("Relu", "x", "y")], {"x": "float32[N,3]"}, "y")
+    >>> [i.name for i in m.graph.input], [i.domain for i in m.opset_import]
+    (['x'], [''])
+    >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
+    'N'
+    """
+    made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    given = {} if initializers is None else dict(initializers)
+    takes = [_value_info(key, value, f"input {shown(key)}") for key, value in inputs.items()]
+    gives = _outputs(outputs)
+    held = [_tensor(value, f"initializer {shown(key)}", key) for key, value in given.items()]
+    _refuse_doubles(made, inputs, given)
+    _refuse_unknown_ops(made, functions)
+    made = in_order(made, {*inputs, *given}, [info.name for info in gives])
+    whole = helper.make_model(
+        helper.make_graph(made, name, takes, gives, held),
+        producer_name="pyopnb",
+        functions=list(functions),
+        ir_version=newest_ir_version(),
+        opset_imports=[helper.make_opsetid("", opset or newest_opset())],
+    )
+    import_domains(whole)
+    type_outputs(whole)
+    return whole
+
+
+def _refuse_doubles(nodes: Sequence[NodeProto], inputs: Mapping[str, Any], initializers: Mapping[str, Any]) -> None:
+    owners = dict.fromkeys(inputs, "an input") | dict.fromkeys(initializers, "an initializer")
+    for made in nodes:
+        for output in filter(None, made.output):
+            if output in owners:
+                got = f"{owners[output]} and an output of {made.op_type}"
+                raise ModelError(f"name {shown(output)}", expected="one meaning", got=got, next="rename one of them")
+            owners[output] = f"an output of {made.op_type}"
+
+
+def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.FunctionProto]) -> None:
+    """Raise for an operator that ONNX's own domains do not have; one of another domain may be defined later."""
+    local = {(function.domain, function.name) for function in functions}
+    around = ModelProto(graph=onnx.GraphProto(node=nodes))
+    for site in walk(around):
+        node = site.node
+        if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
+            continue
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
+        raise ModelError(
+            site.where,
+            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
+            got=shown(full_name(node)),
+            next=_nearest_op(node.op_type, known),
+        )
+
+
+def _nearest_op(name: str, known: set[str]) -> str:
+    close = nearest(name, sorted(known))
+    return close if close in known else f"a domain of your own for a new op: demo::{shown(name)}"
+
+
+# ---- types ------------------------------------------------------------------------------------------------------------------
+
+
+def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
+    if isinstance(value, (str, TensorType)):
+        kind = tensor_type(value)
+        kind = kind.like(shape=kind.shape)  # a TensorType can be made with any sizes
+    else:
+        kind = type_of(_array(value, where))
+    return helper.make_tensor_value_info(name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
+
+
+def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfoProto]:
+    if isinstance(outputs, Mapping):
+        return [_value_info(name, value, f"output {shown(name)}") for name, value in outputs.items()]
+    return [ValueInfoProto(name=name) for name in _names(outputs)]
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    """An array that a tensor can be made of, or `ModelError`."""
+    try:
+        array = np.asarray(value)
+        kind = dtype(array.dtype)
+    except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
+        got = shown(str(error)) if not isinstance(error, NotationError) else f"an array of dtype {shown(array.dtype)}"
+        raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
+    if kind.name != "string":
+        return array
+    for index, item in np.ndenumerate(array):
+        if not isinstance(item, (str, bytes)):
+            at = f"[{', '.join(map(str, index))}]" if index else ""
+            raise ModelError(
+                f"{where}{at}",
+                expected="str, in an array of Python objects",
+                got=f"{type(item).__name__} {shown(repr(item))}",
+                next="np.asarray(…, dtype=…)",
+            )
+    return array.astype(object)
+
+
+def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
+    if isinstance(value, TensorProto):
+        tensor = TensorProto()
+        tensor.CopyFrom(value)
+        tensor.name = name or ""
+        return tensor
+    return numpy_helper.from_array(_array(value, where), name)
+
+
+_INVENTED = re.compile(r"unk__\d+")
+_LOOKED_INTO = 1024  # bytes of an initializer up to which its values count for the inference of shapes
+
+
+def type_outputs(whole: ModelProto) -> None:
+    """Write into the outputs that nobody declared what can be inferred of them, marked as such."""
+    untyped = {info.name: info for info in whole.graph.output if not info.HasField("type")}
+    if not untyped:
+        return
+    try:
+        typed = inferred(_light(whole))
+    except Exception:
+        # An op's infer or __init__ raised, or two types contradict each other. A session says so, with all that there is to
+        # say, and an op can be mended before that: the model is built as it would be before the op is defined.
+        return
+    for info in typed.graph.output:
+        kind = type_of_proto(info.type)
+        if info.name in untyped and kind.dtype:
+            shape = kind.shape and tuple(None if isinstance(d, str) and _INVENTED.fullmatch(d) else d for d in kind.shape)
+            mark_inferred(untyped[info.name], TensorType(kind.dtype, shape))
+
+
+def _light(whole: ModelProto) -> ModelProto:
+    """The model with inputs in the places of large initializers."""
+    graph = onnx.GraphProto(name=whole.graph.name, node=whole.graph.node, output=whole.graph.output)
+    graph.input.extend(whole.graph.input)
+    known = {info.name for info in graph.input}
+    for tensor in whole.graph.initializer:
+        if tensor.ByteSize() <= _LOOKED_INTO:
+            graph.initializer.append(tensor)
+        elif tensor.name not in known:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    imports, functions = whole.opset_import, whole.functions
+    return ModelProto(ir_version=whole.ir_version, opset_import=imports, functions=functions, graph=graph)

@@ -1,0 +1,236 @@
+"""Ops in the places of nodes: a kernel debugged in Python in the middle of a real network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace as changed
+from typing import Any
+
+import onnx.defs
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
+
+from pyopnb.models.edit.select import Where, chosen
+from pyopnb.models.io import Source, edited, read
+from pyopnb.models.nodes import Site, attribute_values, linked_attributes, nodes_in
+from pyopnb.models.types import Types
+from pyopnb.ops.errors import ModelError, UnknownOp, briefly, nearest, shown
+from pyopnb.ops.registry import Op, registry, split_name
+from pyopnb.ops.schema import Schema
+from pyopnb.ops.types import ANY
+
+__all__ = ["find_op", "opened", "place", "replace"]
+
+
+@briefly
+def replace(
+    model: ModelProto | bytes | str | os.PathLike[str],
+    where: Where,
+    op: str | type | Op,
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> ModelProto:
+    """A copy of a model in which an op of the registry runs in the place of some nodes.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+        It is not changed. External data stay where they are: a `Session` in this process finds them; for another process give
+        the copy's session ``base_dir``.
+    where : str, NodeProto, function of a node, or a list of these
+        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that domain, ``"Softmax"`` in
+        whatever domain. Nodes in the bodies of If, Loop and Scan and in local functions are chosen as well.
+    op : str or type
+        The name of an op in the registry, or its class.
+    base_dir : path, optional
+        The folder of the external data of a model in memory.
+
+    Returns
+    -------
+    ModelProto
+        The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out gets the default of the
+        operator that was there, which need not be the op's own. Outputs keep their types, where these are known.
+
+    Raises
+    ------
+    UnknownOp
+        The registry does not have the op.
+    ModelError
+        Nothing is chosen, a text has two meanings, or the op cannot stand there: an attr that it does not know, a port of
+        another dtype or rank, too few outputs.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> @pyopnb.pyop("doctest::MySoftmax")
+    ... class MySoftmax:
+    ...     def __init__(self, axis: int = -1):
+    ...         self.axis = axis
+    ...     def compute(self, x):
+    ...         e = np.exp(x - x.max(axis=self.axis, keepdims=True))
+    ...         return e / e.sum(axis=self.axis, keepdims=True)
+    >>> model = pyopnb.model([pyopnb.node("Softmax", "x", "y"), pyopnb.node("Neg", "y", "z")], {"x": "float32[2]"}, "z")
+    >>> mine = replace(model, "Softmax", "doctest::MySoftmax")
+    >>> pyopnb.Session(mine)(x=np.float32([1, 1]))["z"]
+    array([-0.5, -0.5], dtype=float32)
+    """
+    target = find_op(op)
+    source = opened(model, base_dir)
+    sites = chosen(source.proto, where, model)
+    types = Types(source.proto)
+    imports = dict(_imports(source.proto))
+    for site in sites:
+        schema = target.current.schema
+        _give_defaults(site.node, schema, imports.get(id(site.node)) or _versions(source.proto))
+        _check_attrs(site, schema, source.proto)
+        _check_ports(site, schema, types)
+    for site in sites:
+        _declare(site, types)
+    place(source.proto, [(site, target.name) for site in sites])
+    return edited(source)
+
+
+def find_op(op: str | type | Op) -> Op:
+    """The op of the registry that a name or a class stands for.
+
+    Raises
+    ------
+    UnknownOp
+        There is none, or the class stands under two names.
+    """
+    if isinstance(op, str):
+        return registry[op]
+    if isinstance(op, Op):
+        return registry[op.name]
+    if not isinstance(op, type):
+        raise UnknownOp("op", expected="the name of an op, or its class", got=f"an object of {type(op).__name__}")
+    named = [one for one in registry if one.current.cls is op]
+    if len(named) == 1:
+        return named[0]
+    where = f"class {shown(op.__name__)}"
+    if named:
+        got = f"the class of {', '.join(one.name for one in named)}"
+        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(named[0].name))
+    older = next((one for one in registry if any(version.cls is op for version in one.versions)), None)
+    if older is not None:
+        raise UnknownOp(
+            where,
+            expected="the class of an op's current version",
+            got=f"that of an earlier version of {older.name}",
+            next=f"{older.name!r}, or registry.rollback",
+        )
+    known = nearest(op.__name__, [one.name for one in registry])
+    expected = "the class of an op in the registry"
+    raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
+
+
+def opened(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
+    """A model to be edited: its weights are not looked at.
+
+    Raises
+    ------
+    ModelError
+        It is in ONNX Runtime's own format, or no model.
+    """
+    source = read(model, base_dir, data=False)
+    if not source.proto.HasField("graph"):
+        got = "ONNX Runtime's own format, whose nodes are fixed"
+        raise ModelError("model", expected="an ONNX model", got=got, next="give the .onnx file that it was made from")
+    return source
+
+
+def place(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
+    """Give nodes of a model that belongs to the caller the names of ops, and import the domains, in functions as well.
+
+    Nothing is checked; the ops need not be in the registry yet.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        It is changed.
+    changes : iterable of (Site, str)
+        Sites of ``proto`` and ``"domain::OpType"`` for each.
+    """
+    versions: dict[str, int] = {}
+    placed: list[NodeProto] = []
+    for site, name in changes:
+        domain, op_type = split_name(name)
+        site.node.domain, site.node.op_type = domain, op_type
+        if "overload" in site.node.DESCRIPTOR.fields_by_name:
+            site.node.ClearField("overload")
+        op = registry.find(domain, op_type)
+        versions[domain] = max(versions.get(domain, 1), op.current.opset if op else 1)
+        placed.append(site.node)
+    _import(proto, versions)
+    for function in proto.functions:
+        used = {node.domain for node in nodes_in(function)}
+        _import(function, {domain: version for domain, version in versions.items() if domain in used})
+
+
+def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None:
+    known = {"" if entry.domain == "ai.onnx" else entry.domain for entry in scope.opset_import}
+    scope.opset_import.extend(helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known)
+
+
+# ---- may the op stand there? -------------------------------------------------------------------------------------------------
+
+
+def _versions(scope: ModelProto | FunctionProto) -> dict[str, int]:
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in scope.opset_import}
+
+
+def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
+    """The versions of domains that the nodes of functions see."""
+    for function in proto.functions:
+        versions = _versions(function)
+        yield from ((id(node), versions) for node in nodes_in(function))
+
+
+def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
+    """Write out what the node leaves to its operator: to the op, the same attr may have another default."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    try:
+        operator = onnx.defs.get_schema(node.op_type, versions.get(domain, 1), domain)
+    except onnx.defs.SchemaError:  # an operator that onnx does not know: its defaults are its kernel's own
+        return
+    given = {attribute.name for attribute in node.attribute}
+    for attr in schema.attrs:
+        known = operator.attributes.get(attr.name)
+        if known is not None and attr.name not in given and known.default_value.type != AttributeProto.UNDEFINED:
+            node.attribute.append(known.default_value)
+
+
+def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
+    linked = linked_attributes(site.node)
+    known = {attr.name for attr in schema.attrs}
+    # What the caller of a function gives has a name and no value yet.
+    names = {name: "what the function's caller gives" for name in linked if name not in known}
+    rest = changed(schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked))
+    rest.bind({**attribute_values(site.node, proto, site.where), **names}, site.where)
+
+
+def _check_ports(site: Site, schema: Schema, types: Types) -> None:
+    given = [types.of(site, name) if name else None for name in site.node.input]
+    schema.check_inputs(given, site.where)
+    schema.check_outputs(len(site.node.output), site.where)
+    for number, (name, said) in enumerate(zip(site.node.output, schema.hinted(given) or (), strict=False)):
+        known = types.of(site, name) if name else ANY
+        other_dtype = said.dtype and known.dtype and said.dtype != known.dtype
+        if other_dtype or (None not in (said.rank, known.rank) and said.rank != known.rank):
+            raise ModelError(
+                f"{site.where}, output {number}",
+                expected=f"{known}, as in the model",
+                got=f"{said}, as the op says",
+                next="change the hint of compute, or what it returns",
+            )
+
+
+def _declare(site: Site, types: Types) -> None:
+    """Write down what is known of a node's outputs: without its operator nobody could infer them."""
+    if not isinstance(site.scope, GraphProto):
+        return
+    declared = {info.name for info in (*site.scope.value_info, *site.scope.output)}
+    for name in site.node.output:
+        info = types.info(site, name)
+        if name and name not in declared and info is not None:
+            site.scope.value_info.append(info)

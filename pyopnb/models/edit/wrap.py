@@ -1,0 +1,242 @@
+"""Taps: the original node stays and runs in ONNX Runtime, and a Python function sees what went in and what came out."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+from pyopnb.models.edit.replace import opened, place
+from pyopnb.models.edit.select import TAPS, Where, chosen, untapped
+from pyopnb.models.io import edited
+from pyopnb.models.nodes import Site, type_of_proto, walk
+from pyopnb.models.types import Types
+from pyopnb.ops.errors import ModelError, briefly, shown
+from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType, type_of
+
+__all__ = ["Seen", "wrap"]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One run of one node: what a tap shows its function.
+
+    Attributes
+    ----------
+    node : NodeProto
+        The node as it stands in the model that was wrapped.
+    inputs, outputs : dict
+        Arrays by name, read-only, in the order of the ports. What is left out is left out here; so are inputs that no op can
+        take, such as sequences.
+    where : str
+        The node as messages name it.
+    """
+
+    node: NodeProto
+    inputs: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]
+    where: str = field(default="")
+
+    def __repr__(self) -> str:
+        lines = [f"  {shown(name)}: {_described(array)}" for name, array in self.inputs.items()]
+        lines += [f"→ {shown(name)}: {_described(array)}" for name, array in self.outputs.items()]
+        return "\n".join([self.where, *lines])
+
+
+def _described(array: np.ndarray) -> str:
+    kind = str(type_of(array))
+    if not array.size or array.dtype.kind in "OUT":
+        return kind
+    values = array.astype(np.float64) if array.dtype.kind in "fV" else array
+    finite = values[np.isfinite(values)]
+    text = f"{kind}, {finite.min():.6g} … {finite.max():.6g}" if finite.size else kind
+    counts = {"NaN": np.isnan(values).sum(), "Inf": np.isinf(values).sum()}
+    return text + "".join(f", {count} {what}" for what, count in counts.items() if count)
+
+
+@briefly
+def wrap(
+    model: ModelProto | bytes | str | os.PathLike[str],
+    where: Where,
+    function: Callable[[Seen], object],
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> ModelProto:
+    """A copy of a model in which a function sees the inputs and outputs of some nodes, each time after one of them ran.
+
+    Parameters
+    ----------
+    model, where, base_dir
+        As for `replace`.
+    function : callable
+        Called with a `Seen`, in the run and on its thread; what it returns is ignored. ``print`` prints each, ``seen.append``
+        of a list keeps each, and ``breakpoint`` stops in the debugger, with ``node``, ``inputs`` and ``outputs`` as local
+        variables. What it raises fails the run, and arrives as itself.
+
+    Raises
+    ------
+    ModelError
+        Nothing is chosen, a text has two meanings, or an output is of a type that no op can pass on, such as a sequence.
+
+    Notes
+    -----
+    The nodes run in ONNX Runtime as before and the numbers pass unchanged, but the tensors that the function sees must exist:
+    ONNX Runtime does not fuse a wrapped node with its neighbours, and a fused kernel can round otherwise than its parts.
+
+    Behind each chosen node stands an op of the registry, ``pyopnb.tap::Softmax_1``, which keeps the function alive.
+    ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` lets it go once the sessions that use it are gone as well.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    >>> seen = []
+    >>> session = pyopnb.Session(wrap(model, "Exp", seen.append))
+    >>> session(x=np.float32([0, 1]))["y"]
+    array([-1.       , -2.7182817], dtype=float32)
+    >>> seen[0]
+    the node of output 'e' (::Exp)
+      x: float32[2], 0 … 1
+    → e: float32[2], 1 … 2.71828
+    """
+    if not callable(function):
+        raise TypeError(f"wrap: function must be callable, with one argument, a Seen; got {type(function).__name__}")
+    source = opened(model, base_dir)
+    sites = chosen(source.proto, where, model)
+    types = Types(source.proto)
+    carried = [_carried(site, types) for site in sites]
+    every = list(walk(source.proto))
+    names, taken = untapped(every), _names(source.proto, every)
+    taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, carried, strict=True)]
+    for scope in {id(site.scope): site.scope for site in sites}.values():
+        _sort(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
+    place(source.proto, taps)
+    return edited(source)
+
+
+def _sort(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
+    """Move the taps, which were appended, to where the nodes behind which they stand are."""
+    nodes = list(scope.node)
+    places: dict[int, float] = {id(node): place for place, node in enumerate(nodes)}
+    places |= {id(tap): places[id(node)] + 0.5 for node, tap in pairs}
+    scope.node.sort(key=lambda node: places[id(node)])
+
+
+def _carried(site: Site, types: Types) -> list[str]:
+    """The inputs that an op can take; raises for an output that none can pass on."""
+
+    def passes(name: str) -> bool:
+        info = types.info(site, name)
+        if info is None or info.type.WhichOneof("value") is None:
+            return True  # ONNX Runtime knows the type, and refuses it when the session is made
+        kind = type_of_proto(info.type).dtype
+        return info.type.HasField("tensor_type") and (kind is None or kind.carried)
+
+    for name in filter(None, site.node.output):
+        if not passes(name):
+            info = types.info(site, name)
+            kind = info.type.WhichOneof("value") if info else None
+            raise ModelError(
+                f"{site.where}, output {shown(name)}",
+                expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
+                got=str(types.of(site, name)) if kind == "tensor_type" else str(kind).removesuffix("_type"),
+                next="wrap the nodes that take it apart",
+            )
+    return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
+
+
+def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
+    """Every name of a value: a body can see those of the graphs around it, so that a new one must be new everywhere."""
+    taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
+    for graph in [proto.graph, *(a.g for site in sites for a in site.node.attribute if a.HasField("g"))]:
+        taken.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
+    return taken
+
+
+def _tap(
+    site: Site,
+    inputs: list[str],
+    names: dict[tuple[int, str], str],
+    taken: set[str],
+    types: Types,
+    function: Callable[[Seen], object],
+) -> tuple[Site, str]:
+    """Append a tap that gives what the node gave, and let the node's outputs have new names; the tap and its op's name."""
+    node, scope = site.node, site.scope
+
+    def before(name: str) -> str:
+        return names.get((id(scope), name), name)
+
+    outputs = [name for name in node.output if name]
+    as_it_was = NodeProto()
+    as_it_was.CopyFrom(node)
+    as_it_was.output[:] = [before(name) for name in node.output]
+    cls = _tap_class(function, as_it_was, site.where, [before(n) for n in inputs], [before(n) for n in outputs])
+    fresh = {name: _fresh(name, taken) for name in outputs}
+    node.output[:] = [fresh.get(name, "") for name in node.output]
+    name = _op_name(node.op_type)
+    tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
+    tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
+    if isinstance(scope, GraphProto):
+        for old, new in fresh.items():
+            info = types.info(site, old)
+            if info is not None:
+                scope.value_info.append(info)
+                scope.value_info[-1].name = new
+    registry.define(cls, name)
+    return Site(tap, scope, site.path), name
+
+
+_numbers: Counter[str] = Counter()
+
+
+def _op_name(op_type: str) -> str:
+    kind = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
+    _numbers[kind] += 1  # never twice: a session may still use one that was removed
+    return f"{TAPS}::{kind}_{_numbers[kind]}"
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    fresh = f"{name}_untapped"
+    while fresh in taken:
+        fresh += "_"
+    taken.add(fresh)
+    return fresh
+
+
+def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, inputs: list[str], outputs: list[str]) -> type:
+    stops = function is builtins.breakpoint
+    count = len(inputs) + len(outputs)
+
+    class Tap:
+        def infer(self, *types: TensorType) -> list[TensorType]:
+            if len(types) != count:
+                raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …) anew")
+            # The rank and no more: a file can declare dimensions that are not those of a run, and it runs all the same.
+            # While the runtime infers, it tells an unknown rank as it tells a scalar's: then not even the rank.
+            return [TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None) for t in types[len(inputs) :]]
+
+        def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+            came = dict(zip(inputs, arrays, strict=False))
+            gone = dict(zip(outputs, arrays[len(inputs) :], strict=True))
+            if stops:
+                _stop(node, came, gone)
+            else:
+                function(Seen(node, came, gone, where))
+            return arrays[len(inputs) :]
+
+    Tap.__doc__ = f"Shows {where} to a function."
+    return Tap
+
+
+def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
+    """Where ``wrap(model, where, breakpoint)`` stops: look at node, inputs and outputs; c goes on."""
+    breakpoint()
+    return  # a debugger stops at the line after the call

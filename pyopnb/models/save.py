@@ -1,0 +1,231 @@
+"""A model and the ops that it uses, in one file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from pyopnb.models.io import FOLDER, Source, read
+from pyopnb.models.nodes import attribute_values, tensors, walk
+from pyopnb.models.op_metadata import KeptOp, digest, keep
+from pyopnb.ops.atomic_write import written
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import ModelError, briefly, shown
+from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.source import whole
+
+__all__ = ["save"]
+
+_LARGEST_FILE = 2**31 - 1 - 2**20
+_ALIGNED = 4096  # a page, so that the runtime can map the data
+_STAYS = 1024  # bytes of a tensor up to which it stays in the model
+
+
+@briefly
+def save(
+    model: ModelProto | bytes | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    external_data: bool | None = None,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> tuple[KeptOp, ...]:
+    """Write a model to a file that keeps the sources of its ops.
+
+    The file is an ordinary ONNX model; the ops lie in its metadata, as text. `pyopnb.load` shows them and runs none that is not
+    named. What a source uses comes along: imports as imports, functions, classes and constants of the notebook as text.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes, str or os.PathLike
+    path : path
+        The file is there whole or, if anything fails, as it was before.
+    external_data : bool, optional
+        Whether large weights lie in a second file beside it. If not given: where they did, or do not fit into one.
+    base_dir : path, optional
+        Where the external data of a ModelProto or of bytes is.
+
+    Returns
+    -------
+    tuple of KeptOp
+        The ops of the registry that the model's nodes use.
+
+    Raises
+    ------
+    DefinitionError
+        The text of an op is not known, or of something that it uses.
+    ModelError
+        There is no model, or no file can be written there.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pyopnb
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "abs.onnx")
+    >>> pyopnb.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), path)
+    ()
+    >>> pyopnb.load(path)
+    abs.onnx: (x: float32[N]) -> (y: float32[N]), 1 node
+    It keeps no op.
+    >>> folder.cleanup()
+    """
+    target = Path(os.fspath(path))
+    source = read(model, base_dir)
+    if not source.proto.HasField("graph"):
+        raise ModelError("model", expected="an ONNX model", got="ONNX Runtime's own format, which keeps no metadata")
+    ops = tuple(_kept(op) for op in _ops_of(source.proto))
+    _forget_folder(source.proto)
+    keep(source.proto, ops)
+    former = _data_files(target)
+    beside = _move_out(source, _outside(source, external_data), target)
+    try:
+        data = _serialized(source.proto)
+        with written(target) as (file, _):
+            file.write(data)
+    except BaseException:
+        if beside is not None and beside not in former:
+            beside.unlink()
+        raise
+    for old in former - _data_files(target):
+        old.unlink(missing_ok=True)
+    return ops
+
+
+def _ops_of(model: ModelProto) -> list[Op]:
+    """The ops of the registry that nodes use, each once."""
+    used: dict[str, Op] = {}
+    for site in walk(model):
+        op = registry.find(site.node.domain, site.node.op_type)
+        if op is None and site.node.op_type == "PyOp":
+            values = attribute_values(site.node, model, site.where)
+            op = registry.find_class(_word(values.get("module")), _word(values.get("class_name")))
+        if op is not None:
+            used[op.name] = op
+    return list(used.values())
+
+
+def _version() -> str:
+    """Of this pyopnb."""
+    return str(sys.modules["pyopnb"].__version__)
+
+
+def _word(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _kept(op: Op) -> KeptOp:
+    source = whole([op.current])
+    return KeptOp(op.name, source, digest(source), str(op.current.schema), _version())
+
+
+def _forget_folder(model: ModelProto) -> None:
+    places = [place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
+    for place in reversed(places):
+        del model.metadata_props[place]
+
+
+# ---- weights -----------------------------------------------------------------------------------------------------------------
+
+
+def _outside(source: Source, wanted: bool | None) -> list[TensorProto]:
+    """The tensors whose data goes into a second file."""
+    large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _STAYS]
+    already = any(tensor.data_location == TensorProto.EXTERNAL for tensor in large)
+    return large if wanted or (wanted is None and already) else []
+
+
+def _move_out(source: Source, outside: list[TensorProto], target: Path) -> Path | None:
+    """Write the tensors' data beside the model, or take all of it in where there are none; gives the file that was written."""
+    if not outside:
+        for tensor in tensors(source.proto):
+            _take_in(source, tensor)
+        return None
+    with written(target.with_name(f"{target.name}.data")) as (file, names):
+        sum_ = hashlib.sha256()
+        places = list(_write_data(source, outside, file, sum_))
+        # The data's name holds its digest: until the model is replaced, the one before it finds its own.
+        names[0] = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
+    for tensor, offset, length in places:
+        _point(tensor, names[0].name, offset, length)
+    return names[0]
+
+
+def _write_data(
+    source: Source, outside: list[TensorProto], file: BinaryIO, sum_: Any
+) -> Iterator[tuple[TensorProto, int, int]]:
+    at = 0
+    for tensor in outside:
+        data = _data_of(source, tensor)
+        for piece in (b"\0" * (-at % _ALIGNED), data):
+            file.write(piece)
+            sum_.update(piece)
+            at += len(piece)
+        yield tensor, at - len(data), len(data)
+
+
+def _data_of(source: Source, tensor: TensorProto) -> bytes:
+    if tensor.name in source.taken_out and tensor.data_location == TensorProto.EXTERNAL:
+        return _raw(source.taken_out[tensor.name])
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor.raw_data
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    path = Path(source.folder or "", entries.get("location", ""))
+    wanted = math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
+    length = (wanted + 7) // 8
+    where, offset = f"initializer {shown(tensor.name)}", entries.get("offset") or "0"
+    if not offset.isdecimal() or len(offset) > 20 or min(tensor.dims, default=0) < 0:
+        raise ModelError(where, expected="an offset and sizes from 0 on", got=shown(offset))
+    with path.open("rb") as file:
+        there = os.fstat(file.fileno()).st_size - int(offset)
+        if there < length:
+            raise ModelError(where, expected=f"{length} bytes in {shown(path.name)}", got=str(max(there, 0)))
+        file.seek(int(offset))
+        return file.read(length)
+
+
+def _raw(tensor: TensorProto) -> bytes:
+    if tensor.raw_data:
+        return tensor.raw_data
+    return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+
+
+def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    tensor.ClearField("raw_data")
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+
+
+def _take_in(source: Source, tensor: TensorProto) -> None:
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return
+    tensor.raw_data = _data_of(source, tensor)
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.DEFAULT
+
+
+def _serialized(model: ModelProto) -> bytes:
+    if sum(len(tensor.raw_data) for tensor in tensors(model)) <= _LARGEST_FILE:
+        return bytes(model.SerializeToString())
+    raise ModelError("model", expected="at most 2 GB in one file", got="more", next="external_data=True")
+
+
+def _data_files(target: Path) -> set[Path]:
+    """The data files that `save` wrote beside a model of that name and that it uses."""
+    model = ModelProto()
+    try:
+        model.ParseFromString(target.read_bytes())
+    except (OSError, DecodeError):  # nothing, or no model: no data of ours either
+        return set()
+    named = {e.value for t in tensors(model) for e in t.external_data if e.key == "location"}
+    start, end = f"{target.name}.", ".data"
+    ours = {n for n in named if n.startswith(start) and n.endswith(end) and len(n) == len(start) + 8 + len(end)}
+    return {target.with_name(name) for name in ours if "/" not in name and "\\" not in name}

@@ -1,0 +1,123 @@
+"""What ONNX knows of a node beside the runtime's lists: the types of its outputs, and the function that stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from google.protobuf.message import EncodeError
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
+
+from pyopnb.models.ort_capabilities import Operator, operator_at
+from pyopnb.models.support.kernels import Kinds, port_at
+from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+
+__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred", "is_constant", "schema_at"]
+
+_LARGEST = 2**31 - 1
+"""The largest version that onnx takes; a file can say more."""
+
+_VALUES = {"int": "tensor(int64)", "float": "tensor(float)", "string": "tensor(string)"}
+
+
+def schema_at(domain: str, op_type: str, version: int | None = None) -> Any:
+    """The operator as ONNX has it in that version of its domain, the newest if not given; None where ONNX does not know it."""
+    try:
+        if version is None:
+            return onnx.defs.get_schema(op_type, domain=domain)
+        return onnx.defs.get_schema(op_type, min(max(version, 0), _LARGEST), domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def is_constant(node: NodeProto) -> bool:
+    """Whether a node is ONNX's Constant: the runtime makes initializers of them before it looks for any kernel."""
+    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+
+
+def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
+    """The types of a node's outputs as far as the operator's declaration tells them."""
+    if is_constant(node):
+        return [_constant_kind(node)]
+    bound: dict[str, str] = {}
+    for place, kind in enumerate(kinds):
+        port = port_at(operator.inputs, place)
+        if kind and port and port.homogeneous:
+            bound.setdefault(port.type, kind)
+    told: list[str | None] = []
+    for place, name in enumerate(node.output):
+        port = port_at(operator.outputs, place)
+        if not name or port is None or not port.homogeneous:
+            told.append("" if not name else None)
+        else:
+            told.append(port.type if "(" in port.type else bound.get(port.type))
+    return told
+
+
+def _constant_kind(node: NodeProto) -> str | None:
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return tensor_kind(attribute.t.data_type)
+        if attribute.name == "sparse_value":
+            return tensor_kind(attribute.sparse_tensor.values.data_type)
+        if attribute.name.startswith("value_"):
+            return _VALUES.get(attribute.name.removeprefix("value_").removesuffix("s"))
+    return None
+
+
+def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:
+    """The types of a node's outputs as ONNX infers them for this node alone; None where it cannot.
+
+    The whole model never goes through ONNX's inference: that copies every weight, gives up at 2 GB and at nested functions, and
+    one wrong shape would end it for all nodes.
+    """
+    from onnx.shape_inference import InferenceError, infer_node_outputs
+
+    imports = [onnx.helper.make_opsetid(domain, min(version, _LARGEST)) for domain, version in versions.items()]
+    for exact in (True, False):
+        known = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
+        try:
+            made = infer_node_outputs(schema, node, known, opset_imports=imports)
+        except (InferenceError, onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError):
+            continue  # shapes that contradict each other: the dtypes alone may still tell
+        return [kind_of(made[name]) if name in made else None for name in node.output]
+    return [None] * len(node.output)
+
+
+def body_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
+    """The function that ONNX gives for an operator in that version of its domain and inputs of these types, or None."""
+    schema = schema_at(operator.domain, node.op_type, operator.since)
+    if schema is None or schema.since_version != operator.since:
+        return None  # the installed onnx is older than the runtime and has another operator under this name
+    if schema.has_context_dependent_function:
+        since = _newest(schema.context_dependent_function_opset_versions, version)
+        made = b"" if since is None else _built(schema, since, node, types)
+        return FunctionProto.FromString(made) if made else None
+    since = _newest(schema.function_opset_versions, version) if schema.has_function else None
+    if since is None:
+        return None
+    body = FunctionProto.FromString(schema.get_function_with_opset_version(since))
+    # As the runtime has it: a function written for one version holds in a later one while none of its operators changed.
+    same = all(operator_at("", n.op_type, since) is operator_at("", n.op_type, version) for n in body.node if not n.domain)
+    return body if same else None
+
+
+def _newest(versions: Sequence[int], version: int) -> int | None:
+    return max((v for v in versions if v <= version), default=None)
+
+
+def _built(schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]) -> bytes:
+    try:
+        made = schema.get_context_dependent_function_with_opset_version(
+            since, node.SerializeToString(), [kind.SerializeToString() for kind in types]
+        )
+    except (EncodeError, ValueError, RuntimeError):
+        return b""  # attrs that the function cannot be made of: the runtime gets none then either
+    return bytes(made)
+
+
+def defaults_of(operator: Operator) -> list[AttributeProto]:
+    """The attrs that ONNX gives a node of the operator that does not have them."""
+    schema = schema_at(operator.domain, operator.op_type, operator.since)
+    return [a.default_value for a in schema.attributes.values() if a.default_value.name] if schema else []

@@ -1,0 +1,426 @@
+"""The types of all values of a model, and on the way every node that the installed ONNX Runtime lacks something for.
+
+Each node is judged once for the types that reach it; a body or function is walked with the types of its call. Nothing recurses:
+what stands inside a node is a generator that the walk puts on a stack of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+
+from pyopnb.models.markers import PREFIX
+from pyopnb.models.nodes import Site, first_output, full_name
+from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
+from pyopnb.models.support.kernels import Kinds, has_kernel, lacking, refused, widened
+from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred, is_constant, schema_at
+from pyopnb.models.support.order import in_order
+from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+from pyopnb.ops.errors import ModelError, closest, shown
+from pyopnb.ops.registry import registry
+
+__all__ = ["Lack", "lacks", "versions_of"]
+
+_RETIRED = "PyOp"
+_ONNX = ("", "ai.onnx.ml")
+"""The domains in which the runtime heeds no local function."""
+
+_LARGE = frozenset(
+    getattr(AttributeProto, name) for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
+
+_GUESSES = 200
+"""Unknown names for which the nearest known one is looked for: half a millisecond each, and a file can hold any number."""
+
+_Task = Generator["_Task", Any, Any]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What the runtime lacks for a node.
+
+    Attributes
+    ----------
+    kind, reason : str
+        As `MissingNode` has them.
+    since : int or None
+        The version of the domain in which the operator came, as the model or, for a newer one, ONNX has it.
+    kernel : bool
+        Whether all but a kernel is there: then a node that never runs is none the worse.
+    """
+
+    kind: str
+    reason: str
+    since: int | None = None
+    kernel: bool = False
+
+
+@dataclass
+class _Names:
+    """The values of a graph or function by name, and what is around it."""
+
+    outer: _Names | None
+    kinds: dict[str, str | None] = field(default_factory=dict)
+    protos: dict[str, TypeProto] = field(default_factory=dict)  # of those that the file declares, with their shapes
+    truths: dict[str, bool] = field(default_factory=dict)  # of constants that a condition can be
+
+    def scope_of(self, name: str) -> _Names:
+        scope = self
+        while name not in scope.kinds and scope.outer is not None:
+            scope = scope.outer
+        return scope
+
+    def kind(self, name: str) -> str | None:
+        return self.kinds[name] if name in self.kinds else self.scope_of(name).kinds.get(name)
+
+    def proto(self, name: str, kind: str | None) -> TypeProto:
+        """The type with the shape that the file declares, if that is of the same kind."""
+        declared = self.scope_of(name).protos.get(name) if name else None
+        return declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What a node has around it, apart from names."""
+
+    versions: Mapping[str, int]
+    trail: tuple[Any, ...] = ()  # where the scope stands: the trail of the outer one, and a text
+    attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
+    found: list[tuple[Site, Lack]] = field(default_factory=list)
+    unused: bool = False  # in a branch whose condition is a constant
+    expanded: bool = False  # in a function that ONNX gives for an operator, whose node is then told of
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return frozenset(self.versions.items()), self.unused, self.expanded
+
+    @property
+    def path(self) -> str:
+        texts, trail = [], self.trail
+        while trail:
+            trail, text = trail
+            texts.append(text)
+        return ", ".join(reversed(texts))
+
+
+def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
+    """Every node of the model that the runtime lacks something for, with what it lacks.
+
+    Raises
+    ------
+    ModelError
+        A name is made twice, nodes wait for each other, or a function calls itself.
+    """
+    around = _Around(versions_of(proto.opset_import))
+    _run(_Walk(proto).scope(proto.graph, (), None, around))
+    first: dict[int, tuple[Site, Lack]] = {}
+    for site, lack in around.found:
+        first.setdefault(id(site.node), (site, lack))
+    return list(first.values())
+
+
+def versions_of(imports: Iterable[Any]) -> dict[str, int]:
+    """The versions of the domains that a model or function imports."""
+    return {_domain(entry.domain): entry.version for entry in imports if isinstance(entry.domain, str)}
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _run(task: _Task) -> Any:
+    stack, value = [task], None
+    while stack:
+        try:
+            stack.append(stack[-1].send(value))
+            value = None
+        except StopIteration as end:
+            stack.pop()
+            value = end.value
+    return value
+
+
+class _Walk:
+    def __init__(self, proto: ModelProto) -> None:
+        functions = [f for f in proto.functions if _domain(f.domain) not in _ONNX]
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in functions}
+        self.called: set[tuple[str, str, str]] = set()  # the functions that the walk is inside of
+        self.guesses = _GUESSES
+        self.places: dict[Any, int] = {}
+        self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
+
+    def scope(self, scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
+        """Walk a graph or function whose inputs are of these types; returns the types of its outputs."""
+        names = _named(scope, inputs, outer)
+        declared = {info.name: info.type for info in scope.value_info} if hasattr(scope, "value_info") else {}
+        ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
+        declared |= {name: kind for name, kind in ends.items() if kind is not None}
+        here = self.places.setdefault(around.key, len(self.places))  # a number is hashed faster
+        for node in in_order(scope, around.path):
+            kinds = tuple([names.kind(name) if name else "" for name in node.input])
+            key = _key(node, kinds, here)
+            judged = self.judged.get(key) if key else None
+            if judged is None:
+                judged = yield self.node(_linked(node, around.attrs), kinds, names, around)
+                if key:
+                    self.judged[key] = judged
+            lack, outputs = judged
+            if lack is not None and not (lack.kernel and (around.unused or _taken_out(node, ends))):
+                around.found.append((Site(node, scope, around.path), lack))
+            _note(node, outputs, names, declared)
+        return [names.kind(name) for name in ends]
+
+    def node(self, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+        """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
+        _refuse_undecodable(node, around.path)
+        domain = _domain(node.domain)
+        own = _of_op(node, domain)
+        if own is not None:
+            return None, own
+        newest = newest_version(domain)
+        version = around.versions.get(domain, newest)  # the runtime imports a domain of its own where the model forgets it
+        if newest is not None and version is not None and version > newest:
+            schema = schema_at(domain, node.op_type, version)
+            if schema is not None and schema.since_version > newest:
+                lack = _too_new(node, schema.since_version, newest)
+                return lack, self.inferred(schema, node, kinds, names, around)
+            version = newest
+        operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
+        if operator is not None:
+            return (yield self.standard(node, operator, version or 1, kinds, names, around))
+        function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
+        if function is not None and version is not None:
+            return (yield self.call(node, function, kinds, around))
+        schema = schema_at(domain, node.op_type, version)
+        known = [None] * len(node.output) if schema is None else self.inferred(schema, node, kinds, names, around)
+        return self.unknown(node, domain, version), known
+
+    def standard(
+        self, node: NodeProto, operator: Operator, version: int, kinds: Kinds, names: _Names, around: _Around
+    ) -> _Task:
+        """Judge a node whose operator the runtime knows; returns what `node` does."""
+        outputs = yield self.inside(node, operator, kinds, names, around)
+        if outputs is None:
+            outputs = given_by_operator(node, operator, kinds)
+            if None in outputs and (schema := schema_at(operator.domain, node.op_type, operator.since)):
+                more = self.inferred(schema, node, kinds, names, around)
+                outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
+        lack = _misfit(node, operator, kinds, outputs)
+        if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
+            return lack, outputs
+        if "tensor(float16)" in kinds and has_kernel(operator, widened(kinds), widened(outputs)):
+            return None, outputs
+        why = lacking(operator, kinds, outputs)
+        types = [names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True)]
+        body = body_of(node, operator, types, version)
+        if body is None:
+            lack = Lack("no kernel", f"version {operator.since} has none for any dtype", operator.since, kernel=True)
+            return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
+        given = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
+        inner = replace(around, attrs={a.name: a for a in given}, found=[], expanded=True)
+        ends = yield self.scope(body, kinds, None, inner)
+        if inner.found:
+            site, first = inner.found[0]
+            reason = f"{why or 'it has none'}, and the function in its place needs {full_name(site.node)}: {first.reason}"
+            return Lack("no kernel for dtype" if why else first.kind, reason, operator.since, kernel=True), outputs
+        return None, [a if a is not None else b for a, b in zip(outputs, [*ends, *[None] * len(outputs)], strict=False)]
+
+    def inside(self, node: NodeProto, operator: Operator, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+        """Walk the bodies of the runtime's control flow; returns the types of the outputs, or None for other nodes."""
+        graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
+        if operator.domain or node.op_type not in ("If", "Loop", "Scan") or not graphs:
+            return None
+        ends = {}
+        for name, body in graphs.items():
+            inner = replace(
+                around, trail=(around.trail, _standing(node, name)), unused=around.unused or _never(node, name, names)
+            )
+            given: Kinds = ()
+            if node.op_type == "Loop":
+                given = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
+            elif node.op_type == "Scan":
+                given = kinds[1:] if operator.since < 9 else kinds  # the first one's own batch lengths came first
+            ends[name] = yield self.scope(body, given, names, inner)
+        if node.op_type == "If":
+            pairs = zip(ends.get("then_branch", ()), ends.get("else_branch", ()), strict=False)
+            found = [a or b for a, b in pairs]
+        else:
+            found = ends.get("body", ())[1 if node.op_type == "Loop" else 0 :]
+        return [*found, *[None] * len(node.output)][: len(node.output)]
+
+    def call(self, node: NodeProto, function: FunctionProto, kinds: Kinds, around: _Around) -> _Task:
+        """Walk a local function with the types and attrs of a call; returns what `node` does."""
+        key = (function.domain, function.name, getattr(function, "overload", ""))
+        text = f"function {shown(function.domain)}::{shown(function.name)}"
+        if key in self.called:
+            raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
+        # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
+        versions = versions_of(function.opset_import) | dict(around.versions)
+        attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
+        inner = replace(around, versions=versions, trail=((), text), attrs=attrs)
+        self.called.add(key)
+        ends = yield self.scope(function, kinds, None, inner)
+        self.called.remove(key)
+        return None, ends
+
+    def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
+        """What is lacking for a node whose operator the runtime does not have in that version."""
+        asked = shown(full_name(node))
+        self.guesses -= 1
+        if domain not in schema_domains():
+            known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
+            if version is None and full_name(node) in known:
+                return Lack("unknown domain", f"the model has {asked} and imports no version of {shown(domain)}")
+            reason = f"the runtime has no domain {shown(domain)}, and no op of the registry is {asked}"
+            return Lack("unknown domain", reason + self.guess(full_name(node), known))
+        versions = operators().get((domain, node.op_type))
+        if versions:
+            since = versions[0].since
+            return Lack("unknown op", f"it came in version {since}; the model imports {version}", since)
+        names = [f"{domain}::{op_type}" for place, op_type in operators() if place == domain]
+        return Lack("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
+
+    def guess(self, name: str, known: Collection[str]) -> str:
+        close = closest(name, known) if self.guesses >= 0 else None
+        return f"; nearest: {shown(close)}" if close else ""
+
+    @staticmethod
+    def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
+        types = {name: names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True) if name}
+        return inferred(schema, node, types, around.versions)
+
+
+# ---- one scope ---------------------------------------------------------------------------------------------------------------
+
+
+def _named(scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None) -> _Names:
+    names = _Names(outer)
+    if isinstance(scope, FunctionProto):
+        names.kinds |= dict(zip(scope.input, [*inputs, *[None] * len(scope.input)], strict=False))
+        return names
+    for place, info in enumerate(scope.input):
+        given = inputs[place] if place < len(inputs) else None
+        names.kinds[info.name] = given or kind_of(info.type)
+        names.protos[info.name] = info.type
+    for tensor in scope.initializer:
+        if tensor.name not in names.kinds:  # else a default, which a feed may replace
+            _note_truth(names, tensor.name, tensor)
+        names.kinds[tensor.name] = tensor_kind(tensor.data_type)
+    for sparse in scope.sparse_initializer:
+        names.kinds[sparse.values.name] = tensor_kind(sparse.values.data_type)
+    return names
+
+
+def _note(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
+    """Write down the types of a node's outputs; those that nothing tells are what the file declares."""
+    for name, kind in zip(node.output, outputs, strict=False):
+        if name in declared and name:
+            names.protos[name] = declared[name]
+            kind = kind or kind_of(declared[name])
+        names.kinds[name] = kind
+    if is_constant(node):
+        for attribute in node.attribute:
+            if attribute.name == "value":
+                _note_truth(names, first_output(node), attribute.t)
+
+
+def _note_truth(names: _Names, name: str, tensor: TensorProto) -> None:
+    if tensor.data_type == TensorProto.BOOL and tuple(tensor.dims) in ((), (1,)):
+        names.truths[name] = any(tensor.raw_data) or any(tensor.int32_data)
+
+
+def _never(node: NodeProto, branch: str, names: _Names) -> bool:
+    """Whether a branch is never taken: the runtime drops it before it looks for kernels."""
+    if node.op_type != "If" or not node.input:
+        return False
+    truth = names.scope_of(node.input[0]).truths.get(node.input[0])
+    return truth is not None and branch == ("else_branch" if truth else "then_branch")
+
+
+def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
+    """Whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
+    plain = node.op_type == "Dropout" and node.domain in ("", "ai.onnx") and len(node.input) <= 2
+    return plain and len(node.output) == 1 and node.output[0] not in ends
+
+
+def _standing(node: NodeProto, attribute: str) -> str:
+    return f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute)}"
+
+
+# ---- one node ----------------------------------------------------------------------------------------------------------------
+
+
+def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
+    """What a judgement depends on; None where that is more than is worth to be kept."""
+    attrs = []
+    for attribute in node.attribute:
+        if attribute.type in _LARGE or attribute.ref_attr_name:
+            return None
+        attrs.append(attribute.SerializeToString())
+    op_type, outputs = node.op_type, node.output
+    if op_type in _BY_SHAPE:
+        return None
+    left_out = "" in outputs and tuple(map(bool, outputs))
+    return op_type, kinds, len(outputs), left_out, node.domain, getattr(node, "overload", ""), tuple(attrs), here
+
+
+_BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
+
+
+def _refuse_undecodable(node: NodeProto, path: str) -> None:
+    # protobuf gives bytes where a name is not UTF-8.
+    for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
+        if not isinstance(name, str):
+            where = f"a node of op type {shown(node.op_type)}" + (f", in {path}" if path else "")
+            raise ModelError(where, expected="names in UTF-8", got=shown(name))
+
+
+def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
+    """The node with the values that the caller of its function gives."""
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
+        return node
+    made = NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for attribute in node.attribute:
+        given = attrs.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if given is not None:
+            made.attribute.add().CopyFrom(given)
+            made.attribute[-1].name = attribute.name
+    return made
+
+
+def _of_op(node: NodeProto, domain: str) -> Kinds | None:
+    """The types of the outputs of a node that runs through an op; None for other nodes."""
+    known: list[str | None] = []
+    op = registry.find(domain, node.op_type)
+    if op is not None:
+        known = [tensor_kind(hint.dtype.onnx) if hint.dtype else None for hint in op.current.schema.outputs or ()]
+    elif node.op_type == _RETIRED:
+        known = [tensor_kind(number) for a in node.attribute if a.name == "output_types" for number in a.ints]
+    elif not domain.startswith(PREFIX):
+        return None
+    return [*known, *[None] * len(node.output)][: len(node.output)]
+
+
+def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
+    about = _domain(node.domain) or "ai.onnx"
+    return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
+
+
+def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
+    """What is lacking before any kernel is looked for: the runtime refuses the node as such."""
+    since = operator.since
+    if operator.deprecated:
+        return Lack("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
+    for attribute in node.attribute:
+        if attribute.name not in operator.attributes and operator.domain in _ONNX:
+            schema = schema_at(operator.domain, node.op_type)
+            if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
+                reason = f"attr {shown(attribute.name)} is newer than the runtime's version {since} of it"
+                return Lack("opset too new", reason, int(schema.since_version))
+    wrong = refused(operator, kinds, outputs) if not is_constant(node) else None
+    return Lack("no kernel for dtype", wrong, since) if wrong else None

@@ -1,0 +1,1 @@
+"""ONNX's text form, read and written without loss."""

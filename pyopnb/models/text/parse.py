@@ -1,0 +1,404 @@
+"""ONNX's text form: a model read from it, and a model written in it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from pyopnb.models.build import type_outputs
+from pyopnb.models.nodes import bodies, forget_inferred, tensors
+from pyopnb.models.opsets import import_domains
+from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, printed, quoted
+from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
+from pyopnb.models.text.validate import Fault, faults
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import ModelError, briefly, nearest, shown
+
+__all__ = ["parse", "take_as_floats", "text"]
+
+_OURS = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
+"""The dtypes that our notation spells otherwise; each is at least as long as ONNX's name, which keeps every column."""
+
+_PIECES = re.compile(
+    rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OURS)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
+    re.ASCII | re.DOTALL,
+)
+_BRACKETS = re.compile(rf"{QUOTED}|\#[^\n]*+|=>|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])", re.ASCII | re.DOTALL)
+_BLANKS = re.compile(f"{BLANK}*+", re.ASCII)
+_HEADER = re.compile(rf"<(?:{QUOTED}|\#[^\n]*+|[^>\"\#])*+>", re.ASCII | re.DOTALL)
+_SAID = re.compile(r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL)
+_MOST_BRACKETS = 4 * DEEPEST
+"""Brackets in brackets; a graph needs two. The parser calls itself for each and would end the process at some thousands."""
+
+_EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
+
+
+@briefly
+def parse(text: str, *, name: str | None = None) -> ModelProto:
+    """Read a model from ONNX's text form. A bare graph is enough.
+
+    Parameters
+    ----------
+    text : str
+        ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or without a name before it and a
+        header ``<ir_version: 10, opset_import: ["" : 21]>`` before that; functions may follow. What the header does not say
+        is added: the IR version and the version of ONNX's own operators that the installed runtime takes, and an import for
+        each domain that occurs.
+    name : str, optional
+        Of a graph that has none in the text; ``graph`` if not given.
+
+    Raises
+    ------
+    ModelError
+        The text is not of that form, nests deeper than a model can, or has what no graph may have: a name that stands for
+        two things or for none, an op in a domain of ONNX's own that ONNX does not have, a size below zero, more or fewer
+        values than a tensor has. It shows the line. An op of another domain may be defined later.
+
+    Notes
+    -----
+    Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
+    form has them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which mean
+    the reverse in the notation of hints, are refused. ``#`` begins a comment. An int where ONNX's own operator has a float
+    attribute is that float, unless its type is written (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or
+    float8 are the integers that their bits are.
+
+    Examples
+    --------
+    >>> m = parse("(float[N] x) => (y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }", name="clipper")
+    >>> m.graph.name, [n.op_type for n in m.graph.node], [e.domain for e in m.opset_import]
+    ('clipper', ['Abs', 'SoftClip'], ['', 'demo'])
+    >>> parse("(float[N] x) => (y) { y = Softmx(x) }")
+    Traceback (most recent call last):
+    pyopnb.ops.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
+    ONNX, got Softmx. Try: Softmax
+    """
+    model = _read(_checked(text), "graph" if name is None else name)
+    layout = Layout(text)
+    import_domains(model)
+    fault = next(faults(model), None)
+    if fault is not None:
+        raise ModelError(
+            f"{layout.where(_place(fault, layout))}, {fault.what}", expected=fault.expected, got=fault.got, next=fault.next
+        )
+    _pack(model)
+    for number, node in enumerate(_nodes(model)):
+        take_as_floats(node, _Typed(layout, number))
+    type_outputs(model)
+    return model
+
+
+@briefly
+def text(model: ModelProto, *, most: int = 1_000_000) -> str:
+    """Write a model in ONNX's text form, which `parse` reads back as an equal model.
+
+    Parameters
+    ----------
+    model : ModelProto
+    most : int
+        Values that all tensors of the model may have together.
+
+    Raises
+    ------
+    ModelError
+        The text form cannot hold something that the model has: a domain with a hyphen, bytes that are no UTF-8, a list of
+        graphs, doc strings of nodes, sparse initializers … It names the first. Nothing is left out in silence: the text is
+        read back and compared.
+
+    Notes
+    -----
+    Tensors are equal when their values are, bit by bit; in which field of the proto they lie is not said. A type of an output
+    that `model` or `parse` only inferred is left out, and inferred again.
+
+    Examples
+    --------
+    >>> print(text(parse("(float32[N,3] x) => (y) { y = LeakyRelu<alpha = 0.5>(x) }")))
+    <
+       ir_version: ...,
+       opset_import: ["" : ...]
+    >
+    graph (float[N,3] x) => (y) {
+       y = LeakyRelu <alpha = 0.5> (x)
+    }
+    """
+    if not isinstance(model, ModelProto) or not model.HasField("graph"):
+        got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
+        raise ModelError("model", expected="a ModelProto", got=got)
+    model = _as_declared(model)
+    written = printed(model, most)
+    try:
+        again = _read(written, "graph")
+        _pack(again)
+    except ModelError as error:
+        raise ModelError("model", expected="what the installed onnx can read back", got=str(error).rstrip(".")) from error
+    different = _difference(_plain(model), _plain(again), "model")
+    if different is not None:
+        where, value = different
+        raise ModelError(where, expected="what ONNX's text form can hold", got=shown(repr(value), 80))
+    return written
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------------------
+
+
+def _checked(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
+    wrong = re.search("[\0\ud800-\udfff]", text)
+    if wrong is not None:
+        where = Layout(text).where(wrong.start())
+        raise ModelError(where, expected="characters that UTF-8 has, and no zero", got=f"the character {ord(wrong[0]):#x}")
+    if _BLANKS.fullmatch(text):
+        raise ModelError("text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE)
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
+        if depth > _MOST_BRACKETS:
+            raise _too_deep(Layout(text).where(match.start()))
+    return text
+
+
+def _too_deep(where: str) -> ModelError:
+    return ModelError(where, expected=f"graphs and types nested at most {DEEPEST} deep", got="more than a ModelProto can hold")
+
+
+def _read(text: str, name: str) -> ModelProto:
+    """What the parser makes of a text, without what is added and checked."""
+    import onnx.parser
+
+    at = _start(text)
+    named = f"{quoted(name, 'name')} " if text[at : at + 1] == "(" else ""
+    ready = _respelled(text[:at]) + named + _respelled(text[at:])
+    try:
+        return onnx.parser.parse_model(ready)
+    except DecodeError:
+        raise _too_deep("text") from None
+    except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
+        said = (
+            _SAID.fullmatch(error.args[0].decode(errors="replace")) if error.args and isinstance(error.args[0], bytes) else None
+        )
+        place = Layout(ready).place(int(said[1]), int(said[2])) if said else _number_that_fails(ready, type(error))
+        place = place if place < at else max(at, place - len(named))
+        _refuse(Layout(text), place, said[3] if said else "", error)
+
+
+def _start(text: str) -> int:
+    """Where the graph begins, behind a header."""
+    at = _BLANKS.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
+    header = _HEADER.match(text, at)
+    return at if header is None else _BLANKS.match(text, header.end()).end()  # type: ignore[union-attr]
+
+
+def _respelled(text: str) -> str:
+    """Our names of dtypes as those of the text form, and ``[...]`` as ``[]``, with no column changed."""
+    if "..." not in text and not any(name in text for name in _OURS):
+        return text
+    return _PIECES.sub(_piece, text)
+
+
+def _piece(match: re.Match[str]) -> str:
+    if match["dtype"]:
+        empty = re.compile(r"\s*\[\s*\]").match(match.string, match.end())
+        return match[0] if empty else _OURS[match[0]].ljust(len(match[0]))
+    return match[0].replace("...", "   ") if match["any"] else match[0]
+
+
+def _number_that_fails(text: str, kind: type[Exception]) -> int:
+    """The place of the number that the parser cannot convert, of which it does not say the place."""
+    import onnx.parser
+
+    numbers = [t.start + len(t.text) for t in Layout(text).tokens if t.kind == "number"]
+
+    def fails(end: int) -> bool:
+        try:
+            onnx.parser.parse_model(text[:end] + " ")
+        except kind as error:
+            return not isinstance(error, onnx.parser.ParseError)
+        except Exception:  # the text was cut: it ends too soon
+            return False
+        return False
+
+    low, high = 0, len(numbers) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(numbers[middle]) else (middle + 1, high)
+    return numbers[low] - 1 if numbers else len(text)
+
+
+def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoReturn:
+    """Raise for what the parser did not take, in our words."""
+    number = layout.at(place)
+    token = None if number is None else layout.tokens[number]
+    before = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
+    expected, remedy = _expected(message), None
+    dtype = _dtype_at(layout, number, message)
+    behind = not message.startswith(("Expected character", "Identifier", "Encountered"))
+    if dtype is not None:
+        token, expected = dtype, "a type" if dtype.text in _OURS else f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
+        remedy = (
+            f"{_OURS[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
+            if dtype.text in _OURS
+            else nearest(dtype.text, TEXT_NAMES.values())
+        )
+    elif not message:
+        expected = "a number that its type can hold"
+    elif message.startswith("Unhandled keyword") and number:
+        token = layout.tokens[number - 2]
+    elif behind and before.kind in ("number", "string", "word"):
+        token = before
+    where = layout.where(len(layout.text.rstrip()) if token is None else token.start)
+    got = "the end of the text" if token is None else shown(token.text, 60).replace("\n", "\\n")
+    raise ModelError(where, expected=expected, got=got, next=remedy) from None
+
+
+def _expected(message: str) -> str:
+    if (match := re.fullmatch(r"Expected character (.) not found\.", message)) is not None:
+        return f"`{match[1]}`"
+    if message.startswith("Identifier expected"):
+        return "a name"
+    if match := re.match(r"(Integer|String) value expected", message):
+        return "an integer" if match[1] == "Integer" else "a string in double quotes"
+    return f"ONNX's text form (onnx says: {shown(' '.join(message.split())).rstrip('.!')})"
+
+
+def _dtype_at(layout: Layout, number: int | None, message: str) -> Token | None:
+    """The word that stands where a type should, and is none; the parser takes it for a name and trips behind it."""
+    tokens = layout.tokens
+    if number is None or number < 2 or not message.startswith("Expected character"):
+        return None
+    word, token, opening = tokens[number - 1], tokens[number], tokens[number - 2].text
+    in_head = token.inside in ("(", "<") and _opener(tokens, number).inside != "{" and opening in ("(", "<", ",")
+    in_attribute = token.text == "[" and opening == "="
+    return word if word.kind == "word" and (token.name is not None or token.text == "[") and (in_head or in_attribute) else None
+
+
+def _opener(tokens: list[Token], number: int) -> Token:
+    depth = tokens[number].depth
+    return next(tokens[n] for n in range(number - 1, -1, -1) if tokens[n].depth < depth)
+
+
+# ---- what the parser leaves to be done ---------------------------------------------------------------------------------------
+
+
+def _place(fault: Fault, layout: Layout) -> int:
+    if fault.node is None:
+        return layout.head(fault.scope, fault.name, outputs=fault.part == "result")
+    if fault.part == "op":
+        return layout.op(fault.node)
+    return int(getattr(layout, fault.part)(fault.node, fault.name))
+
+
+def _pack(model: ModelProto) -> None:
+    """Pack the values of 4 and 2 bits, of which the parser leaves one in the place of a byte of several."""
+    small = {row.onnx: row for row in DTYPES if 0 < row.bits < 8}
+    for tensor in tensors(model):
+        row = small.get(tensor.data_type)
+        if row is not None and len(tensor.int32_data) == math.prod(tensor.dims):
+            values = np.asarray(tensor.int32_data, np.int64)
+            array = values.astype(row.numpy) if "int" in row.name else values.astype(np.uint8).view(row.numpy)
+            tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
+
+
+def take_as_floats(node: NodeProto, but: Container[str] = ()) -> None:
+    """Make floats of ints where ONNX's own operator takes a float, but not in these attributes; the runtime refuses ints."""
+    for attribute in node.attribute:
+        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:
+            continue
+        single = attribute.type == AttributeProto.INT
+        meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
+        if _declared(node, attribute.name) == meant:
+            value = float(attribute.i) if single else list(map(float, attribute.ints))
+            attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
+
+
+class _Typed:
+    """The attributes of a node of which the text says the type."""
+
+    def __init__(self, layout: Layout, node: int) -> None:
+        self._layout, self._node = layout, node
+
+    def __contains__(self, name: object) -> bool:
+        return self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
+
+
+def _declared(node: NodeProto, name: str) -> Any:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if not onnx.defs.has(node.op_type, domain):
+        return None
+    attributes = onnx.defs.get_schema(node.op_type, domain).attributes
+    return attributes[name].type if name in attributes else None
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Every node in the order of the text."""
+    ahead: list[Any] = [model.graph, *model.functions][::-1]
+    while ahead:
+        item = ahead.pop()
+        if isinstance(item, NodeProto):
+            yield item
+            inner: Iterable[GraphProto | FunctionProto | NodeProto] = bodies(item)
+        else:
+            inner = item.node
+        ahead.extend(reversed(list(inner)))
+
+
+# ---- comparing ---------------------------------------------------------------------------------------------------------------
+
+
+def _as_declared(model: ModelProto) -> ModelProto:
+    """The model without the types of outputs that were only inferred, which they will be again when the text is read."""
+    declared = ModelProto()
+    declared.CopyFrom(model)
+    forget_inferred(declared)
+    return declared
+
+
+def _plain(model: ModelProto) -> ModelProto:
+    """A copy in which the values of each tensor lie in the field that onnx.numpy_helper gives them."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in tensors(copy):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            plain = numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name)
+            for field in (*(d.name for d, _ in plain.ListFields()), "raw_data", *_FIELDS):
+                tensor.ClearField(field)
+            tensor.MergeFrom(plain)
+    return copy
+
+
+_FIELDS = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
+
+
+def _difference(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
+    """The path of the first field in which two messages differ, and the value of the first; None where they are equal."""
+    if a.SerializeToString(deterministic=True) == b.SerializeToString(deterministic=True):
+        return None
+    mine, theirs = ({d.name: v for d, v in message.ListFields()} for message in (a, b))
+    for name in dict.fromkeys([*mine, *theirs]):
+        found = _in_field(mine.get(name), theirs.get(name), f"{path}.{name}")
+        if found is not None:
+            return found
+    return None
+
+
+def _in_field(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
+    if hasattr(a if a is not None else b, "ListFields"):
+        empty = type(a if a is not None else b)()
+        return _difference(empty if a is None else a, empty if b is None else b, path)
+    if isinstance(a, (str, bytes, int, float, type(None))) and isinstance(b, (str, bytes, int, float, type(None))):
+        same = repr(a) == repr(b) or (not a and not b and repr(a) != "-0.0" and repr(b) != "-0.0")
+        return None if same else (path, a)
+    a, b = a or [], b or []
+    if len(a) != len(b):
+        return path, a[0] if len(a) else f"{len(b)} entries of the text"
+    for place, (one, other) in enumerate(zip(a, b, strict=True)):
+        found = _in_field(one, other, f"{path}[{place}]")
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,290 @@
+"""What no graph may have: a name twice or from nowhere, an op that ONNX lacks, a size below zero, values that do not fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+from pyopnb.models.nodes import bodies
+from pyopnb.models.ort_capabilities import has_op
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import nearest, shown
+from pyopnb.ops.registry import registry
+
+__all__ = ["Fault", "faults", "is_unknown", "known_ops"]
+
+_DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
+_OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, and where.
+
+    Attributes
+    ----------
+    what, expected, got, next : str
+        As errors have them; ``what`` stands behind the place.
+    scope : int
+        Number of the graph or function: the main graph is 0, then those inside its nodes, then functions.
+    node : int or None
+        Number of the node, an outer one before those inside it; None for the head of the graph.
+    part : str
+        ``op``, ``output``, ``input``, ``attribute`` of the node, or ``head`` or ``result`` of the graph.
+    name : str
+        The name in question.
+    """
+
+    what: str
+    expected: str
+    got: str
+    next: str | None
+    scope: int
+    node: int | None
+    part: str
+    name: str
+
+
+def faults(model: ModelProto) -> Iterator[Fault]:
+    """The faults of a model in the order of its graphs and nodes, the main graph's first."""
+    seen = _Count()
+    functions = {(f.domain, f.name) for f in model.functions}
+    imports = {("" if e.domain == "ai.onnx" else e.domain): e.version for e in model.opset_import}
+    yield from _in_scope(model.graph, [], imports, functions, seen)
+    for function in model.functions:
+        own = imports | {("" if e.domain == "ai.onnx" else e.domain): e.version for e in function.opset_import}
+        yield from _in_scope(function, [], own, functions, seen)
+
+
+@dataclass
+class _Count:
+    scopes: int = 0
+    nodes: int = 0
+
+
+def _in_scope(
+    scope: GraphProto | FunctionProto,
+    outer: list[Mapping[str, str]],
+    imports: Mapping[str, int],
+    functions: set[tuple[str, str]],
+    seen: _Count,
+) -> Iterator[Fault]:
+    number, seen.scopes = seen.scopes, seen.scopes + 1
+    owners: dict[str, str] = {}
+    yield from _of_head(scope, number, owners, outer)
+    visible = [*outer, owners]
+    named: set[str] = set()
+    for place, node in enumerate(scope.node):
+        here, seen.nodes = seen.nodes, seen.nodes + 1
+        if node.name and node.name in named:  # the runtime refuses it in words that name neither
+            got, remedy = "two nodes of that name", "rename one of them, or take the name away"
+            yield Fault(f"node {shown(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
+        named.add(node.name)
+        yield from _of_op(node, number, here, imports, functions)
+        for name in node.input:
+            if name and not any(name in names for names in visible):
+                yield _from_nowhere(scope, place, name, number, here, visible)
+        for attribute in node.attribute:
+            yield from _of_attribute(attribute, number, here)
+        for body in bodies(node):
+            yield from _in_scope(body, visible, imports, functions, seen)
+        for name in filter(None, node.output):
+            yield from _taken(name, f"an output of {node.op_type}", visible, (number, here, "output"))
+            owners[name] = f"an output of {node.op_type}"
+    for result in scope.output:
+        name = result if isinstance(result, str) else result.name
+        if not any(name in names for names in visible):
+            yield Fault(
+                f"output {shown(name)}", "the name of a value of this graph", shown(name) or "nothing",
+                nearest(name, owners) if 0 < len(owners) < 1000 else None, number, None, "result", name,
+            )  # fmt: skip
+
+
+def _taken(name: str, role: str, visible: Sequence[Mapping[str, str]], place: tuple[int, int | None, str]) -> Iterator[Fault]:
+    for names in visible:
+        if name in names:
+            got = f"{names[name]} and {role}"
+            yield Fault(f"name {shown(name)}", "one meaning", shown(got), "rename one of them", *place, name)
+            return
+
+
+def _of_head(
+    scope: GraphProto | FunctionProto, number: int, owners: dict[str, str], outer: list[Mapping[str, str]]
+) -> Iterator[Fault]:
+    head = (number, None, "head")
+    for item in scope.input:
+        name = item if isinstance(item, str) else item.name
+        yield from _taken(name, "an input", [*outer, owners], head)
+        owners[name] = "an input"
+    inputs = dict(owners)
+    if isinstance(scope, GraphProto):
+        sparse = [item.values for item in scope.sparse_initializer]
+        for tensor in [*scope.initializer, *sparse]:
+            # One that has an input's name is that input's default.
+            if inputs.pop(tensor.name, None) is None:
+                yield from _taken(tensor.name, "an initializer", [*outer, owners], head)
+            owners[tensor.name] = "an initializer"
+        for tensor in scope.initializer:
+            if wrong := _of_tensor(tensor):
+                yield Fault(f"initializer {shown(tensor.name)}", *wrong, *head, tensor.name)
+        for part, infos in (("head", scope.input), ("result", scope.output)):
+            for info in infos:
+                yield from _of_sizes(info, number, part)
+    for info in scope.value_info:
+        yield from _of_sizes(info, number, "head")
+
+
+def _of_sizes(info: Any, number: int, part: str) -> Iterator[Fault]:
+    ahead = [info.type]
+    while ahead:  # a sequence of optionals of tensors …
+        kind: Any = getattr(ahead[-1], ahead.pop().WhichOneof("value") or "", None)
+        inner = (getattr(kind, name, None) for name in ("elem_type", "value_type"))
+        ahead += [other for other in inner if hasattr(other, "WhichOneof")]
+        for dim in kind.shape.dim if hasattr(kind, "shape") else ():
+            if dim.HasField("dim_value") and dim.dim_value < 0:
+                expected = "sizes from 0 to 2**63 - 1, symbols or ?"
+                yield Fault(f"type of {shown(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name)
+
+
+# ---- names from nowhere ------------------------------------------------------------------------------------------------------
+
+
+def _from_nowhere(
+    scope: GraphProto | FunctionProto, place: int, name: str, number: int, here: int, visible: Sequence[Mapping[str, str]]
+) -> Fault:
+    makers = {output: n for n, node in enumerate(scope.node) for output in node.output if output}
+    if name in makers:
+        around = _circle(scope, place, makers[name], makers)
+        if around:
+            got = f"a cycle: {' → '.join(shown(step, 40) for step in around)}"
+            return Fault(f"input {shown(name)}", "a value made above", got, "break the cycle", number, here, "input", name)
+        got = f"{shown(name)}, which is made further down"
+        return Fault(f"input {shown(name)}", "a value made above", got, "move its node up", number, here, "input", name)
+    known = [other for names in visible for other in names]
+    remedy = nearest(name, known) if len(known) < 1000 else None
+    return Fault(
+        f"input {shown(name)}",
+        "an input, an initializer or a value made above",
+        shown(name),
+        remedy,
+        number,
+        here,
+        "input",
+        name,
+    )
+
+
+def _circle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]) -> list[str]:
+    """The names on the way from what a node gives back to what it takes, where there is such a way."""
+    came: dict[int, tuple[int, str]] = {}
+    ahead = [last]
+    while ahead:
+        at = ahead.pop()
+        if at == first:
+            way, step = [], at
+            while step != last:
+                step, name = came[step]
+                way.append(name)
+            closing = next(name for name in scope.node[first].input if makers.get(name) == last)
+            return [closing, *way, closing]
+        for name in scope.node[at].input:
+            maker = makers.get(name)
+            if maker is not None and maker not in came and maker != last:
+                came[maker] = (at, name)
+                ahead.append(maker)
+    return []
+
+
+# ---- ops ---------------------------------------------------------------------------------------------------------------------
+
+
+def is_unknown(domain: str, op_type: str) -> bool:
+    """Whether a domain is one of ONNX's own and neither onnx, the runtime nor the registry has that op in it."""
+    if domain not in _OWN or registry.find(domain, op_type) is not None:
+        return False
+    own = "" if domain == "ai.onnx" else domain
+    return not (onnx.defs.has(op_type, own) or has_op(own, op_type))
+
+
+def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
+    """Domain and op type of what a mistyped op can have meant, by op type, the ops of the registry last: they win."""
+    own = {schema.name: (schema.domain, schema.name) for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
+    return own | {name: (domain, name) for domain, name in functions} | {op.op_type: (op.domain, op.op_type) for op in registry}
+
+
+def _of_op(
+    node: NodeProto, number: int, here: int, imports: Mapping[str, int], functions: set[tuple[str, str]]
+) -> Iterator[Fault]:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    at = (number, here, "op")
+    if (node.domain, node.op_type) in functions:
+        return
+    if is_unknown(domain, node.op_type):
+        known = known_ops(functions)
+        close = nearest(node.op_type, known)
+        remedy = ".".join(filter(None, known[close])) if close in known else "demo.NAME for an op of your own"
+        yield Fault(f"op {shown(node.op_type)}", "an op of ONNX", shown(node.op_type) or "nothing", remedy, *at, node.op_type)
+    elif domain in _OWN and onnx.defs.has(node.op_type, domain) and registry.find(domain, node.op_type) is None:
+        version = imports.get(domain, 0)
+        if version > 0 and not onnx.defs.has(node.op_type, version, domain):
+            history = onnx.defs.get_all_schemas_with_history()
+            since = min(s.since_version for s in history if (s.domain, s.name) == (domain, node.op_type))
+            remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
+            got = f"version {version} imported"
+            yield Fault(
+                f"op {shown(node.op_type)}", f"version {since} of ONNX's operators or newer", got, remedy, *at, node.op_type
+            )
+
+
+# ---- values ------------------------------------------------------------------------------------------------------------------
+
+
+def _of_attribute(attribute: AttributeProto, number: int, here: int) -> Iterator[Fault]:
+    place: tuple[int, int, str, str] = (number, here, "attribute", attribute.name)
+    lists = [field for field in ("ints", "floats", "strings") if len(getattr(attribute, field))]
+    if len(lists) > 1 or (attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name):
+        expected = "one value, or a list of numbers or of strings"
+        got = "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
+        remedy = f"{shown(attribute.name)}: floats = […]" if len(lists) > 1 else None
+        yield Fault(f"attr {shown(attribute.name)}", expected, got, remedy, *place)
+    for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
+        if wrong := _of_tensor(tensor):
+            expected, got, remedy = wrong
+            yield Fault(f"attr {shown(attribute.name)}", expected, got, remedy, *place)
+
+
+def _of_tensor(tensor: TensorProto) -> tuple[str, str, str | None] | None:
+    """What was expected, what is there, and a remedy, where a tensor's values are not those that its type says.
+
+    The parser leaves one value an element, also of dtypes of which several belong in a byte.
+    """
+    if any(size < 0 for size in tensor.dims):
+        return "sizes from 0 to 2**63 - 1", str(min(tensor.dims)), None
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("raw_data"):
+        return None
+    count = math.prod(tensor.dims)
+    held = max(len(getattr(tensor, field)) for field in _DATA)
+    row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
+    if row is not None and row.name.startswith("complex"):
+        count *= 2
+    if held != count:
+        return f"{count} values", str(held), None
+    outside = [v for v in _integers(tensor) if not _fits(v, row)] if row is not None else []
+    return (f"values that {row} can hold", str(outside[0]), None) if outside and row is not None else None
+
+
+def _integers(tensor: TensorProto) -> Iterable[int]:
+    return [*tensor.int32_data, *tensor.uint64_data]
+
+
+def _fits(value: int, row: Any) -> bool:
+    if row.numpy.kind == "b":
+        return value in (0, 1)
+    signed = row.name.startswith("int")
+    bits = row.bits or 64
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if signed else 0 <= value < 1 << bits

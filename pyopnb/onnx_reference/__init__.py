@@ -1,0 +1,1 @@
+"""ONNX's reference implementation as a stand-in for operators that the runtime lacks."""

@@ -1,0 +1,234 @@
+"""Ops for onnx's own ``ReferenceEvaluator``: no runtime, one node after the other, the same checks on what they return."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+
+from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
+from pyopnb.ops.coerce import described, exact_array
+from pyopnb.ops.errors import ModelError, ResultError
+from pyopnb.ops.instantiate import instantiate, note, promised, settled
+from pyopnb.ops.registry import Op, Version, registry
+from pyopnb.ops.schema import Schema, same
+from pyopnb.ops.types import ANY, TensorType, type_of
+
+__all__ = ["evaluated_op", "reference_ops"]
+
+
+def reference_ops() -> list[type]:
+    """Every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
+
+    The evaluator knows no other way to an operator that onnx does not bring. The classes follow the registry: a redefined op
+    serves from the next run on. Attrs, optional inputs, read-only views or copies, and the checks on results are those of a
+    `Session`; an op's exception arrives as itself, with a note. Bodies get them as well, local functions do not: evaluate
+    ``onnx.inliner.inline_local_functions(model)`` where a model has some.
+
+    Returns
+    -------
+    list of type
+        Subclasses of ``onnx.reference.op_run.OpRun``, for ``new_ops``.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> from onnx.reference import ReferenceEvaluator
+    >>> @pyopnb.pyop("doctest::Twice")
+    ... class Twice:
+    ...     def compute(self, x):
+    ...         return x * 2
+    >>> model = pyopnb.model([pyopnb.node("doctest::Twice", "x", "y")], {"x": "float32[N]"}, "y")
+    >>> ReferenceEvaluator(model, new_ops=reference_ops()).run(None, {"x": np.float32([1, 2])})
+    [array([2., 4.], dtype=float32)]
+    """
+    return [evaluated_op(op) for op in registry]
+
+
+def evaluated_op(op: Op) -> type:
+    """One op as such a class."""
+    # The evaluator finds a class by its own name. Without op_schema it would take that of any operator of this name.
+    return type(op.op_type, (_base(),), {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__})
+
+
+@cache
+def _base() -> type:
+    from onnx.reference.op_run import OpRun
+
+    class EvaluatedNode(OpRun):
+        """A node in a ``ReferenceEvaluator``."""
+
+        op: Op
+
+        def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
+            plain = NodeProto()
+            plain.CopyFrom(onnx_node)
+            del plain.attribute[:]  # onnx would read them in its own way: a float as np.float32, a graph as an evaluator
+            super().__init__(plain, run_params, schema)
+            self.onnx_node = onnx_node
+            self.has_linked_attribute = bool(linked_attributes(onnx_node))
+            self._evaluated = _Evaluated(self.op, onnx_node, run_params)
+
+        def run(self, *args: Any, linked_attributes: Any = None, **_: Any) -> tuple[Any, ...]:
+            # OpRun.run relabels what is raised as "issues with types".
+            return self._run(*args, **(linked_attributes or {}))
+
+        def _run(self, *args: Any, **linked: Any) -> tuple[Any, ...]:
+            return self._evaluated.run(args, linked)
+
+    return EvaluatedNode
+
+
+class _Evaluated:
+    """An op at a node of a ``ReferenceEvaluator``."""
+
+    def __init__(self, op: Op, node: NodeProto, run_params: Mapping[str, Any]) -> None:
+        self.op, self.node = op, node
+        self.where = Site(node, GraphProto(), "").where
+        self.values = attribute_values(node, _around(node, run_params), self.where)
+        self._making = threading.RLock()
+        self._made: tuple[Version, dict[str, Any], object] | None = None
+
+    def _instance(self, linked: dict[str, Any]) -> tuple[Version, object]:
+        """The instance of the current version; a new one where the function's caller gives other attrs."""
+        version = self.op.current
+        with self._making:
+            if self._made is None or self._made[0] is not version or not same([*self._made[1].items()], [*linked.items()]):
+                made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
+                self._made = version, linked, made
+            return version, self._made[2]
+
+    def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = {a.ref_attr_name: a.name for a in self.node.attribute if a.ref_attr_name}
+        version, instance = self._instance({names[k]: _plain(v) for k, v in linked.items() if k in names})
+        schema = version.schema
+        given = [_taken(array) for array in arrays]
+        types = [None if array is None else type_of(array) for array in given]
+        schema.check_inputs(types, self.where)
+        symbols: dict[str, int] = {}
+        self._check_sizes(schema, types, symbols)
+        count = len(self.node.output)
+        told = promised(schema, instance, types, count, self.where)
+        with self.op.lock if schema.serial else nullcontext():
+            try:
+                returned = instance.compute(*(_lent(array, schema) for array in given))  # type: ignore[attr-defined]
+            except BaseException as error:
+                note(error, f"in {self.where}, version {version.number}")
+                raise
+        results = self._counted(schema, returned)
+        return tuple(
+            self._result(schema, place, results[place], told[place], settled(told[place], ANY, types), symbols, given)
+            if name
+            else None
+            for place, name in enumerate(self.node.output)
+        )
+
+    def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], symbols: dict[str, int]) -> None:
+        for place, got in enumerate(types):
+            if got is not None and not _fits(got, schema.port(place).type, symbols, "hint "):
+                port = schema.port(place)
+                raise ModelError(
+                    f"{self.where}, input {port.name}",
+                    expected=f"{port.type}, with one size a symbol",
+                    got=str(got),
+                    next=f"feed that shape, or change the hint of {port.name} in compute",
+                )
+
+    def _counted(self, schema: Schema, returned: Any) -> Sequence[Any]:
+        outputs = len(self.node.output)
+        wanted = outputs if schema.outputs is None else len(schema.outputs)
+        if wanted < outputs:
+            raise ModelError(
+                f"{self.where}, outputs",
+                expected=f"at most {wanted}, as compute's hint says",
+                got=str(outputs),
+                next="change the hint or the node",
+            )
+        results = returned if isinstance(returned, tuple) else (returned,)
+        if len(results) != wanted:
+            one = "one array" if wanted == 1 else f"a tuple of {wanted}"
+            got = f"a tuple of {len(results)}" if isinstance(returned, tuple) else described(returned)
+            raise ResultError(f"{self.where}, outputs", expected=one, got=got, next="return one value an output")
+        return results
+
+    def _result(
+        self,
+        schema: Schema,
+        place: int,
+        value: Any,
+        told: TensorType | None,
+        kind: TensorType | None,
+        symbols: dict[str, int],
+        given: Sequence[Any],
+    ) -> np.ndarray:
+        where = f"{self.where}, output {place}"
+        if kind is None or kind.dtype is None:
+            array = np.asarray(value)
+        else:
+            array = exact_array(value, kind.dtype, where, str(told or TensorType(kind.dtype, None)), arrays_only=False)
+        hint = schema.outputs[place] if schema.outputs else ANY
+        for scope, said in (("hint ", hint), ("infer ", told if schema.infers and told else ANY)):
+            if not _fits(type_of(array), said, symbols, scope):
+                raise ResultError(
+                    where,
+                    expected=f"{said}, as {'infer' if schema.infers else 'the hint of compute'} says",
+                    got=str(type_of(array)),
+                    next="return that shape, or promise another",
+                )
+        # A result of its own: the next node may be given it to write in, and an input belongs to somebody else.
+        return array.copy() if any(a is not None and np.may_share_memory(a, array) for a in given) else array
+
+
+def _fits(got: TensorType, said: TensorType, symbols: dict[str, int], scope: str) -> bool:
+    """Whether an array's shape is one that a type allows, with one size a symbol."""
+    if got.shape is None or said.shape is None:
+        return True
+    if len(said.shape) != len(got.shape):
+        return False
+    for want, size in zip(said.shape, got.shape, strict=True):
+        fixed = symbols.setdefault(scope + want, size) if isinstance(want, str) else want  # type: ignore[arg-type]  # an int
+        if fixed not in (None, size):
+            return False
+    return True
+
+
+def _taken(array: Any) -> Any:
+    if array is None:
+        return None
+    array = np.asarray(array)
+    return array.astype(object) if array.dtype.kind in "UT" else array
+
+
+def _lent(array: Any, schema: Schema) -> Any:
+    """An input as ``compute`` gets it: a view that cannot be written to, or a copy that can."""
+    if array is None:
+        return None
+    if schema.copy_inputs:
+        return array.copy()
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _plain(value: Any) -> Any:
+    """An attr that a function's caller gives, as onnx hands it over, as Python's own."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _around(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
+    """What surrounds the node's graph attrs: opset imports and local functions."""
+    if not bodies(node):
+        return ModelProto()
+    imports = [helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()]
+    held = (getattr(held, "proto_", None) for held in run_params.get("existing_functions", {}).values())
+    functions = [proto for proto in held if isinstance(proto, FunctionProto)]
+    oldest = helper.find_min_ir_version_for(imports, ignore_unknown=True)
+    return ModelProto(ir_version=max(oldest, 8), opset_import=imports, functions=functions, graph=onnx.GraphProto())

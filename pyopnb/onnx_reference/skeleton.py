@@ -1,0 +1,473 @@
+"""The ``%%pyop`` cell for a node: ports, types and attrs as they are in the model, and a body that runs where there is one.
+
+Texts of a model never become code here: names are taken only where they are identifiers, all else is written as a literal.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
+
+from pyopnb.models.edit.select import chosen
+from pyopnb.models.io import read
+from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
+from pyopnb.models.support.missing import MissingNode, missing
+from pyopnb.models.types import Types
+from pyopnb.onnx_reference.operator import has_reference, one_for_all, schema_of_op
+from pyopnb.ops.errors import DefinitionError, ModelError, briefly, shown
+from pyopnb.ops.registry import DEFAULT_DOMAIN, registry, split_name
+from pyopnb.ops.types import ANY, TensorType
+
+__all__ = ["Cell", "skeleton"]
+
+_TAKEN = {"self", "np", "onnx", "pyopnb", "attrs"}  # names that the cell itself uses
+_METHODS = {"compute", "infer"}
+_SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
+_UNKNOWN = re.compile(r"unk__\d+")  # what onnx's shape inference calls sizes that it does not know
+_LITERAL = 64  # items of a list or tensor that are written out; longer ones come from the node alone
+_DOC_LINES = 12
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
+_KINDS: dict[int, str] = {
+    AttributeProto.INT: "int",
+    AttributeProto.FLOAT: "float",
+    AttributeProto.STRING: "str",
+    AttributeProto.TENSOR: "np.ndarray",
+    AttributeProto.GRAPH: "onnx.ModelProto",
+    AttributeProto.INTS: "list[int]",
+    AttributeProto.FLOATS: "list[float]",
+    AttributeProto.STRINGS: "list[str]",
+    AttributeProto.TENSORS: "list[np.ndarray]",
+    AttributeProto.GRAPHS: "list[onnx.ModelProto]",
+}
+
+
+class Cell(str):
+    """The text of a cell; its repr is the text itself, so that a prompt shows it as it would be typed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@briefly
+def skeleton(
+    model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
+) -> Cell:
+    """The text of a ``%%pyop`` cell for a node of a model.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    node : NodeProto, str, or a row of `missing`
+        A text is the node's name, the name of an output, or an op type that occurs once.
+    base_dir : path, optional
+        The folder of the external data of a model in memory; they are not read.
+
+    Returns
+    -------
+    Cell
+        A str. Where the installed ONNX Runtime lacks the node, the cell defines the node's own operator and the model runs;
+        otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one operator run through one class: a type or
+        a default in the cell holds for each of them.
+
+    Raises
+    ------
+    ModelError
+        There is no such node, several are meant, or its operator has a name that no op can have.
+
+    Examples
+    --------
+    >>> import pyopnb
+    >>> act = pyopnb.node("com.example::Scale", "x", "y", by=2.0)
+    >>> pyopnb.skeleton(pyopnb.model(act, {"x": "float32[N,3]"}, {"y": "float32[N,3]"}), "Scale")
+    %%pyop -d com.example
+    import numpy as np
+    import pyopnb
+    <BLANKLINE>
+    <BLANKLINE>
+    class Scale:
+        def __init__(self, by: float = 2.0):
+            self.by = by
+    <BLANKLINE>
+        def compute(self, x: "float32[N,3]") -> "float32[N,3]":
+            # Return an array of type float32[N,3].
+            raise NotImplementedError("com.example::Scale")
+    """
+    proto = read(model, base_dir, data=False).proto
+    site = _site(proto, node, model)
+    domain, op_type = _checked_name(site)
+    alike = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]
+    described = _Described(proto, site, [site, *alike])
+    lacking = any(row.site and row.site.node == site.node for row in missing(proto)) or registry.find(domain, op_type)
+    return Cell(_text(described, domain, op_type, bool(lacking)))
+
+
+def _site(proto: ModelProto, node: Any, model: object) -> Site:
+    wanted = node.site.node if isinstance(node, MissingNode) and node.site else node
+    sites = chosen(proto, wanted, model)
+    if isinstance(wanted, str) and len(sites) > 1:
+        names = [shown(s.node.name or first_output(s.node), 40) for s in sites]
+        raise ModelError(
+            f"node {shown(repr(wanted))}", expected="one node", got=f"{len(sites)}: {', '.join(names[:8])}", next=repr(names[0])
+        )
+    return sites[0]
+
+
+def _checked_name(site: Site) -> tuple[str, str]:
+    try:
+        return split_name(full_name(site.node))
+    except DefinitionError as error:
+        raise ModelError(
+            site.where,
+            expected="a domain and an op type of letters, digits, _ and, in the domain, . and -",
+            got=shown(repr(full_name(site.node))),
+            next="rename the operator in a copy of the model",
+        ) from error
+
+
+# ---- what the model says of the operator -------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Input:
+    name: str
+    type: TensorType
+    optional: bool
+    variadic: bool
+
+
+@dataclass
+class _Attr:
+    name: str
+    kind: str  # "" where the annotation must stay away
+    default: str  # Python text; "" where there is none
+    remark: str = ""
+
+
+class _Described:
+    """An operator as its nodes in one model use it."""
+
+    def __init__(self, proto: ModelProto, site: Site, alike: Sequence[Site]) -> None:
+        self.site, self.alike = site, alike
+        self.version = _versions(proto, site).get("" if site.node.domain == "ai.onnx" else site.node.domain)
+        self.schema = _schema(site.node, self.version)
+        self.types = Types(proto)
+        self.inputs = self._inputs()
+        self.outputs = [self._merged(n, inputs=False) for n in range(len(site.node.output))]
+        values = [attribute_values(s.node, proto, s.where) for s in alike]
+        self.attrs = [self._attr(name, values) for name in self._attr_names()]
+        self.has_reference = self.schema is not None and has_reference(site.node, self.schema.since_version)
+
+    def _merged(self, place: int, *, inputs: bool) -> TensorType:
+        """What holds for the port at every node; `ANY` where nothing does."""
+        ends = [(s, s.node.input if inputs else s.node.output) for s in self.alike]
+        kinds = [self.types.of(s, names[place]) for s, names in ends if place < len(names) and names[place]]
+        return _both(kinds)
+
+    def _inputs(self) -> list[_Input]:
+        node, ports = self.site.node, list(self.schema.inputs) if self.schema else []
+        names = _Names(_TAKEN)
+        if not ports:
+            count = max(len(s.node.input) for s in self.alike)
+            texts = [node.input[n] if n < len(node.input) else "" for n in range(count)]
+            lacking = [any(n >= len(s.node.input) or not s.node.input[n] for s in self.alike) for n in range(count)]
+            made = [_Input(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False) for n, t in enumerate(texts)]
+        else:
+            made = [
+                _Input(
+                    names.of(port.name, f"x{n}"),
+                    self._rest(n) if port.option == _OPTION.Variadic else self._merged(n, inputs=True),
+                    port.option == _OPTION.Optional,
+                    port.option == _OPTION.Variadic,
+                )
+                for n, port in enumerate(ports)
+            ]
+        for earlier, later in pairwise(made):  # Python wants it so
+            later.optional |= earlier.optional and not later.variadic
+        return made
+
+    def _rest(self, first: int) -> TensorType:
+        return _both([self._merged(n, inputs=True) for n in range(first, max(len(s.node.input) for s in self.alike))])
+
+    def _attr_names(self) -> list[str]:
+        names = dict.fromkeys(a.name for s in self.alike for a in s.node.attribute)
+        if self.schema:
+            names |= dict.fromkeys(self.schema.attributes)
+        return list(names)
+
+    def _attr(self, name: str, values: Sequence[Mapping[str, Any]]) -> _Attr:
+        """The value seen, unless another node leaves the attr out: then what the operator's definition says."""
+        known = self.schema.attributes.get(name) if self.schema else None
+        protos = [a for s in self.alike for a in s.node.attribute if a.name == name]
+        kind = known.type.value if known else protos[0].type
+        hint = _hint(int(kind), [v[name] for v in values if name in v])
+        here = values[0]
+        everywhere = all(name in v for v in values)
+        if name in here and (everywhere or not known):
+            return _Attr(name, hint, *_written(here[name], int(kind)))
+        if any(a.ref_attr_name for a in protos) and not (known and known.default_value.type):
+            return _Attr(name, hint, "", "the caller of the function gives it")
+        if known and known.default_value.type:
+            default = attribute_values(NodeProto(attribute=[_named(known.default_value, name)]), ModelProto(), "default")
+            return _Attr(name, hint, *_written(default[name], int(kind)))
+        if known and known.required:
+            return _Attr(name, hint, "")
+        return _Attr(name, f"{hint} | None" if hint else "", "None")
+
+
+def _versions(proto: ModelProto, site: Site) -> dict[str, int]:
+    scopes = [proto, *(f for f in proto.functions if _holds(f, site))]
+    entries = [entry for scope in scopes for entry in scope.opset_import]
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in entries}
+
+
+def _holds(function: FunctionProto, site: Site) -> bool:
+    return site.scope is function or site.path.startswith(f"function {shown(function.domain)}::{shown(function.name)},")
+
+
+def _schema(node: NodeProto, version: int | None) -> Any:
+    try:
+        return schema_of_op("" if node.domain == "ai.onnx" else node.domain, node.op_type, version)
+    except (ModelError, OverflowError, TypeError):  # the numbers of a file can be of any size
+        return None
+
+
+def _named(attribute: AttributeProto, name: str) -> AttributeProto:
+    named = AttributeProto()
+    named.CopyFrom(attribute)
+    named.name = name
+    return named
+
+
+def _both(kinds: Iterable[TensorType]) -> TensorType:
+    """The type that all of these are."""
+    met: TensorType | None = None
+    for kind in kinds:
+        met = kind if met is None else _meet(met, kind)
+    return met or ANY
+
+
+def _meet(a: TensorType, b: TensorType) -> TensorType:
+    shape = None
+    if a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape):
+        shape = tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True))
+    return TensorType(a.dtype if a.dtype == b.dtype else None, shape)
+
+
+# ---- as Python ---------------------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Identifiers, each given out once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def of(self, text: str, otherwise: str) -> str:
+        """The text as an identifier, or as near to it as one can be."""
+        name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_")
+        name = name if name and not name[0].isdigit() else otherwise if not name else f"x{name}"
+        while keyword.iskeyword(name) or name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def _hint(kind: int, values: Sequence[Any]) -> str:
+    hint = _KINDS.get(kind, "")
+    # A text that is no UTF-8 arrives as bytes.
+    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    if any(isinstance(item, bytes) for item in flat):
+        hint = "" if any(isinstance(item, str) for item in flat) else hint.replace("str", "bytes")
+    return hint
+
+
+def _written(value: Any, kind: int) -> tuple[str, str]:
+    """A value as Python text, and a remark; no text where the value must come from the node."""
+    if isinstance(value, float):
+        return _number(value), ""
+    if isinstance(value, (int, str, bytes)):
+        return (repr(value), "") if not isinstance(value, (str, bytes)) or len(value) <= 1000 else ("", f"{len(value)} long")
+    if isinstance(value, list) and kind in (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS):
+        if len(value) <= _LITERAL and all(len(item) <= 200 for item in value if isinstance(item, (str, bytes))):
+            return f"[{', '.join(_number(item) if isinstance(item, float) else repr(item) for item in value)}]", ""
+        return "", f"{len(value)} values"
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    return "", ""
+
+
+def _number(value: float) -> str:
+    return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
+
+
+def _array(value: np.ndarray) -> tuple[str, str]:
+    builtin = value.dtype.kind in "biuf" and hasattr(np, value.dtype.name)
+    if value.size > _LITERAL or not (builtin or value.dtype == object):
+        return "", f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}"
+    items = ", ".join(_number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist())
+    if value.dtype == object and any(not isinstance(item, (str, bytes)) or len(item) > 200 for item in value.ravel().tolist()):
+        return "", "an array of strings"
+    kind = "object" if value.dtype == object else f"np.{'bool_' if value.dtype.kind == 'b' else value.dtype.name}"
+    shape = "" if value.ndim == 1 else f".reshape({value.shape!r})"
+    return f"np.array([{items}], dtype={kind}){shape}", ""
+
+
+def _type_text(kind: TensorType) -> str:
+    if kind.shape is None:
+        return f"{kind.dtype or 'any'}[...]"
+    return f"{kind.dtype or 'any'}[{','.join(map(_dim, kind.shape))}]"
+
+
+def _dim(dim: int | str | None) -> str:
+    known = isinstance(dim, int) or (dim and _SYMBOL.fullmatch(dim) and not _UNKNOWN.fullmatch(dim))
+    return str(dim) if known else "?"
+
+
+def _quoted(kind: TensorType) -> str:
+    return f'"{_type_text(kind)}"'
+
+
+def _text(described: _Described, domain: str, op_type: str, lacking: bool) -> str:
+    class_name = op_type if not (keyword.iskeyword(op_type) or op_type in _TAKEN) else f"{op_type}_"
+    lines = [_first_line(domain, op_type, class_name, lacking)]
+    lines += ["import numpy as np"]
+    if any("onnx." in attr.kind for attr in described.attrs):
+        lines += ["import onnx"]
+    lines += ["import pyopnb", "", ""]
+    if not lacking:
+        lines += [
+            f"# ONNX Runtime has {shown(full_name(described.site.node))}: this op stands in the domain {DEFAULT_DOMAIN}, and",
+            f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
+        ]
+    lines += [f"class {class_name}:"]
+    body = _docstring(described)
+    body += _init(described)
+    body += _compute(described, f"{domain}::{op_type}")
+    return "\n".join([*lines, *(f"    {line}" if line else "" for line in body)]) + "\n"
+
+
+def _first_line(domain: str, op_type: str, class_name: str, lacking: bool) -> str:
+    if not lacking:
+        return "%%pyop" if class_name == op_type else f"%%pyop {op_type}"
+    if not domain:
+        return f"%%pyop ::{op_type}"
+    name = "" if class_name == op_type else f" {op_type}"
+    return f"%%pyop -d {domain}{name}" if not domain.startswith("-") else f"%%pyop --domain={domain}{name}"
+
+
+def _docstring(described: _Described) -> list[str]:
+    if described.schema is None or not described.schema.doc:
+        return []
+    lines = textwrap.dedent(described.schema.doc).strip().splitlines()
+    kept: list[str] = []
+    for line in lines:
+        wrapped = textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""]
+        if len(kept) + len(wrapped) > _DOC_LINES:
+            kept.append("…")
+            break
+        kept += wrapped
+    while kept and not kept[-1]:
+        kept.pop()
+    safe = [shown(line, 2000).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in kept]
+    return [f'"""{safe[0]}', *safe[1:], '"""', ""] if len(safe) > 1 or safe[0].endswith('"') else [f'"""{safe[0]}"""', ""]
+
+
+def _init(described: _Described) -> list[str]:
+    if not described.attrs:
+        return []
+    plain = [attr for attr in described.attrs if _is_plain(attr.name)]
+    others = [attr for attr in described.attrs if not _is_plain(attr.name)]
+    parts = []
+    for attr in sorted(plain, key=lambda attr: bool(attr.default)):  # those without a default come first, as Python wants
+        hint = f": {attr.kind}" if attr.kind else ""
+        parts.append((f"{attr.name}{hint}" + (f" = {attr.default}" if hint else f"={attr.default}") * bool(attr.default), attr))
+    if others:
+        parts.append(("**attrs: object", _Attr("attrs", "", "", "with names that are no identifiers")))
+    return [
+        *_signature("__init__", parts),
+        *(f"    self.{attr.name} = {attr.name}" for attr in plain),
+        *(["    self.attrs = attrs"] if others else []),
+        "",
+    ]
+
+
+def _signature(method: str, parts: Sequence[tuple[str, _Attr]]) -> list[str]:
+    short = f"def {method}(self, {', '.join(text for text, _ in parts)}):"
+    if len(short) <= 110 and not any(attr.remark for _, attr in parts):
+        return [short]
+    return [
+        f"def {method}(",
+        "    self,",
+        *(f"    {text},{f'  # {attr.remark}' if attr.remark else ''}" for text, attr in parts if not text.startswith("**")),
+        *(f"    {text}  # {attr.remark}" for text, attr in parts if text.startswith("**")),
+        "):",
+    ]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether an attr can be a parameter: Python turns other letters and two leading underlines into something else."""
+    usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and not name.startswith("__")
+    return usable and name not in _TAKEN | _METHODS
+
+
+def _compute(described: _Described, name: str) -> list[str]:
+    parts = []
+    for port in described.inputs:
+        hint = "" if port.type == ANY else f": {_quoted(port.type)}"
+        default = "" if not port.optional or port.variadic else " = None" if hint else "=None"
+        parts.append(f"{'*' * port.variadic}{port.name}{hint}{default}")
+    end = f"){_returns(described.outputs)}:"
+    head = [f"def compute({', '.join(['self', *parts])}{end}"]
+    if len(head[0]) > 118:
+        head = ["def compute(", *(f"    {part}," for part in ["self", *parts]), end]
+    return [*head, *(f"    {line}" for line in _body(described, name))]
+
+
+def _returns(outputs: Sequence[TensorType]) -> str:
+    if all(kind == ANY for kind in outputs):
+        return ""
+    texts = ", ".join(map(_quoted, outputs))
+    return f" -> {texts}" if len(outputs) == 1 else f" -> ({texts})"
+
+
+def _wanted(kinds: Sequence[str]) -> str:
+    if len(kinds) == 1:
+        return "an array" if kinds[0] == "?" else f"an array of type {kinds[0]}"
+    return f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
+
+
+def _body(described: _Described, name: str) -> list[str]:
+    kinds = [_type_text(kind) if kind != ANY else "?" for kind in described.outputs]
+    types = [*described.outputs, *(port.type for port in described.inputs)]
+    closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
+    lines = [f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."] if closed else []
+    if not described.has_reference:
+        return [*lines, f"# Return {_wanted(kinds)}.", f'raise NotImplementedError("{name}")']
+    schema = described.schema
+    arguments = [f'"{name}"', *(f"{'*' * port.variadic}{port.name}" for port in described.inputs)]
+    arguments += [f"opset={schema.since_version}"]
+    if len(described.outputs) != max(1, schema.min_output) or schema.outputs[-1].option == _OPTION.Variadic:
+        arguments += [f"outputs={len(described.outputs)}"]
+    arguments += [f"{attr.name}=self.{attr.name}" for attr in described.attrs if _is_plain(attr.name)]
+    arguments += ["**self.attrs"] if any(not _is_plain(attr.name) for attr in described.attrs) else []
+    if one_for_all(schema.domain, schema.name, schema.since_version):
+        lines += [
+            "# ONNX has changed this operator since, and its reference implementation knows one version only:",
+            "# compare the numbers.",
+        ]
+    call = f"return pyopnb.reference({', '.join(arguments)})"
+    if len(call) <= 110:
+        return [*lines, call]
+    return [*lines, "return pyopnb.reference(", *(f"    {argument}," for argument in arguments), ")"]

@@ -1,0 +1,136 @@
+"""Ops as a file of Python: written from a notebook, and run because the user names it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from pyopnb.ops.atomic_write import written
+from pyopnb.ops.errors import DefinitionError, UnknownOp, briefly, shown
+from pyopnb.ops.exec_module import defined, run
+from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.source import whole
+
+__all__ = ["load_module", "save_module"]
+
+_HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
+
+
+@briefly
+def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False) -> tuple[Version, ...]:
+    """Write ops of the registry as a module that defines them when it is imported.
+
+    What the classes use comes along: imports as imports, functions, classes and constants of the notebook as text.
+
+    Parameters
+    ----------
+    path : path
+        Its name ends in ``.py``. A file that was written by this function, and not changed since, is replaced.
+    *ops : str
+        Names of ops; all of the registry if none is given.
+    overwrite : bool
+        Replace any other file as well.
+
+    Returns
+    -------
+    tuple of Version
+        What was written.
+
+    Raises
+    ------
+    UnknownOp
+        There is no such op, or none at all.
+    DefinitionError
+        The text of an op is not known, or of something that it uses; or a file is there that is not this function's.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pyopnb
+    >>> @pyopnb.pyop("doctest::Thrice")
+    ... class Thrice:
+    ...     def compute(self, x):
+    ...         return x * 3
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "ops.py")
+    >>> _ = pyopnb.save_module(path, "doctest::Thrice")
+    >>> print("".join(path.read_text().splitlines(keepends=True)[1:]))
+    import pyopnb
+    <BLANKLINE>
+    <BLANKLINE>
+    @pyopnb.pyop("doctest::Thrice")
+    class Thrice:
+        def compute(self, x):
+            return x * 3
+    <BLANKLINE>
+    >>> [str(version) for version in pyopnb.load_module(path)]
+    ['doctest::Thrice, version 2']
+    >>> folder.cleanup()
+    """
+    target = Path(os.fspath(path))
+    if target.suffix != ".py":
+        raise DefinitionError("file", expected="a name that ends in .py", got=shown(str(path)), next=shown(f"{target.stem}.py"))
+    chosen = list({op.name: op for op in (map(registry.__getitem__, ops) if ops else registry)}.values())
+    if not chosen:
+        raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
+    if not overwrite and target.exists() and not _is_ours(target):
+        got = "a file that was written or changed by somebody else"
+        where, next_ = f"file {shown(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
+        raise DefinitionError(where, expected="a new name", got=got, next=next_)
+    versions = tuple(op.current for op in chosen)
+    text = whole(versions)
+    with written(target) as (file, _):
+        file.write(f"{_HEAD}{_sum(text)}\n{text}".encode())
+    return versions
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return first == f"{_HEAD}{_sum(rest)}"
+
+
+@briefly
+def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
+    """Run a file of Python and define the ops in it: the classes under ``@pyopnb.pyop``.
+
+    They are defined after all of the file ran. A file that raises has defined nothing.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    tuple of Version
+        In the order of the file.
+
+    Raises
+    ------
+    DefinitionError
+        There is no such file, or no op in it.
+    Exception
+        What the file raises, as itself.
+    """
+    __tracebackhide__ = True
+    file = Path(os.fspath(path)).absolute()
+    where = f"file {shown(str(path))}"
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        next_ = f"a path from {shown(os.getcwd())}"
+        raise DefinitionError(where, expected="a file of Python", got="no such file", next=next_) from None
+    except OSError as error:
+        raise DefinitionError(where, expected="a file that can be read", got=shown(error.strerror or str(error))) from None
+    name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
+    found = run(name, str(file), data)
+    if not found:
+        raise DefinitionError(where, expected="an op", got="none", next="@pyopnb.pyop above the class")
+    return defined(found)

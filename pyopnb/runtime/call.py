@@ -1,0 +1,434 @@
+"""A model run once, and an op called without a model."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+
+from pyopnb.models.build import node
+from pyopnb.models.edit.inline import inlined
+from pyopnb.models.io import Source, read
+from pyopnb.models.opsets import import_domains
+from pyopnb.models.ort_capabilities import newest_opset, schema_domains
+from pyopnb.models.text.parse import take_as_floats
+from pyopnb.models.text.validate import is_unknown, known_ops
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, briefly, nearest, shown
+from pyopnb.ops.instantiate import note
+from pyopnb.ops.progress import Progress
+from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.plan import is_op
+from pyopnb.runtime.session import Result, Session
+from pyopnb.runtime.trace.run import Wanted
+from pyopnb.runtime.trace.trace import Trace
+
+__all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
+
+KEPT_SESSIONS = 64
+"""Sessions that `call` keeps for the next call of their kind; the one that was used longest ago goes first."""
+
+
+@briefly
+def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
+    """Run a model once: ``Session(model)(**feeds)``.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
+    array([1., 2.], dtype=float32)
+    """
+    return Session(model)(*feeds, **named)
+
+
+@briefly
+def trace(
+    model: Any,
+    /,
+    *feeds: Any,
+    on: str = "onnxruntime",
+    only: str | Sequence[str] | None = None,
+    level: str = "all",
+    bodies: bool = False,
+    check: bool = True,
+    times: bool | int = True,
+    optimised: bool = True,
+    progress: Progress | bool = False,
+    base_dir: str | os.PathLike[str] | None = None,
+    **named: Any,
+) -> Trace:
+    """Run a model once, and look at every named tensor.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    *feeds, **named
+        By name, or in the order of the model's inputs, or one dict of all by name.
+    on : {"onnxruntime", "reference"}
+        What runs it: ONNX Runtime, as `Session.trace` does, or ONNX's reference implementation with the ops of the registry,
+        node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies.
+    only, level, bodies, check, times, optimised, progress
+        As for `Session.trace`.
+    base_dir : path, optional
+        The folder of the external data of a model in memory.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    FeedError
+        A feed does not fit, or a name in ``only`` is that of no tensor.
+    ModelError
+        The model cannot be used.
+    Exception
+        Whatever an op, or the reference implementation, raised.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    >>> trace(model, np.float32([0, 1]), on="reference")["e"].round(4)
+    array([1.    , 2.7183], dtype=float32)
+    """
+    __tracebackhide__ = True
+    wanted = Wanted(only, level, bodies, check, times, optimised, progress)
+    if on == "onnxruntime":
+        return Session(model, base_dir=base_dir)._look(feeds, named, wanted)
+    if on != "reference":
+        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=shown(repr(on)))
+    if bodies:
+        raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
+    return _on_reference(read(model, base_dir), feeds, named, wanted)
+
+
+def _on_reference(source: Source, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+    __tracebackhide__ = True
+    from pyopnb.runtime.trace.reference import evaluated
+
+    source.proto = inlined(source.proto, is_op(source.proto, frozenset()))
+    held = {tensor.name for tensor in source.proto.graph.initializer}
+    names = [info.name for info in source.proto.graph.input if info.name not in held]
+    if len(feeds) == 1 and isinstance(feeds[0], Mapping):
+        given = {**feeds[0], **named}
+    elif len(feeds) <= len(names):
+        given = {**dict(zip(names, feeds, strict=False)), **named}
+    else:
+        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
+    return evaluated(source, given, wanted.only, keep=wanted.level == "all")
+
+
+@briefly
+def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
+    """Run one op in ONNX Runtime, on a model of one node.
+
+    Parameters
+    ----------
+    op : str
+        ``"demo::SoftClip"``; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
+    *inputs
+        Arrays, and what `numpy.asarray` makes arrays of: nothing is cast. None leaves an optional input out.
+    outputs : int, optional
+        How many to ask for. If not given: as many as the op's hints say, or as its operator in ONNX always has, or 1.
+    opset : int, optional
+        Version of ONNX's own operators; the newest that the installed runtime takes if not given.
+    **attrs
+        As `node` takes them. An attr that is named ``outputs`` or ``opset`` needs a model: `pyopnb.model`.
+
+    Returns
+    -------
+    numpy.ndarray or tuple
+        An array for one output, a tuple of them for several.
+
+    Raises
+    ------
+    UnknownOp
+        No such op, in the registry or in the runtime.
+    FeedError
+        An input is no array, or has another dtype or rank than the op's hint.
+    Exception
+        Whatever the op raised, as itself.
+
+    Notes
+    -----
+    Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's instance: what an op keeps
+    on ``self`` lives from one such call to the next, until the op is redefined or `KEPT_SESSIONS` other sessions were used.
+    Where each call must begin anew, `run` a model. A redefined op serves from the next call on.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> values, places = call("TopK", np.float32([3, 1, 2]), np.int64([2]))
+    >>> values, places.tolist()
+    (array([3., 2.], dtype=float32), [0, 2])
+    >>> @pyopnb.pyop("doctest::SoftClip")
+    ... class SoftClip:
+    ...     def __init__(self, limit: float = 1.0):
+    ...         self.limit = limit
+    ...     def compute(self, x):
+    ...         return self.limit * np.tanh(x / self.limit)
+    >>> call("doctest::SoftClip", np.float32([0, 100]), limit=2.0)
+    array([0., 2.], dtype=float32)
+    """
+    __tracebackhide__ = True
+    arrays = [value if value is None else _array(op, place, value) for place, value in enumerate(inputs)]
+    key = (
+        op,
+        outputs,
+        opset,
+        tuple([None if a is None else (a.dtype, a.ndim) for a in arrays]),
+        tuple([(name, _frozen(attrs[name])) for name in sorted(attrs)]) if attrs else (),
+    )
+    held = _kept.get(key)
+    if held is None:
+        held = _kept.put(key, _made(op, arrays, outputs, opset, attrs))
+    feeds = dict(zip(held.names, [a for a in arrays if a is not None], strict=True))
+    try:
+        results = held.session.run(None, feeds)
+    except Exception as error:
+        raise _noted(error, op, held.names, arrays)  # noqa: B904  # it is the error itself
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# ---- inputs and attrs --------------------------------------------------------------------------------------------------------
+
+
+def _array(op: str, place: int, value: Any) -> np.ndarray:
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if array.dtype.kind not in "OUT" and array.dtype.isnative:
+            return array
+        if array.dtype.kind not in "OUT":
+            return array.astype(array.dtype.newbyteorder("="))
+        wrong = [item for item in array.ravel() if not isinstance(item, str)]
+        got = f"{type(wrong[0]).__name__} {shown(repr(wrong[0]))}" if wrong else None
+    except ValueError as error:
+        got = shown(str(error).rstrip("."))
+    if got is None:
+        return array.astype(object)
+    raise FeedError(
+        f"call of {shown(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
+    )
+
+
+def _frozen(value: Any) -> Any:
+    """What tells two values of an attr apart, exactly: 1 from 1.0 and from True, 0.0 from -0.0."""
+    if isinstance(value, np.ndarray):
+        held = tuple(map(_frozen, value.ravel().tolist())) if value.dtype == object else value.tobytes()
+        return str(value.dtype), value.shape, held
+    if isinstance(value, (list, tuple)):
+        return tuple([_frozen(item) for item in value])
+    if hasattr(value, "SerializeToString"):
+        return type(value), value.SerializeToString(deterministic=True)
+    return type(value), repr(value)
+
+
+# ---- sessions ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Held:
+    """A session of one node.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the inputs that are there.
+    version : Version or None
+        Of the op that the session was built for; None for the runtime's own operators.
+    epoch : int
+        The registry's, when that version was last found current.
+    """
+
+    session: Session
+    names: list[str]
+    name: tuple[str, str]
+    version: Version | None
+    epoch: int
+
+
+class _Kept:
+    """The sessions of the last kinds of calls."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[Any, _Held] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> _Held | None:
+        """The session for that kind of call, unless its op was redefined, removed, or put in a runtime operator's place."""
+        with self._lock:
+            held = self._held.get(key)
+            if held is None:
+                return None
+            epoch = registry.epoch
+            if held.epoch != epoch or held.version is not None:
+                if _version(registry.find(*held.name)) is not held.version:
+                    del self._held[key]
+                    return None
+                held.epoch = epoch
+            self._held.move_to_end(key)
+            return held
+
+    def put(self, key: Any, made: _Held) -> _Held:
+        """Keep a session, and give the one that serves: another thread may have been faster."""
+        dropped = None
+        with self._lock:
+            held = self._held.setdefault(key, made)
+            if held.version is not made.version:
+                held = self._held[key] = made
+            if len(self._held) > KEPT_SESSIONS:
+                dropped = self._held.popitem(last=False)
+        del dropped  # outside the lock: a session that ends can run the user's code
+        return held
+
+
+_kept = _Kept()
+
+
+def _version(op: Op | None) -> Version | None:
+    return None if op is None else op.current
+
+
+def _made(
+    op: str, arrays: Sequence[np.ndarray | None], outputs: int | None, opset: int | None, attrs: Mapping[str, Any]
+) -> _Held:
+    __tracebackhide__ = True
+    domain, op_type = split_name(op if "::" in op else f"::{op}")
+    if outputs is not None and (type(outputs) is not int or outputs < 1):
+        raise ModelError(f"call of {shown(op)}, outputs", expected="a number from 1 on", got=shown(repr(outputs)))
+    epoch = registry.epoch
+    version = _version(registry.find(domain, op_type))
+    schema = _schema(domain, op_type, opset) if version is None else None
+    if version is None:
+        _refuse_unknown(domain, op_type)
+    names = _input_names(version, schema, len(arrays))
+    types = {name: _type(op, name, array) for name, array in zip(names, arrays, strict=True) if array is not None}
+    if version is not None:
+        _check_hints(op, version, dict(zip(names, arrays, strict=True)))
+    count = outputs or _outputs(version, schema)
+    made = node(
+        f"{domain}::{op_type}",
+        _without_the_last([name if name in types else "" for name in names]),
+        [f"{name}_" if name in types else name for name in _output_names(schema, count)],
+        name="call",
+        **attrs,
+    )
+    take_as_floats(made)
+    try:
+        session = Session(_model(made, types, opset), _options(version))
+    except Exception as error:
+        raise _noted(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
+    return _Held(session, list(types), (domain, op_type), version, epoch)
+
+
+def _refuse_unknown(domain: str, op_type: str) -> None:
+    if not is_unknown(domain, op_type) and domain in schema_domains():
+        return
+    known = known_ops()
+    close = known.get(nearest(op_type, known))
+    raise UnknownOp(
+        f"call of {shown(domain)}::{shown(op_type)}",
+        expected="an op of the registry or of the installed runtime",
+        got=f"{shown(domain)}::{shown(op_type)}, which is in neither",
+        next=f'"{"::".join(close)}"' if close else "define it: %%pyop",
+    )
+
+
+def _schema(domain: str, op_type: str, opset: int | None) -> Any:
+    version = (opset or newest_opset()) if domain == "" else schema_domains().get(domain, 1)
+    return onnx.defs.get_schema(op_type, version, domain) if onnx.defs.has(op_type, version, domain) else None
+
+
+def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
+    """The names of the ports, so that the runtime's messages name them."""
+    if version is not None:
+        ports = [port.name for port in version.schema.inputs]
+        last = bool(ports) and version.schema.inputs[-1].variadic
+    else:
+        ports = [port.name for port in schema.inputs] if schema is not None else []
+        last = bool(ports) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    if last:
+        *ports, more = ports
+        ports += [f"{more}_{n}" for n in range(count - len(ports))]
+    return (ports + [f"input_{n}" for n in range(len(ports), count)])[:count]
+
+
+def _output_names(schema: Any, count: int) -> list[str]:
+    known = [port.name for port in schema.outputs] if schema is not None else []
+    return [known[n] if n < len(known) and known.index(known[n]) == n else f"output_{n}" for n in range(count)]
+
+
+def _outputs(version: Version | None, schema: Any) -> int:
+    if version is not None:
+        return len(version.schema.outputs or ()) or 1
+    return max(1, schema.min_output) if schema is not None else 1
+
+
+def _without_the_last(names: list[str]) -> list[str]:
+    """Names without the empty ones at the end, which say nothing."""
+    while names and not names[-1]:
+        names = names[:-1]
+    return names
+
+
+def _type(op: str, name: str, array: np.ndarray) -> TensorType:
+    try:
+        kind = type_of(array)
+    except ValueError:
+        got = f"an array of dtype {array.dtype}"
+        raise FeedError(f"call of {shown(op)}, input {shown(name)}", expected="a dtype that ONNX has", got=got) from None
+    return kind.like(shape=[None] * array.ndim)
+
+
+def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
+    for place, (name, array) in enumerate(list(given.items())[: len(version.schema.inputs)]):
+        want = version.schema.port(place).type
+        if array is None or want.dtype is None or want.dtype == type_of(array).dtype:
+            continue
+        raise FeedError(
+            f"call of {shown(op)}, input {shown(name)}",
+            expected=str(want),
+            got=str(type_of(array)),
+            next=f"np.asarray({name}, dtype=np.{want.dtype.name})" if hasattr(np, want.dtype.name) else None,
+        )
+
+
+def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) -> ModelProto:
+    inputs = [helper.make_tensor_value_info(name, getattr(kind.dtype, "onnx", 0), kind.shape) for name, kind in types.items()]
+    graph = helper.make_graph([made], "call", inputs, [ValueInfoProto(name=name) for name in made.output])
+    model = ModelProto(graph=graph, producer_name="pyopnb")
+    model.opset_import.extend([helper.make_opsetid("", opset)] if opset else [])
+    import_domains(model)
+    return model
+
+
+def _options(version: Version | None) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # one node: there is nothing to gain
+    # Many sessions are kept: their threads must not wait in circles, and an op of Python's has no use for any.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if version is not None:
+        options.intra_op_num_threads = 1
+    return options
+
+
+def _noted(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:
+    """The error; the runtime's own with a note on what was called, as it knows of no types that were fed."""
+    if type(error).__module__.startswith("onnxruntime"):
+        given = zip(names, [a for a in arrays if a is not None], strict=True)
+        note(
+            error,
+            f"in pyopnb.call of {shown(op)} with {', '.join(f'{shown(n)}: {type_of(a)}' for n, a in given) or 'no inputs'}",
+        )
+    return error

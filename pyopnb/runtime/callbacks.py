@@ -1,0 +1,356 @@
+"""What pyopnb is to ONNX Runtime: a custom-op library, and the Python functions that the library calls.
+
+The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `place` while a session is built, `failed`
+when something raised, and the methods of `Place` in a run.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+try:
+    from pyopnb.runtime import _bridge
+except ImportError as error:
+    # Python that runs in the root of a checkout finds the sources before the installed package, and they are not compiled.
+    raise ImportError(
+        "pyopnb's native module is not built here: the sources of pyopnb are imported, not an installed pyopnb. "
+        "Type: pip install -e .   (in the folder with pyproject.toml; or leave that folder to use an installed pyopnb)"
+    ) from error
+
+from pyopnb.models.markers import PREFIX
+from pyopnb.models.nodes import text_of
+from pyopnb.ops.dtypes import DTYPES, DType
+from pyopnb.ops.errors import ModelError, PyopError, shown
+from pyopnb.ops.instantiate import instantiate, note, settled
+from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.schema import Schema
+from pyopnb.ops.types import TensorType
+from pyopnb.runtime.feeds import known_dims, named_dims
+from pyopnb.runtime.kernel import OPEN, Place, promise
+from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
+
+__all__ = ["failed", "get_library_path", "infer", "place", "signatures"]
+
+_BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
+_BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
+
+_READ_KINDS = ("int", "float", "bytes", "list[int]", "list[float]", "list[bytes]", "tensor")
+
+_LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
+    (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS), "list"
+)
+
+_BY_RUNTIME = {row.runtime: row for row in DTYPES}
+
+
+def get_library_path() -> str:
+    """The custom-op library for a plain ``onnxruntime.InferenceSession``.
+
+    Every op of the registry is known to sessions made with the options afterwards. Such a session reads attrs by the names that
+    ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
+    nodes; `pyopnb.Session` has all of these.
+
+    Examples
+    --------
+    >>> import onnxruntime
+    >>> options = onnxruntime.SessionOptions()
+    >>> options.register_custom_ops_library(get_library_path())
+    """
+    return str(_bridge.__file__)
+
+
+def _runtime_type(pair: tuple[int, tuple[Any, ...] | None] | None) -> TensorType | None:
+    if pair is None:
+        return None
+    return TensorType(_BY_RUNTIME.get(pair[0]), pair[1] and known_dims(pair[1]))
+
+
+# ---- attributes that only the runtime has ------------------------------------------------------------------------------------
+
+
+class _Unreadable(Exception):
+    """An attr that the runtime does not hand over while it infers."""
+
+
+def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) -> dict[str, Any]:
+    """Attributes by name from the runtime, trying the kinds: it cannot list what a node has."""
+    values = {name: _read_attr(reader, name, kind, inferring) for name, kind in kinds.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
+    empty: dict[type, Any] = {}
+    for kind in _READ_KINDS:
+        value = reader.read(name, kind)
+        if isinstance(value, (bytes, list)) and not value:
+            empty.setdefault(type(value), value)  # which is also how the runtime reads a value of another kind
+        elif value is not None:
+            return _texts(value)
+    if not empty:
+        return None
+    if inferring:
+        wanted = bytes if declared in ("str", "bytes") else list if declared.startswith("list") else None
+        if wanted is None:
+            raise _Unreadable
+        return _texts(empty[wanted])
+    return _texts(empty.get(bytes, empty.get(list)))
+
+
+def _declared_kinds(schema: Schema) -> dict[str, str]:
+    return {attr.name: attr.kind for attr in schema.attrs}
+
+
+def _linked_kinds(node: PlannedNode) -> dict[str, str]:
+    return {name: _LINKED_KINDS.get(attribute.type, "any") for name, attribute in node.linked.items()}
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return text_of(value)
+    if isinstance(value, list) and value and isinstance(value[0], bytes):
+        return [text_of(item) for item in value]
+    return value
+
+
+# ---- what the bridge calls ---------------------------------------------------------------------------------------------------
+
+
+def _planned(domain: str, marker: int) -> tuple[Plan, PlannedNode] | None:
+    plan = plan_on_this_thread()
+    if plan is None or not domain.startswith(PREFIX):
+        return None
+    return plan, plan.nodes[marker]
+
+
+def _bare(domain: str, op_type: str, name: str) -> tuple[Op, str]:
+    op = None if domain.startswith(PREFIX) else registry.find(domain, op_type)
+    if op is None:
+        plain = domain.removeprefix(PREFIX)
+        raise ModelError(
+            f"node '{shown(name)}' ({shown(plain)}::{shown(op_type)})",
+            expected="an op of the registry",
+            got="none of that name, or a node that only pyopnb.Session can run",
+            next="define it: %%pyop, then pyopnb.Session(model)",
+        )
+    return op, f"node '{shown(name)}' ({op.name})" if name else f"a node of {op.name}"
+
+
+_Signature = tuple[str, str, int, int, int, list[int]]
+
+
+def signatures() -> list[_Signature]:
+    """What is to be registered on this thread.
+
+    Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
+    """
+    plan = plan_on_this_thread()
+    if plan is None:
+        return [_bare_signature(op) for op in registry if not _swallowed(op)]
+    widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
+    for planned in plan.nodes:
+        name, node = planned.numbered.runtime_name, planned.numbered.site.node
+        inputs, outputs, _ = widest.get(name, (1, 1, []))
+        widest[name] = max(inputs, len(node.input)), max(outputs, len(node.output)), list(planned.numbered.fixed)
+    return [(*name, inputs, outputs, 0, fixed) for name, (inputs, outputs, fixed) in widest.items()]
+
+
+def _bare_signature(op: Op) -> _Signature:
+    schema = op.current.schema
+    inputs = _BARE_VARIADIC if schema.inputs and schema.inputs[-1].variadic else max(1, len(schema.inputs))
+    outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
+    required = _fewest_inputs().get(op.op_type, 0)
+    return op.domain, op.op_type, max(inputs, required), outputs, required, list(fixed_by_hints(schema))
+
+
+_SWALLOWED = frozenset({"Constant", "Identity", "If", "Shape"})
+"""Op types that ONNX Runtime takes for ONNX's in every domain: it never calls the op, and goes on with other numbers.
+
+Found by trying an op of each type that it knows. `Session` gives nodes other op types.
+"""
+
+
+def _swallowed(op: Op) -> bool:
+    """Whether a bare session cannot have the op, and refuses its nodes as unknown.
+
+    Raises
+    ------
+    ModelError
+        It is one that stands in the place of ONNX's own, which the session would use without a word.
+    """
+    if op.op_type in _SWALLOWED and not op.domain:
+        raise ModelError(
+            f"op {op.name}",
+            expected="another op type, in a bare session",
+            got=f"one that ONNX Runtime does not let anybody replace: {', '.join(sorted(_SWALLOWED))}",
+            next="pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)",
+        )
+    return op.op_type in _SWALLOWED
+
+
+@cache
+def _fewest_inputs() -> dict[str, int]:
+    """How many inputs a node of each of ONNX's own operators has at the least.
+
+    ONNX Runtime looks at op types without their domains in places, and ends the process over an ``Add`` of one input, whoever's
+    it is. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
+    """
+    fewest: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            fewest[schema.name] = min(fewest.get(schema.name, schema.min_input), schema.min_input)
+    return fewest
+
+
+def infer(
+    domain: str, op_type: str, marker: int, inputs: list[tuple[int, tuple[Any, ...] | None] | None], reader: Any
+) -> list[tuple[int, tuple[Any, ...]] | None]:
+    """Element type and dimensions of the outputs, None where the runtime is left with what the op type itself declares."""
+    given = [_runtime_type(pair) for pair in inputs]
+    planned = _planned(domain, marker)
+    if planned is None:
+        op, where = _bare(domain, op_type, "")
+        schema = op.current.schema
+        count = len(schema.outputs) if schema.outputs is not None else 1
+        with building(None):
+            try:
+                values = _read_attrs(reader, _declared_kinds(schema), inferring=True) if schema.infers else {}
+            except _Unreadable:
+                return [None] * count
+            instance = instantiate(op.current, schema, values, where) if schema.infers else None
+            said = promise(schema, instance, given, count, where, None)
+        return [_complete(t, given, fixed) for t, fixed in zip(said, _padded(fixed_by_hints(schema), count), strict=True)]
+    plan, node = planned
+    given = [_sure(kind, place in node.scalars) for place, kind in enumerate(given)]
+    answers = []
+    for number, promised in enumerate(_promise_early(plan, node, given, reader)):
+        kind = settled(promised, node.numbered.declared[number], given)
+        fixed = _padded(node.numbered.fixed, node.outputs)[number]
+        answer = _complete(kind, given, fixed)
+        if answer is None and kind is not None and kind.dtype and not fixed and not _alike(kind.dtype, given):
+            plan.wanted.setdefault(marker, {})[number] = kind.dtype.runtime
+        answers.append(answer)
+    return answers
+
+
+def _padded(fixed: Sequence[int], count: int) -> tuple[int, ...]:
+    return tuple(fixed[:count]) + (0,) * (count - len(fixed))
+
+
+def _promise_early(
+    plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
+) -> Sequence[TensorType | None]:
+    """What the op says before there is a kernel. The instance that infer needs is the one that the kernel will have."""
+    version = node.op.at(plan.epoch)
+    schema = OPEN if node.retired else version.schema
+    schema.check_inputs(given, node.where)
+    instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.early.get(version.number)
+    with building(None):
+        if schema.infers and instance is None:
+            try:
+                values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
+            except _Unreadable:
+                return schema.hinted(given) or (None,) * node.outputs
+            instance = instantiate(version, schema, values, node.where)
+            if not node.linked:  # each call of a local function is a node of its own
+                node.early[version.number] = instance
+        return promise(schema, instance, given, node.outputs, node.where, node.retired)
+
+
+def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
+    return given[0].dtype if given and given[0] else None
+
+
+def _sure(kind: TensorType | None, scalar: bool) -> TensorType | None:
+    """While it infers, the runtime shows an unknown rank as it shows a scalar's."""
+    return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
+
+
+def _alike(element: DType, given: Sequence[TensorType | None]) -> bool:
+    """Whether all inputs are of that dtype: an output of which the runtime is told nothing gets that of one of them."""
+    return {t.dtype for t in given if t} == {element}
+
+
+def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed: int) -> tuple[int, tuple[Any, ...]] | None:
+    if kind is None or kind.shape is None:
+        return None
+    element = kind.dtype or _first_dtype(given)
+    return (element.runtime if element else fixed, named_dims(kind.shape)) if element or fixed else None
+
+
+def place(
+    domain: str,
+    op_type: str,
+    marker: int,
+    name: str,
+    inputs: list[tuple[int, tuple[Any, ...] | None] | None],
+    outputs: list[tuple[int, tuple[Any, ...] | None] | None],
+    reader: Any,
+) -> Place:
+    """The Python half of a kernel that the runtime is making."""
+    given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
+    planned = _planned(domain, marker)
+    if planned is None:
+        op, where = _bare(domain, op_type, name)
+        return Place(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
+    plan, node = planned
+    values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
+    made = Place(node.op, node.where, values, given, resolved, node, plan.epoch)
+    plan.places.add(made)
+    return made
+
+
+def failed(where: Place | None, state: Any, error: BaseException) -> str:
+    """Put node, op and version on an exception; its text with the last line of its traceback, for a bare session."""
+    ours = issubclass(type(error), PyopError)  # it names node and op itself, and its traceback ends in pyopnb
+    lines = [_text(error)]
+    if not ours:
+        place = [] if where is None else [f"in {where.describe(state)}"]
+        for line in place:
+            note(error, line)
+        lines += dict.fromkeys([*_notes(error), *place])
+        lines += _last_frame(error)
+    return "\n".join(lines)
+
+
+# A class can make its instances unreadable, and a signal can arrive: what cannot be told about an error is left out.
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return shown(f"{type(error).__name__}: {error}", 2000)
+    except BaseException:
+        return f"{type(error).__name__}, whose text cannot be made"
+
+
+def _notes(error: BaseException) -> list[str]:
+    try:
+        return [shown(line) for line in getattr(error, "__notes__", ())]
+    except BaseException:
+        return []
+
+
+def _last_frame(error: BaseException) -> list[str]:
+    try:
+        last = traceback.extract_tb(error.__traceback__, limit=-1)[0]
+        return [f'File "{last.filename}", line {last.lineno}, in {last.name}: {last.line or ""}']
+    except BaseException:
+        return []
+
+
+def _defined(version: Version) -> None:
+    op = registry.find(*split_name(version.op))
+    if op is not None:  # another thread may have removed it again
+        _bridge.widen([_bare_signature(op)])
+    _bridge.set_epoch(registry.epoch)
+
+
+_bridge.configure(sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried])
+_bridge.set_epoch(registry.epoch)
+registry.subscribe(_defined)

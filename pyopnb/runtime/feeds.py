@@ -1,0 +1,293 @@
+"""Feeds and results: arrays on their way into a session and out of it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from pyopnb.ops.coerce import cast
+from pyopnb.ops.displayable import Drawn
+from pyopnb.ops.dtypes import DTYPES, DType, dtype
+from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.ops.types import TensorType, type_of
+
+__all__ = [
+    "Feeds",
+    "Result",
+    "from_ortvalue",
+    "initializer_to_ortvalue",
+    "known_dims",
+    "named_dims",
+    "texts_to_ortvalue",
+    "to_ortvalue",
+]
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+# ONNX Runtime's own names of element types, where they are not numpy's.
+_RUNTIME_NAMES = {"float": "float32", "double": "float64"}
+_BY_TEXT = {
+    **{row.name.replace("_", ""): row for row in DTYPES},
+    "float4e2m1": next((r for r in DTYPES if r.name == "float4_e2m1fn"), None),
+    "float8e8m0": next((r for r in DTYPES if r.name == "float8_e8m0fnu"), None),
+}
+
+
+_UNKNOWN = "pyopnb unknown "
+_unknowns = itertools.count()
+
+
+def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A shape for the runtime, which takes a dimension without size or symbol for one of size -1."""
+    return tuple(f"{_UNKNOWN}{next(_unknowns)}" if dim is None else dim for dim in shape)
+
+
+def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A shape from the runtime, with what `named_dims` named unknown again."""
+    return tuple(None if isinstance(dim, str) and dim.startswith(_UNKNOWN) else dim for dim in shape)
+
+
+def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
+    """The type of a session's input or output; None where it is no tensor.
+
+    onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which of them is a scalar.
+    """
+    match = _TENSOR.fullmatch(meta.type)
+    row = _BY_TEXT.get(_RUNTIME_NAMES.get(match[1], match[1])) if match else None
+    shape = known_dims(meta.shape) if meta.shape or meta.name in scalars else None
+    return TensorType(row, shape) if row else None
+
+
+class Feeds:
+    """What a session takes, and the check that a feed is that.
+
+    Parameters
+    ----------
+    session : onnxruntime.InferenceSession
+    scalars : collection of str
+        Names of inputs and outputs that the model declares as scalars.
+    """
+
+    def __init__(self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()) -> None:
+        self.types = {meta.name: _declared(meta, scalars) for meta in session.get_inputs()}
+        self._optional = {meta.name: _declared(meta, scalars) for meta in session.get_overridable_initializers()}
+        self.outputs = {meta.name: _declared(meta, scalars) for meta in session.get_outputs()}
+        self._exotic = frozenset(name for name, kind in self.outputs.items() if kind and kind.dtype and _exotic(kind.dtype))
+
+    def checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The feeds as the runtime takes them.
+
+        Raises
+        ------
+        FeedError
+            A name is missing or unknown, or an array has another dtype or shape than the model's input.
+        """
+        if feeds.keys() != self.types.keys():
+            self._check_names(feeds)
+        return {name: self._one(name, value) for name, value in feeds.items()}
+
+    def _check_names(self, feeds: Mapping[str, Any]) -> None:
+        missing = [name for name in self.types if name not in feeds]
+        unknown = [name for name in feeds if name not in self.types and name not in self._optional]
+        if missing or unknown:
+            raise FeedError(
+                "feeds",
+                expected=self._listed(),
+                got=", ".join(shown(name) for name in feeds) or "nothing",
+                next=f"write {nearest(unknown[0], self.types)} for {shown(unknown[0])}" if unknown else f"{missing[0]}=…",
+            )
+
+    def _listed(self) -> str:
+        return ", ".join(f"{shown(name)}: {kind or 'no tensor'}" for name, kind in self.types.items()) or "no feeds"
+
+    def _one(self, name: str, value: Any) -> Any:
+        want = self.types[name] if name in self.types else self._optional[name]
+        if want is None or want.dtype is None or isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+            return value
+        array = value if isinstance(value, np.ndarray) else _array(name, value, want)
+        if not _same_dtype(array, want.dtype) or not _same_shape(array.shape, want.shape):
+            raise FeedError(f"feed {shown(name)}", expected=str(want), got=_got(array), next=_remedy(name, array, want))
+        if _exotic(want.dtype):
+            return to_ortvalue(array, want.dtype)
+        return array
+
+    def exotic(self, names: Sequence[str] | None) -> bool:
+        """Whether one of these outputs has a dtype that onnxruntime gives no array for."""
+        return bool(self._exotic) and (not names or not self._exotic.isdisjoint(names))
+
+
+def _exotic(kind: DType) -> bool:
+    return kind.numpy.isbuiltin == 2  # ml_dtypes' types; onnxruntime's arrays stop at NumPy's own
+
+
+def _array(name: str, value: Any, want: TensorType) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise FeedError(f"feed {shown(name)}", expected=str(want), got=shown(str(error))) from None
+
+
+def _same_dtype(array: np.ndarray, want: DType) -> bool:
+    if want.name == "string":
+        return array.dtype.kind in "OUT"
+    return array.dtype == want.numpy
+
+
+def _same_shape(shape: Sequence[int], want: Sequence[Any] | None) -> bool:
+    if want is None:
+        return True
+    if len(shape) != len(want):
+        return False
+    for size, wanted in zip(shape, want, strict=True):  # noqa: SIM110  # each run passes here, and a generator costs twice as much
+        if size != wanted and isinstance(wanted, int):
+            return False
+    return True
+
+
+def _got(array: np.ndarray) -> str:
+    try:
+        return str(type_of(array))
+    except ValueError:
+        return f"an array of dtype {array.dtype}"
+
+
+def _remedy(name: str, array: np.ndarray, want: TensorType) -> str | None:
+    if want.dtype is not None and not _same_dtype(array, want.dtype):
+        return f"{shown(name)}={cast(shown(name), want.dtype)}"
+    # Where the rank is right, it is the data that are others.
+    return None if array.ndim == want.rank else f"{shown(name)}={shown(name)}.reshape(…)"
+
+
+# ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------
+
+
+def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
+    """An OrtValue of a dtype that only ml_dtypes has; 4- and 2-bit elements are packed."""
+    whole = np.ascontiguousarray(array).reshape(array.shape)
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind.onnx)
+    packed = _packed(whole.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else whole
+    if packed.nbytes:
+        ctypes.memmove(value.data_ptr(), packed.ctypes.data, packed.nbytes)
+    return value
+
+
+def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
+    """An OrtValue of strings. onnxruntime makes one from no array, but a model gives its constant as one."""
+    texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
+    tensor = TensorProto(name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts)
+    output = helper.make_tensor_value_info("texts", TensorProto.STRING, array.shape)
+    graph = helper.make_graph([], "constant", [], [output], [tensor])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run_with_ort_values(["texts"], {})[0]
+
+
+def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
+    """An OrtValue over the memory of an array, which lives as long as the OrtValue's Python object."""
+    array = numpy_helper.to_array(tensor)
+    if not _exotic(dtype(array.dtype)):
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    raw = array.view(np.uint16 if array.itemsize == 2 else np.uint8)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, tensor.data_type)
+
+
+def from_ortvalue(value: Any, kind: DType | None) -> Any:
+    """An OrtValue's array, of its own memory; a list of a sequence's, and None of an optional that is empty."""
+    if not value.has_value():
+        return None
+    if value.is_tensor_sequence():
+        return _items(value)
+    if kind is None or not _exotic(kind):
+        return value.numpy() if value.is_tensor() else value
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.empty(-(-count * kind.bits // 8), np.uint8)
+    if raw.nbytes:
+        ctypes.memmove(raw.ctypes.data, value.data_ptr(), raw.nbytes)
+    return (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
+
+
+def _items(sequence: Any) -> list[np.ndarray]:
+    """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
+    element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
+    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences: of no dtype that is exotic
+    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
+    graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(["y"], {"s": sequence})[0])
+
+
+def _packed(each: np.ndarray, bits: int) -> np.ndarray:
+    a_byte = 8 // bits
+    padded = np.zeros(-(-each.size // a_byte) * a_byte, np.uint8)
+    padded[: each.size] = each & ((1 << bits) - 1)
+    shifts = np.arange(a_byte, dtype=np.uint8) * bits
+    return np.asarray(np.bitwise_or.reduce(padded.reshape(-1, a_byte) << shifts, axis=1), np.uint8)
+
+
+def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
+    shifts = np.arange(8 // bits, dtype=np.uint8) * bits
+    return np.ascontiguousarray(((raw[:, None] >> shifts) & ((1 << bits) - 1)).ravel()[:count])
+
+
+# ---- results -----------------------------------------------------------------------------------------------------------------
+
+
+class Result(Drawn):
+    """What one run gave: arrays by name, in the order of the model's outputs.
+
+    Examples
+    --------
+    >>> result = Result({"y": np.zeros(2, np.float32), "n": np.int64(2)})
+    >>> y, n = result
+    >>> result["y"] is y, result[0] is y, len(result), list(result.keys())
+    (True, True, 2, ['y', 'n'])
+    >>> result
+    y: float32[2]
+    [0. 0.]
+    n: int64[]
+    2
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, str):
+            if key not in self._arrays:
+                raise KeyError(f"no output {key!r}; there are {', '.join(self._arrays)}")
+            return self._arrays[key]
+        return list(self._arrays.values())[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._arrays.values())
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def keys(self) -> Any:
+        """Names of the outputs; with this, ``dict(result)`` works."""
+        return self._arrays.keys()
+
+    def items(self) -> Any:
+        """Pairs of name and array."""
+        return self._arrays.items()
+
+    def __repr__(self) -> str:
+        return "\n".join(_shown_value(name, value) for name, value in self._arrays.items()) or "no outputs"
+
+
+def _shown_value(name: str, value: Any) -> str:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"{shown(name)}: {type(value).__name__}\n{value!r}"
+    with np.printoptions(threshold=100, edgeitems=3):
+        return f"{shown(name)}: {type_of(value)}\n{value}"

@@ -1,0 +1,114 @@
+"""Traces of ONNX's own reference implementation, with the ops of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from pyopnb.models.io import Source, edited, lean
+from pyopnb.models.nodes import type_of_proto
+from pyopnb.onnx_reference.evaluator_ops import reference_ops
+from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.trace.initializers import Initializers
+from pyopnb.runtime.trace.select import chosen_names, named_tensors
+from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.trace.trace import Trace
+
+__all__ = ["evaluated"]
+
+
+def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
+    """Run a model in ``onnx.reference.ReferenceEvaluator``, node by node; nothing is fused there, and nothing is to be checked.
+
+    Parameters
+    ----------
+    source : Source
+        Local functions inlined.
+    given : dict
+        Feeds by name.
+    only, keep
+        The tensors to look at, and whether they are kept or only summarised. The evaluator itself holds all of them at once.
+    """
+    from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
+
+    model = lean(source.proto).proto
+    feeds = _checked(model, given)
+    names = [tensor.name for tensor in named_tensors(model)]
+    wanted = set(names) if only is None else chosen_names(names, only)
+    whole, folder = edited(source), source.folder
+    if folder is not None:
+        onnx.load_external_data_for_model(whole, folder)
+    evaluator = ReferenceEvaluator(whole, new_ops=reference_ops())
+    found = evaluator.run(None, {name: value.copy() for name, value in feeds.items()}, intermediate=True)
+    outputs = [info.name for info in model.graph.output]
+    arrays = {name: _array(found[name]) for name in dict.fromkeys([*names, *outputs]) if name in found}
+    looked = {name: value for name, value in arrays.items() if name in wanted or name in outputs}
+    used = {(node.domain, node.op_type) for node in model.graph.node}
+    return Trace(
+        model,
+        feeds=feeds,
+        values={name: value for name, value in looked.items() if keep or name in outputs},
+        summaries={name: summary_of(value) for name, value in {**feeds, **looked}.items()},
+        initializers=Initializers(lambda: (whole.graph.initializer, folder)),
+        versions={op.name: op.current for op in registry if (op.domain, op.op_type) in used},
+        runtime=f"onnx.reference {onnx.__version__}",
+    )
+
+
+def _array(value: Any) -> Any:
+    """What the evaluator gave, as a run gives it: strings are objects, scalars are arrays."""
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UT":
+        return value.astype(object)
+    return value
+
+
+def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The feeds as arrays of the types that the model declares.
+
+    Raises
+    ------
+    FeedError
+        A name is missing or unknown, or an array has another dtype or rank than the model's input.
+    """
+    held = {tensor.name for tensor in model.graph.initializer}
+    types = {info.name: type_of_proto(info.type) for info in model.graph.input}
+    needed = [name for name in types if name not in held]
+    missing = [name for name in needed if name not in given]
+    unknown = [name for name in given if name not in types]
+    if missing or unknown:
+        raise FeedError(
+            "feeds",
+            expected=", ".join(f"{shown(name)}: {types[name]}" for name in needed) or "no feeds",
+            got=", ".join(map(shown, given)) or "nothing",
+            next=f"write {nearest(unknown[0], types)} for {shown(unknown[0])}" if unknown else f"{missing[0]}=…",
+        )
+    return {name: _fed(name, value, types[name]) for name, value in given.items()}
+
+
+def _fed(name: str, value: Any, want: TensorType) -> Any:
+    if want.dtype is None:
+        return value
+    array = np.array(value)
+    array = array.astype(object) if array.dtype.kind in "UT" else array
+    try:
+        got: TensorType | None = type_of(array)
+    except ValueError:
+        got = None
+    if got is None or got.dtype != want.dtype or not _fits(got, want):
+        raise FeedError(f"feed {shown(name)}", expected=str(want), got=str(got or f"an array of dtype {array.dtype}"))
+    return array
+
+
+def _fits(got: TensorType, want: TensorType) -> bool:
+    if want.shape is None or got.shape is None:
+        return True
+    pairs = zip(got.shape, want.shape, strict=False)
+    return len(got.shape) == len(want.shape) and all(not isinstance(w, int) or g == w for g, w in pairs)

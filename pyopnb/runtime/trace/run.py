@@ -1,0 +1,313 @@
+"""Runs that are looked at: a session beside the user's, which gives every tensor, and what ONNX Runtime's profile says."""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto, TensorProto
+
+from pyopnb.models.edit.inline import inlined
+from pyopnb.models.io import Source, lean, read
+from pyopnb.models.nodes import first_output, walk
+from pyopnb.ops.errors import FeedError, ModelError, shown
+from pyopnb.ops.instantiate import note
+from pyopnb.ops.progress import Progress, bar
+from pyopnb.ops.registry import Version
+from pyopnb.runtime.feeds import from_ortvalue
+from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
+from pyopnb.runtime.trace.exposure import exposure_of
+from pyopnb.runtime.trace.initializers import Initializers
+from pyopnb.runtime.trace.profile import NodeTime, node_times
+from pyopnb.runtime.trace.select import Named, chosen_names, expose, named_tensors, tappable
+from pyopnb.runtime.trace.summary import Summary, summary_of
+from pyopnb.runtime.trace.taps import Sink, put_taps, tap_nodes
+from pyopnb.runtime.trace.trace import Trace
+
+__all__ = ["LEVELS", "Wanted", "chosen", "traced"]
+
+LEVELS = ("all", "summaries")
+
+_changing = threading.RLock()  # while options are changed, which other sessions may have as well; an op can trace in __init__
+_DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a trace is to tell; see `pyopnb.Session.trace`."""
+
+    only: str | Sequence[str] | None = None
+    level: str = "all"
+    bodies: bool = False
+    check: bool = True
+    times: bool | int = True
+    optimised: bool = True
+    progress: Progress | bool = False
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise FeedError("trace, level", expected=" or ".join(map(repr, LEVELS)), got=shown(repr(self.level)))
+        if not isinstance(self.times, int) or self.times < 0:
+            raise FeedError("trace, times", expected="True, False, or how many runs to time", got=shown(repr(self.times)))
+
+
+def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
+    """A run of a session, with its tensors."""
+    __tracebackhide__ = True
+    source = session._source()
+    if not source.proto.HasField("graph"):
+        raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
+    source.given = None  # the bytes or the file, which are not what is to be loaded
+    source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
+    model = lean(source.proto).proto
+    outputs = list(session._feeds.outputs)
+    instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
+    checks = wanted.check and wanted.optimised and not unchecked
+    plain = dict(zip(outputs, session.run(outputs, given), strict=True)) if checks else None
+    look = _Look(wanted, chosen(source.proto, wanted), instances, frozenset(session._ops))
+    arrays, times = look.run(session, source, given, outputs)
+    exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
+    return look.trace(
+        model,
+        {name: _kept(value) for name, value in given.items()},
+        arrays,
+        initializers=Initializers(_loader(session)),
+        times=times,
+        runtime=_runtime(session, wanted),
+        exposure=exposure,
+        unchecked=unchecked,
+    )
+
+
+def chosen(model: ModelProto, wanted: Wanted) -> list[Named]:
+    """The tensors that are to be looked at."""
+    tensors = named_tensors(model, bodies=wanted.bodies)
+    if wanted.only is None:
+        return tensors
+    names = chosen_names([tensor.name for tensor in tensors], wanted.only)
+    return [tensor for tensor in tensors if tensor.name in names]
+
+
+# ---- the run -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Look:
+    """One look at a session: what is done to the plan of the exposed session, and what it gave."""
+
+    wanted: Wanted
+    tensors: list[Named]
+    instances: Mapping[int, _Instance]
+    ops: Collection[str]
+    sink: Sink = field(init=False)
+    tapped: list[Named] = field(default_factory=list)
+    taps: list[PlannedNode] = field(default_factory=list)
+    versions: dict[str, Version] = field(default_factory=dict)
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    names: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # in the profile: output, node and op type
+
+    def __post_init__(self) -> None:
+        told = bar() if self.wanted.progress is True else self.wanted.progress or None
+        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=told)
+
+    def run(
+        self, session: Any, source: Source, given: Mapping[str, Any], outputs: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
+        """The arrays that the exposed session gives, and the times of its nodes."""
+        __tracebackhide__ = True
+        sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
+        self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
+        seen = set(map(id, self.tapped)) if sums else set()
+        expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
+        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+            with self._options(session, folder) as options:
+                exposed = self._built(session, source, options)
+            asked = list(exposed._feeds.outputs)
+            try:
+                arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
+                self.sink.open = False
+                for _ in range(self._more_runs()):
+                    exposed.run(outputs, given)
+            finally:
+                profile = exposed.end_profiling() if self.wanted.times else None
+            return arrays, None if profile is None else self._times(profile)
+
+    def _built(self, session: Any, source: Source, options: onnxruntime.SessionOptions) -> Any:
+        __tracebackhide__ = True
+        try:
+            return session._beside(source, options, self.prepare)
+        except Exception as error:
+            if type(error).__module__.startswith("onnxruntime"):
+                # It has no kernels for some of the nodes that it mostly fuses or takes away.
+                what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
+                note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
+            raise
+
+    def _more_runs(self) -> int:
+        return int(self.wanted.times) if self.wanted.times > 1 else 0
+
+    def _times(self, profile: str) -> dict[str, NodeTime]:
+        python = {output: clock.spent for output, clock in self.clocks.items()}
+        with open(profile, "rb") as file:
+            return node_times(file, self.names, python, int(self.wanted.times))
+
+    @contextmanager
+    def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
+        """The session's options with those of this look, which are taken back afterwards: options cannot be copied."""
+        options = session._arguments[0]
+        if options is None:
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            if self.tapped:  # else the runtime's idle threads and the summaries are in each other's way
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        mine: dict[str, Any] = {
+            "enable_profiling": bool(self.wanted.times),
+            "profile_file_prefix": os.path.join(folder, "profile"),
+            "optimized_model_filepath": "",
+            # An arena is given back when the last array in it is: a small tensor would keep the memory of all.
+            "enable_cpu_mem_arena": False,
+            "enable_mem_pattern": False,
+        }
+        if not self.wanted.optimised:
+            mine["graph_optimization_level"] = _DISABLED
+        if self.tapped:
+            mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see put_taps
+        with _changing:
+            before = {name: getattr(options, name) for name in mine}
+            try:
+                for name, value in mine.items():
+                    setattr(options, name, value)
+                yield options
+            finally:
+                for name, value in before.items():
+                    setattr(options, name, value)
+
+    def prepare(self, plan: Plan, proto: ModelProto) -> None:
+        """Lend the plan's nodes their instances and clocks, and put the taps in; called before each attempt to build."""
+        if self.taps:
+            return
+        # An op that is new since the session was built does not serve it, and the numbers of nodes are those of the session.
+        plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
+        for place, node in enumerate(plan.nodes):
+            self.versions[node.op.name] = node.op.at(plan.epoch)
+            known = self.instances.get(place)
+            if known is not None and known.op == node.op.name and not node.linked:  # linked: each call has its own
+                node.lent = known.version, known.instance
+        if self.wanted.times:
+            self._time(plan, proto)
+        self.taps = tap_nodes(self.tapped, self.sink)
+        plan.nodes += self.taps
+        put_taps(self.tapped, self.taps)
+
+    def _time(self, plan: Plan, proto: ModelProto) -> None:
+        """Give every node a name of its own, by which the profile tells its times, and each op a clock."""
+        taken = {site.node.name for site in walk(proto)}
+        used: set[str] = set()
+        for number, node in enumerate(proto.graph.node):
+            old, output = node.name, first_output(node)
+            if not old or old in used:
+                node.name = f"{node.op_type}_{number}"
+                while node.name in taken:
+                    node.name += "_"
+                taken.add(node.name)
+            used.add(node.name)
+            self.names[node.name] = output, old or output, node.op_type
+        main = {id(node): first_output(node) for node in proto.graph.node}
+        for entry in plan.nodes:
+            output = main.get(id(entry.numbered.site.node), "")
+            if output:
+                entry.clock = self.clocks.setdefault(output, Clock())
+
+    # ---- what it gave --------------------------------------------------------------------------------------------------------
+
+    def trace(self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any) -> Trace:
+        """The trace of what the run gave."""
+        sums = self.wanted.level == "summaries"
+        outputs = [info.name for info in model.graph.output]
+        values: dict[str, Any] = {}
+        summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}
+        for name in self._in_order():
+            if name in self.sink.summaries:
+                summaries[name] = self.sink.summaries[name]
+            elif name in arrays:
+                summaries[name] = summary_of(arrays[name])
+            if name in outputs or not sums:
+                values.update((name, held[name]) for held in (arrays, self.sink.values) if name in held)
+        for name in outputs:
+            if name not in values:
+                values[name] = arrays[name]
+                summaries[name] = summary_of(arrays[name])
+        return Trace(model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known)
+
+    def _in_order(self) -> Iterator[str]:
+        """Names of the tensors that were looked at; those in bodies as they came."""
+        inner = dict(self.sink.inner)
+        for tensor in self.tensors:
+            if tensor.inside is None:
+                yield tensor.name
+            else:
+                yield from inner.pop(tensor.inside, ())
+
+
+def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
+    """How to read the initializers later, without the session: ONNX Runtime's memory goes when the user lets go of it."""
+    data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
+
+    def load() -> tuple[Iterable[TensorProto], str | None]:
+        proto = read(path, folder).proto if data is None else ModelProto.FromString(data)
+        return [taken_out.get(tensor.name, tensor) for tensor in proto.graph.initializer], folder
+
+    return load
+
+
+@dataclass(frozen=True)
+class _Instance:
+    """What serves at a node of the session."""
+
+    op: str
+    version: int
+    instance: object
+
+
+def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str]:
+    """The instances of the session's ops by the number of their node; and why they could not be copied.
+
+    Two runs on one instance would count as two in what the op keeps on itself: the run that is only compared has the session's
+    own, as any run, and the one that is looked at has copies. Where there can be none, there is one run.
+    """
+    found: dict[int, _Instance] = {}
+    for place in list(session._places):
+        known = place.instance_at(session._epoch)
+        if known is not None:
+            found[place.number] = _Instance(place.op.name, *known)
+    memo: dict[int, Any] = {}
+    copied = {}
+    for number, known in found.items() if copies else ():
+        try:
+            copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
+        except Exception as error:  # of a class that anybody wrote
+            text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            return found, shown(text, 200)
+    return (copied if copies else found), ""
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, onnxruntime.OrtValue):
+        return from_ortvalue(value, None)
+    return np.array(value)
+
+
+def _runtime(session: Any, wanted: Wanted) -> str:
+    options = session._arguments[0]
+    level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    name = (level if wanted.optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
+    said = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
+    return f"onnxruntime {onnxruntime.__version__}, {said or name.removeprefix('enable ') + ' optimisations'}"

@@ -1,0 +1,145 @@
+"""Which tensors of a model a run can show, and the model that shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto
+
+from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
+from pyopnb.models.types import Types
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import FeedError, nearest, shown
+
+__all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
+
+_WITH_BODIES = {"If": False, "Loop": True, "Scan": True}  # whether the body runs more than once
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor that a node gives.
+
+    Attributes
+    ----------
+    name : str
+        In the trace: with the way to it, ``"loop/body/t"``, where it stands in a body.
+    inner : str
+        In its graph.
+    scope : GraphProto
+    node : NodeProto
+    inside : str or None
+        Where it stands in a body: the first output of the node of the main graph that the body belongs to.
+    repeats : bool
+        Whether that body can run more than once.
+    """
+
+    name: str
+    inner: str
+    scope: GraphProto
+    node: NodeProto
+    inside: str | None = None
+    repeats: bool = False
+
+
+def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[Named]:
+    """What the nodes of the main graph give, in their order; before it, what the nodes in their bodies give."""
+    found = list(_named(model.graph, "", None, False, bodies))
+    taken = {tensor.name for tensor in found if tensor.inside is None}
+    return [tensor if tensor.inside is None else _fresh(tensor, taken) for tensor in found]
+
+
+def _fresh(tensor: Named, taken: set[str]) -> Named:
+    """The tensor of a body under a name that no tensor of the main graph has."""
+    name = tensor.name
+    while name in taken:
+        name += "_"
+    return replace(tensor, name=name)
+
+
+def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[Named]:
+    for node in scope.node:
+        if bodies and node.op_type in _WITH_BODIES and node.domain in ("", "ai.onnx"):
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    way = f"{path}{node.name or first_output(node)}/{attribute.name}/"
+                    outer = first_output(node) if inside is None else inside
+                    yield from _named(attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies)
+        for name in dict.fromkeys(filter(None, node.output)):
+            yield Named(path + name, name, scope, node, inside, repeats)
+
+
+def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
+    """The names that are meant: exact ones, and globs (``"layer1/*"``).
+
+    Raises
+    ------
+    FeedError
+        One of them names nothing.
+    """
+    wanted: set[str] = set()
+    for text in [only] if isinstance(only, str) else only:
+        pattern = re.compile(translate(str(text)))
+        found = {text} if text in names else {name for name in names if pattern.match(name)}
+        if not found:
+            raise FeedError(
+                "trace, only",
+                expected="names of tensors that nodes of the model give, or globs of them",
+                got=shown(repr(text)),
+                next=f"write {shown(nearest(str(text), names))}" if names else None,
+            )
+        wanted |= found
+    return wanted
+
+
+def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
+    """Those that a tap can look at: tensors of a dtype that ONNX Runtime gives to custom ops."""
+    unsure = [t for t in named if _may_be_no_tensor(t)]
+    types = Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
+    doubtful = set(map(id, unsure))
+    return [t for t in named if types is None or _is_carried(types, t, sure=id(t) not in doubtful)]
+
+
+def _may_be_no_tensor(tensor: Named) -> bool:
+    """Whether the operator can give a sequence or an optional there."""
+    node = tensor.node
+    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+        return False
+    ports = onnx.defs.get_schema(node.op_type).outputs
+    place = min(list(node.output).index(tensor.inner), len(ports) - 1)
+    return any(not text.startswith("tensor(") for text in ports[place].types)
+
+
+_UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
+
+
+def _mentioned(model: ModelProto) -> Iterator[int]:
+    """The element types that a model speaks of: without one of these, no tensor has it."""
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        yield info.type.tensor_type.elem_type
+    for tensor in tensors(model):
+        yield tensor.data_type
+    for site in walk(model):
+        for attribute in site.node.attribute:
+            if attribute.name in ("to", "dtype", "output_dtype"):
+                yield attribute.i
+
+
+def _is_carried(types: Types, tensor: Named, *, sure: bool) -> bool:
+    info = types.info(Site(tensor.node, tensor.scope, ""), tensor.inner)
+    if info is None or info.type.WhichOneof("value") is None:
+        return sure
+    kind = type_of_proto(info.type).dtype
+    return info.type.HasField("tensor_type") and (kind is None or kind.carried)
+
+
+def expose(model: ModelProto, names: Iterable[str]) -> None:
+    """Make outputs of what is not yet one; ONNX Runtime infers their types."""
+    known = {info.name for info in model.graph.output}
+    for name in names:
+        if name not in known:
+            model.graph.output.add(name=name)

@@ -1,0 +1,123 @@
+"""Taps of a trace: nodes of the exposed session that look at a tensor while the run goes on, and give nothing to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import GraphProto, NodeProto
+
+from pyopnb.models.markers import NumberedNode
+from pyopnb.models.nodes import Site
+from pyopnb.ops.progress import Progress
+from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.signature import schema_of
+from pyopnb.ops.types import ANY
+from pyopnb.runtime.plan import PlannedNode
+from pyopnb.runtime.trace.select import Named
+from pyopnb.runtime.trace.summary import Summary, summary_of
+
+__all__ = ["Sink", "Tap", "put_taps", "tap_nodes"]
+
+_DOMAIN = "pyopnb.trace"
+
+
+@dataclass
+class Sink:
+    """Where the taps of one run put what they saw.
+
+    Attributes
+    ----------
+    keeps : bool
+        Whether the tensors of bodies are kept. Those of the main graph are outputs of the run where they are.
+    sums : bool
+        Whether tensors of the main graph are summarised; those of bodies always are.
+    progress : callable, optional
+        Told how many tensors of the main graph there were, and of how many.
+    open : bool
+        Whether the run goes on; the taps of later runs see nothing.
+    """
+
+    keeps: bool
+    sums: bool
+    progress: Progress | None = None
+    total: int = 0
+    done: int = 0
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    summaries: dict[str, Summary] = field(default_factory=dict)
+    inner: dict[str, list[str]] = field(default_factory=dict)  # names of tensors in bodies as they came, by their outer node
+    counts: Counter[str] = field(default_factory=Counter)
+    open: bool = True
+
+    def take(self, tensor: Named, array: np.ndarray) -> None:
+        """Look at a tensor."""
+        if not self.open:
+            return
+        name = f"{tensor.name}[{self.counts[tensor.name]}]" if tensor.repeats else tensor.name
+        self.counts[tensor.name] += 1
+        if tensor.inside is not None or self.sums:
+            self.summaries[name] = summary_of(array)
+        if tensor.inside is not None:
+            self.inner.setdefault(tensor.inside, []).append(name)
+            if self.keeps:
+                self.values[name] = array.copy()
+            return
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+class Tap:
+    """Looks at one tensor."""
+
+    tensor: Named
+    sink: Sink
+
+    def compute(self, x):  # type: ignore[no-untyped-def]  # an op's hints are its schema
+        self.sink.take(self.tensor, x)
+        return _NOTHING
+
+
+Tap.compute.__annotations__["return"] = "uint8[]"
+_NOTHING = np.zeros((), np.uint8)
+
+
+def _tap(tensor: Named, sink: Sink) -> Tap:
+    tap = Tap()  # what __init__ takes would be the op's attrs
+    tap.tensor, tap.sink = tensor, sink
+    return tap
+
+
+def tap_nodes(tensors: Sequence[Named], sink: Sink) -> list[PlannedNode]:
+    """Taps for tensors, as nodes that a session's plan can take; not yet in their graphs."""
+    # No op of the registry: nobody else is to see it, and no session has to follow it.
+    op = Op(f"{_DOMAIN}::Tap", (Version(f"{_DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
+    sink.total = sum(tensor.inside is None for tensor in tensors)
+    planned = []
+    for number, tensor in enumerate(tensors):
+        name = f"{_DOMAIN}/{number}"
+        node = NodeProto(op_type="Tap", domain=_DOMAIN, name=name, input=[tensor.inner], output=[name])
+        numbered = NumberedNode(Site(node, tensor.scope, ""), _DOMAIN, "Tap", declared=(ANY,))
+        planned.append(PlannedNode(op, numbered, {}, {}, f"trace of {tensor.name}", lent=(1, _tap(tensor, sink))))
+    return planned
+
+
+def put_taps(tensors: Sequence[Named], taps: Sequence[PlannedNode]) -> None:
+    """Put the taps into their graphs, each behind the node whose output it looks at.
+
+    With the runtime's order by priority, which is that of the file among equals, a tap then runs right after its node.
+    """
+    scopes: dict[int, tuple[GraphProto, list[tuple[Named, PlannedNode]]]] = {}
+    for tensor, tap in zip(tensors, taps, strict=True):
+        scopes.setdefault(id(tensor.scope), (tensor.scope, []))[1].append((tensor, tap))
+    for scope, pairs in scopes.values():
+        nodes = list(scope.node)  # held, as the ids are those of objects that live
+        places = {id(node): float(place) for place, node in enumerate(nodes)}
+        for tensor, tap in pairs:
+            made = scope.node.add()
+            made.CopyFrom(tap.numbered.site.node)
+            places[id(made)] = places[id(tensor.node)] + 0.5
+            tap.numbered.site = Site(made, scope, "")
+        scope.node.sort(key=lambda node, places=places: places[id(node)])

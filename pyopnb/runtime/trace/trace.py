@@ -1,0 +1,163 @@
+"""Traces: every named tensor of one run, and what else is known of that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from pyopnb.ops.displayable import Drawn
+from pyopnb.ops.errors import closest, shown
+from pyopnb.ops.registry import Version
+from pyopnb.runtime.trace.exposure import Exposure
+from pyopnb.runtime.trace.initializers import Initializers
+from pyopnb.runtime.trace.profile import NodeTime
+from pyopnb.runtime.trace.summary import Summary
+
+__all__ = ["Trace"]
+
+_LINES = 12  # of the text of a trace, so that it fits where an assertion fails
+
+
+class Trace(Drawn):
+    """Every named tensor of one run.
+
+    It can be indexed by name, iterated over (names: feeds first, then the nodes' outputs in the order in which they ran) and
+    asked with ``in``; ``dict(trace)`` gives all arrays. It keeps neither the session nor ONNX Runtime's memory alive.
+
+    Attributes
+    ----------
+    model : ModelProto
+        The model that ran, with the domains, op types and names of its user. Local functions that hold ops are inlined. The
+        data of large initializers is left out: it is in `initializers`.
+    initializers : Mapping
+        Arrays of the model's initializers by name, read when they are first asked for, external data included.
+    feeds : dict
+        Arrays that the run was fed, by name; copies.
+    values : dict
+        The tensors that were kept, by name, without the feeds.
+    outputs : tuple of str
+        Names of the model's outputs.
+    summaries : dict
+        A `Summary` of each tensor that was looked at, by name; feeds included.
+    times : dict or None
+        A `NodeTime` by the name of the node's first output; None where nothing was timed.
+    versions : dict
+        The `Version` of each op that served the run, by the op's name.
+    runtime : str
+        What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
+    exposure : Exposure or None
+        How the outputs of an unexposed run differ from those of this run; None where nobody looked.
+    unchecked : str
+        Why nobody could look, where somebody wanted to; empty otherwise.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "exposure",
+        "feeds",
+        "initializers",
+        "model",
+        "outputs",
+        "runtime",
+        "summaries",
+        "times",
+        "unchecked",
+        "values",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        model: ModelProto,
+        *,
+        feeds: Mapping[str, Any],
+        values: Mapping[str, Any],
+        summaries: Mapping[str, Summary],
+        initializers: Mapping[str, np.ndarray] | None = None,
+        times: Mapping[str, NodeTime] | None = None,
+        versions: Mapping[str, Version] | None = None,
+        runtime: str = "",
+        exposure: Exposure | None = None,
+        unchecked: str = "",
+    ) -> None:
+        self.model = model
+        self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
+        self.feeds, self.values, self.summaries = dict(feeds), dict(values), dict(summaries)
+        self.outputs = tuple(info.name for info in model.graph.output)
+        self.times = None if times is None else dict(times)
+        self.versions = dict(versions or {})
+        self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
+
+    # ---- names and arrays ----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.values:
+            return self.values[name]
+        if name in self.feeds:
+            return self.feeds[name]
+        raise KeyError(self._unknown(name))
+
+    def _unknown(self, name: object) -> str:
+        if name in self.summaries:
+            return f"{shown(name)} was let go after trace.summaries[{shown(repr(name))}] was made; to keep it: only=[…]"
+        if name in self.initializers:
+            return f"{shown(name)} is an initializer: trace.initializers[{shown(repr(name))}]"
+        close = closest(str(name), list(self))
+        return f"no tensor {shown(repr(name))} in the trace" + (f"; nearest: {shown(close)}" if close else "")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.feeds, **self.values})
+
+    def __len__(self) -> int:
+        return len(self.feeds.keys() | self.values.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values or name in self.feeds
+
+    def keys(self) -> Any:
+        """Names of the feeds and of the tensors that were kept; with this, ``dict(trace)`` works."""
+        return {**self.feeds, **self.values}.keys()
+
+    def items(self) -> Any:
+        """Pairs of name and array."""
+        return {**self.feeds, **self.values}.items()
+
+    # ---- what is seen first --------------------------------------------------------------------------------------------------
+
+    @property
+    def nasty(self) -> str | None:
+        """The first tensor, in the order of the nodes, that holds a NaN or an infinity."""
+        return next((name for name, summary in self.summaries.items() if summary.nasty), None)
+
+    def __repr__(self) -> str:
+        made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
+        counts = f"{_counted(len(self.model.graph.node), 'node')}, {_counted(len(self.summaries), 'tensor')}"
+        lines = [", ".join(filter(None, (f"Trace of {counts}", self.runtime)))]
+        if self.exposure is not None and not self.exposure.same:
+            lines.append(str(self.exposure))
+        if self.unchecked:
+            lines.append(f"not compared with an unexposed run: {self.unchecked}")
+        if self.nasty is not None:
+            lines.append(f"first NaN or Inf: {shown(self.nasty)} ({made.get(self.nasty, 'a feed')})")
+        names = list(self.summaries)
+        room = _LINES - len(lines)
+        fits = names if len(names) <= room else names[: room - 1]
+        rows = [(shown(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
+            lines.append("  ".join(cells).rstrip())
+        if len(fits) < len(names):
+            lines.append(f"… and {len(names) - len(fits)} more")
+        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can hold a line's end
+
+    def _time(self, name: str) -> str:
+        time = (self.times or {}).get(name)
+        return "" if time is None else str(time)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,1 +1,0 @@
-"""Every named tensor of a run: which to expose, what they hold, and how long it took."""

@@ -1,1 +1,0 @@
-"""Ops that travel: with a model, or as a module."""

@@ -1,1 +1,0 @@
-"""Models, traces, tensors and diffs as pictures, HTML and text."""

@@ -1,0 +1,93 @@
+"""Where differences are: every field has its largest, however blocks fall; and how they go with the reference."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyopnb import Diff, diff
+from pyopnb.diffs.arrays import heatmap
+from pyopnb.diffs.arrays.heatmap import FIELDS, Grid, matrix
+from pyopnb.diffs.arrays.stats import measured
+
+RNG = np.random.default_rng(3)
+
+
+def spot(index: int, size: int) -> int:
+    return next(field for field in range(64) if (field + 1) * size // 64 > index)
+
+
+def by_hand(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    rows, columns = matrix(shape)
+    down, across = (np.arange(min(n, k) + 1) * n // min(n, k) for n, k in ((rows, FIELDS), (columns, FIELDS if rows > 1 else 4 * FIELDS)))
+    held = values.reshape(rows, columns)
+    return np.array(
+        [[held[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=0, max_size=3), st.integers(1, 300), st.booleans(), st.integers(0, 2**32))
+def test_every_field_has_its_largest(shape: list[int], block: int, long: bool, seed: int) -> None:
+    shape = [size * 30 for size in shape] if len(shape) == 1 else shape
+    values = np.random.default_rng(seed).random(shape)
+    flat, made = values.reshape(-1), Grid(tuple(shape))
+    widest, heatmap._WIDEST = heatmap._WIDEST, 2 if long else heatmap._WIDEST
+    try:
+        for at in range(0, flat.size, block):
+            part = flat[at : at + block]
+            made.add(part, at, part.max() if block % 2 else None)
+    finally:
+        heatmap._WIDEST = widest
+    assert np.array_equal(made.done(), by_hand(values, tuple(shape)))
+
+
+@pytest.mark.parametrize("shape", [(100, 300), (7, 33, 129), (30_000,), (3, 20_000), (20_000, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.complex64, ml_dtypes.bfloat16])
+def test_picture_of_a_diff(shape: tuple[int, ...], dtype: Any) -> None:
+    b = np.asarray(RNG.standard_normal(shape) * 100).astype(dtype)
+    a = np.asarray(b + np.asarray(RNG.integers(0, 2, shape) * RNG.standard_normal(shape) * 10).astype(dtype)).astype(dtype)
+    facts = measured(a, b, 0.0, 0.0, 1000)
+    wide = np.complex128 if dtype is np.complex64 else np.float64
+    wanted = by_hand(np.abs(a.astype(wide) - b.astype(wide)), shape)
+    found = facts.picture()
+    assert found.shape == wanted.shape and np.array_equal(found == 0, wanted == 0)
+    assert ((found <= wanted * 1.000001) & (wanted <= found * 1.126)).all()
+    assert facts.matrix == matrix(shape)
+
+
+def test_one_wrong_element_among_millions_is_seen() -> None:
+    b = RNG.standard_normal((1000, 2000)).astype(np.float32)
+    a = b.copy()
+    a[777, 1234] += 1
+    picture = diff(a, b).worst.facts.picture()
+    assert np.argwhere(picture).tolist() == [[spot(777, 1000), spot(1234, 2000)]]
+
+
+def test_what_is_not_finite_is_infinite_in_the_picture() -> None:
+    b = RNG.standard_normal((200, 200)).astype(np.float32)
+    a = b + np.float32(1e-3)
+    a[3, 3], a[100, 150], b[9, 9] = np.nan, np.inf, np.nan
+    picture = diff(a, b).worst.facts.picture()
+    assert np.argwhere(np.isinf(picture)).tolist() == [[spot(3, 200)] * 2, [spot(9, 200)] * 2, [spot(100, 200), spot(150, 200)]]
+    assert (picture[np.isfinite(picture)] > 0).all()
+
+
+def test_spread_counts_pairs_by_their_exponents() -> None:
+    b = np.array([1.0, 1.5, -2.0, 0.0, 8.0, 8.0])
+    a = b + np.array([0.25, 0.3, 0.0, 2.0, -16.0, 1.0])
+    facts = diff(a, b).worst.facts
+    assert facts.spread == {(-1023, 1): 1, (0, -2): 2, (3, 0): 1, (3, 4): 1}
+
+
+@pytest.mark.parametrize("a", [np.float32([1, np.nan]), np.int64([3, 2]), np.array(["x", "z"]), np.bool_([1, 1])])
+def test_json_holds_the_pictures(a: np.ndarray) -> None:
+    found = diff(a, np.array(["x", "y"]) if a.dtype.kind == "U" else np.array([1, 0], a.dtype))
+    assert Diff.from_json(found.to_json()) == found
+    assert np.array_equal(Diff.from_json(found.to_json()).worst.facts.picture(), found.worst.facts.picture())

@@ -1,0 +1,110 @@
+"""Which tensor of one run is which of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+import pyopnb
+from pyopnb.diffs.traces.align import Aligned, aligned
+from pyopnb.diffs.traces.segments import Segment, Segments
+
+
+def parsed(text: str) -> ModelProto:
+    return pyopnb.parse(f'<ir_version: 10, opset_import: ["" : 20]> g {text}')
+
+
+def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, str]], Aligned]:
+    runs = [pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))]
+    found = aligned(Segments(runs[0].model), Segments(runs[1].model), (runs[0], runs[1]))
+    return {pair.b: (pair.a, pair.by) for pair in found.pairs}, found
+
+
+X = np.float32([-1.5, 0.5, 2])
+
+
+def test_by_value_where_a_node_is_written_in_other_words() -> None:
+    held, found = pairs(
+        "(float[N] x) => (float[N] y) { a = Exp(x)  b = Add(a, a)  c = Tanh(b)  y = Neg(c) }",
+        "(float[N] x) => (float[N] y) { two = Constant<value = float {2.0}>()  d = Exp(x)  e = Mul(two, d)  c = Tanh(e)  y = Neg(c) }",
+        X,
+    )
+    assert held["d"] == ("a", "structure") and held["e"][0] == "b" and held["c"][0] == "c"
+    assert not found.only_a and not found.only_b
+
+
+def test_by_value_past_a_fusion() -> None:
+    held, found = pairs(
+        "(float[N] x) => (float[N] y) { s = Sigmoid(x)  p = Mul(x, s)  t = Tanh(p)  y = Neg(t) }",
+        "(float[N] x) => (float[N] y) { one = Constant<value = float {1.0}>()  n = Neg(x)  e = Exp(n)  q = Add(e, one)"
+        "  r = Div(x, q)  u = Tanh(r)  y = Neg(u) }",
+        X,
+    )
+    assert held["r"][0] == "p" and held["u"][0] == "t"
+    assert found.only_a == ("s",) and set(found.only_b) == {"n", "e", "q"}
+
+
+def test_a_mask_of_zeros_is_not_any_other() -> None:
+    held, _ = pairs(
+        "(float[N] x) => (float[N] y) { z = Sub(x, x)  a = Add(x, z)  y = Tanh(a) }",
+        "(float[N] x) => (float[N] y) { a = Abs(x)  n = Tanh(a)  w = Sub(n, n)  y = Add(n, w) }",
+        X,
+    )
+    assert "w" not in held and "y" in held
+
+
+def test_ends_of_one_name_stay_together() -> None:
+    held, _ = pairs(
+        "(float[N] x) => (float[N] y) { a = Exp(x)  y = Neg(a) }",
+        "(float[N] x) => (float[N] y) { u = Exp(x)  v = Neg(u)  w = Neg(v)  y = Neg(w) }",
+        X,
+    )
+    assert held["y"][0] == "y" and held["x"][0] == "x"
+
+
+def test_branches_of_one_build_are_told_apart_by_what_they_hold() -> None:
+    a = """(float[N] x) => (float[N] y) <float p = {2.0}, float q = {3.0}> {
+        l = Mul(x, p)  r = Mul(x, q)  m = Tanh(l)  n = Tanh(r)  y = Mul(m, n) }"""
+    held, _ = pairs(
+        a,
+        """(float[N] z) => (float[N] y) <float p = {3.0}, float q = {2.0}> {
+        l = Mul(z, p)  r = Mul(z, q)  m = Tanh(l)  n = Tanh(r)  s = Mul(n, m)  y = Identity(s) }""",
+        X,
+        "z",
+    )
+    assert [held[name][0] for name in ("l", "r", "m", "n")] == ["r", "l", "n", "m"]
+
+
+def test_an_output_is_no_copy_of_what_is_none() -> None:
+    text = "(float[N] x) => (float[N] %s, float[N] %s) { h = Tanh(x)  m = Elu<alpha = 0.75>(h)  %s = Elu<alpha = %s>(h)  %s = Neg(m) }"
+    held, _ = pairs(text % ("p", "q", "p", "0.5", "q"), text % ("r", "s", "r", "0.75", "s"), X)
+    assert held["r"][0] == "p" and held["m"][0] == "m" and held["s"][0] == "q"
+
+
+def test_pairs_are_followed_down_both_graphs() -> None:
+    # Of three alike the first was changed; what the others read tells them apart.
+    text = """(float[N] x) => (float[N] %s, float[N] %s) <float w = {0.5}> {
+        d = Add(x, x)  a = Selu<gamma = %s>(x)  b = Selu<gamma = 0.5>(a)  e = Add(d, b)  m = Mul(a, w)  f = Add(a, m)
+        c = Selu<gamma = 0.5>(e)  %s = Elu<alpha = 1.0>(f)  %s = Add(m, c) }"""
+    held, _ = pairs(text % ("p", "q", "0.5", "p", "q"), text % ("r", "s", "0.75", "r", "s"), X)
+    assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {name: name for name in "xdabemfc"}
+
+
+def test_segments_stop_at_what_is_known() -> None:
+    graph = Segments(
+        parsed(
+            """(bool go, float[N] x) => (float[N] y) <float w = {2.0}> {
+        c = Constant<value = float {1.0}>()
+        a = Mul(x, w)
+        b = If<then_branch = t () => (float[N] p) { p = Add(a, c) }, else_branch = e () => (float[N] q) { q = Neg(x) }>(go)
+        y = Neg(b)
+    }"""
+        )
+    )
+    assert graph.order == ["go", "x", "a", "b", "y"]
+    assert graph.between("y", {"b"}) == Segment((3,), ("b",), ())
+    assert graph.between("y", {"a"}) == Segment((0, 2, 3), ("go", "x", "a"), ())
+    assert graph.between("y", ()) == Segment((0, 1, 2, 3), ("go", "x"), ("w",))
+    assert graph.ancestors(["x", "a", "go"])["y"] == 0b111 and graph.ancestors(["y"])["b"] == 0

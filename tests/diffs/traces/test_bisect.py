@@ -1,0 +1,120 @@
+"""The first divergence in few runs that show few tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+from transformer import renamed, transformer
+
+import pyopnb
+from pyopnb import FeedError, first_divergence
+from pyopnb.diffs.traces import bisect
+from pyopnb.ops import progress
+
+X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
+
+
+def changed(model: ModelProto, number: int) -> ModelProto:
+    other = ModelProto()
+    other.CopyFrom(model)
+    node = [node for node in other.graph.node if node.op_type == "Gelu"][number]
+    node.attribute[0].s = b"tanh"
+    return other
+
+
+def chain(alphas: list[float]) -> ModelProto:
+    nodes = [pyopnb.node("Elu", "x" if n == 0 else f"t{n}", f"t{n + 1}", alpha=alpha) for n, alpha in enumerate(alphas)]
+    return pyopnb.model(nodes, {"x": "float32[N]"}, f"t{len(alphas)}")
+
+
+def test_in_a_block_under_other_names() -> None:
+    found = first_divergence(transformer(), renamed(transformer("tanh"), 1), {"x": X})
+    assert [step.outputs[0].a for step in found.origins] == ["b0.bent"]
+    assert found.origin.changes == ("attr approximate: 'none' → 'tanh'",)
+    assert found.origin.isolated == found.origin.accumulated > 0 == found.origin.incoming
+    assert found.verdict == "different"
+
+
+@pytest.mark.parametrize("at", [0, 1, 37, 62, 63])
+def test_the_runs_grow_with_the_logarithm(at: int) -> None:
+    alphas = [0.9 + n / 1000 for n in range(64)]
+    other = [alpha + 0.5 * (n == at) for n, alpha in enumerate(alphas)]
+    found = first_divergence(chain(alphas), chain(other), {"x": np.float32([-1, 2])}, at_once=1)
+    assert [step.outputs[0].b for step in found.origins] == [f"t{at + 1}"]
+    assert found.runs is not None and found.runs <= 12
+    assert len(found.tensors) < 12 and f"{found.runs} pairs of runs" in str(found)
+    assert type(found).from_json(found.to_json()) == found
+
+
+def test_no_run_shows_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[int] = []
+    show = bisect._Side.show
+
+    def counted(self: Any, names: Any) -> Any:
+        shown.append(len(names))
+        return show(self, names)
+
+    monkeypatch.setattr(bisect._Side, "show", counted)
+    model = transformer(blocks=2)
+    found = first_divergence(model, changed(model, 0), {"x": X}, at_once=2)
+    assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
+    assert max(shown) == 2
+    shown.clear()
+    first_divergence(model, changed(model, 1), {"x": X}, at_once=1)
+    assert max(shown[:-2]) == 1  # the last pair of runs shows what the node at fault reads as well
+
+
+def test_models_that_agree() -> None:
+    found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
+    assert found.ok and found.origin is None and found.runs == 1
+    found = first_divergence(transformer(), transformer(), {"x": X}, optimised=(True, False))
+    assert found.ok and found.a.endswith("all optimisations") and found.b.endswith("no optimisations")
+
+
+def test_runtime_against_reference() -> None:
+    found = first_divergence(transformer(), transformer(), {"x": X}, on=("onnxruntime", "reference"), rtol=0, atol=0)
+    assert found.origin is not None and found.origin.isolated > 0
+    assert (found.a, found.b) == ("onnxruntime, all optimisations", "onnx.reference")
+
+
+def test_the_first_of_two_on_one_way() -> None:
+    found = first_divergence(chain([1.0, 1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0, 2.0]), {"x": np.float32([-1, 2])})
+    assert [step.outputs[0].b for step in found.origins] == ["t2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"at_once": 0}, "first_divergence, at_once: expected a number of tensors, at least 1, got 0"),
+        ({"on": "torch"}, "first_divergence, on: expected 'onnxruntime' or 'reference', got 'torch'"),
+        ({"optimised": (True, False, True)}, r"first_divergence, optimised: expected True or False, got \(True, False, True\)"),
+        ({"rtol": -1}, "a finite number that is not negative"),
+    ],
+)
+def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(FeedError, match=message):
+        first_divergence(transformer(), transformer(), {"x": X}, **arguments)
+
+
+def test_external_data_is_found(tmp_path: Any) -> None:
+    import onnx
+
+    onnx.save(transformer(), tmp_path / "a.onnx", save_as_external_data=True, size_threshold=256)
+    onnx.save(transformer("tanh"), tmp_path / "b.onnx", save_as_external_data=True, location="b.data", size_threshold=256)
+    for on in ("onnxruntime", "reference"):
+        found = first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X}, on=on)
+        assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
+
+
+def test_a_long_search_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, str]] = []
+    monkeypatch.setattr(progress, "_found", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    alphas = [0.9 + n / 1000 for n in range(64)]
+    other = [alpha + 0.5 * (n == 32) for n, alpha in enumerate(alphas)]
+    first_divergence(chain(alphas), chain(other), {"x": np.float32([-1, 2])}, at_once=1)
+    assert told[-1] == (64, 64, "nodes ruled out") and len(told) > 3
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)

@@ -1,0 +1,162 @@
+"""A trace diff as text and JSON, and judged again."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformer import transformer
+
+import pyopnb
+from pyopnb import FeedError, TraceDiff, diff, trace
+from pyopnb.ops import progress
+
+X = np.random.default_rng(0).normal(size=(2, 4, 32)).astype(np.float32)
+
+
+@cache
+def found() -> TraceDiff:
+    quick: dict[str, Any] = {"check": False, "times": False}
+    return diff(trace(transformer(), x=X, **quick), trace(transformer("tanh"), x=X, **quick))
+
+
+def test_it_has_no_truth_value() -> None:
+    with pytest.raises(TypeError, match=r"neither true nor false. Try: diff\(a, b\).ok"):
+        bool(found())
+
+
+def test_it_is_asked_by_name() -> None:
+    assert found()["b0.bent"].diff.verdict == "different"
+    with pytest.raises(KeyError, match="b0.bend"):
+        found()["b0.bend"]
+
+
+def test_judged_again_is_judged_anew() -> None:
+    runs = [trace(transformer(kind), x=X, times=False) for kind in ("none", "tanh")]
+    for tolerances in ({"atol": 1e-2}, {"rtol": 0.0}, {"atol": 1e-4}, {"rtol": 1e-5, "atol": 4e-4}):
+        again, anew = found().judged(**tolerances), diff(*runs, **tolerances)
+        assert again.verdict == anew.verdict
+        assert [step.verdict for step in again.steps] == [step.verdict for step in anew.steps]
+        assert TraceDiff.from_json(again.to_json()) == again
+    assert found().judged(atol=1e-2).ok and found().judged(atol=1e-2).origin is None
+    with pytest.raises(FeedError, match="a finite number that is not negative"):
+        found().judged(rtol=math.inf)
+
+
+def test_json_is_strict_and_versioned() -> None:
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Log(x)  y = Neg(a) }")
+    one, other = (trace(model, x=np.float32(x)) for x in ([0, -1, 1], [0, 1, 1]))
+    odd = diff(one, other)
+    held = json.loads(odd.to_json(), parse_constant=lambda name: pytest.fail(name))
+    assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.trace-diff", 1, "different", False)
+    assert [step["verdict"] for step in held["steps"]] == ["amplifies", "propagates"]
+    assert odd.steps[0].accumulated == math.inf
+    assert TraceDiff.from_json(odd.to_json()) == odd and str(TraceDiff.from_json(odd.to_json())) == str(odd)
+
+
+def _wrong(**changes: Any) -> str:
+    return json.dumps({**json.loads(found().to_json()), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "expected what to_json wrote, got JSONDecodeError"),
+        ("[]", "expected JSON with format pyopnb.trace-diff"),
+        ('{"format": "pyopnb.diff"}', "expected JSON with format pyopnb.trace-diff"),
+        ('{"format": "pyopnb.trace-diff", "version": 2}', "expected version 1, got 2. Try: a newer pyopnb"),
+        ('{"format": "pyopnb.trace-diff", "version": 1}', "expected what to_json wrote, got KeyError"),
+        ('{"format": "pyopnb.trace-diff", "version": NaN}', "NaN is not JSON"),
+    ],
+)
+def test_json_that_is_refused(text: str, message: str) -> None:
+    with pytest.raises(FeedError, match=message):
+        TraceDiff.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tensors": []},
+        {"tensors": [{}]},
+        {"outputs": "logits"},
+        {"runs": "many"},
+        {"steps": [{}]},
+        {"feeds": [], "tensors": [], "steps": []},
+    ],
+)
+def test_json_of_another_shape_is_refused(changes: dict[str, Any]) -> None:
+    assert TraceDiff.from_json(_wrong()) == found()
+    with pytest.raises(FeedError, match=r"TraceDiff.from_json: expected"):
+        TraceDiff.from_json(_wrong(**changes))
+
+
+def test_a_verdict_in_json_is_found_anew() -> None:
+    assert TraceDiff.from_json(_wrong(verdict="bit-identical", ok=True)).verdict == "different"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
+    text = found().to_json()
+    at = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:at] + data.draw(st.sampled_from(["", '"', "0", "null", "{", "]", "-", "x"])) + text[at + 1 :]
+    try:
+        read = TraceDiff.from_json(damaged)
+    except FeedError:
+        return
+    assert isinstance(str(read), str)
+
+
+def test_the_text_is_short_whatever_there_is() -> None:
+    names = ["<script>alert(1)</script>", "x" * 5000, "line\nbreak\x1b[31m"]
+    nodes = [pyopnb.node("Selu", "x" if n == 0 else [names[n - 1]], [name], gamma=2.0, alpha=2.0) for n, name in enumerate(names)]
+    more = [pyopnb.node("Selu", [names[-1]], f"z{n}", gamma=1.0 + n, alpha=1.0) for n in range(20)]
+    model = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
+    other = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
+    for node in other.graph.node:
+        for attribute in node.attribute:
+            attribute.f += 1
+    runs = trace(model, x=np.float32([-1, 2])), trace(other, x=np.float32([-2, 2]))
+    text = str(diff(*runs))
+    assert len(text.splitlines()) <= 12 and all(len(line) <= 200 for line in text.splitlines())
+    assert "\x1b" not in text and "the feeds differ" in text
+    assert "more lines: .steps, .tensors" in text
+
+
+def test_the_worst_element_is_told() -> None:
+    place = found().origin.worst.diff.worst.facts.worst[0]
+    index = ",".join(map(str, place.index))
+    lines = str(found()).splitlines()
+    assert lines[2].startswith(f"  worst: [{index}] {place.a} against {place.b}: ") and lines[1].startswith("origin: ")
+
+
+def test_floats_of_attrs_have_the_digits_that_they_have() -> None:
+    one, other = (
+        trace(pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"), x=np.float32([-1]), times=False)
+        for alpha in (0.9, 1.1)
+    )
+    assert diff(one, other).origin.changes == ("attr alpha: 0.9 → 1.1",)
+    assert "attr alpha: 0.9 against 1.1" in str(diff(one.model, other.model))
+
+
+def test_what_one_run_did_not_keep_is_told() -> None:
+    whole = trace(transformer(), x=X, check=False, times=False)
+    few = diff(trace(transformer(), x=X, check=False, times=False, only="b0.bent"), whole)
+    assert "b0.norm1" in few.only_b and not few.only_a and len(few.only_b) == 28
+    assert "not compared, only in b: b0.norm1, " in str(few)
+
+
+def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, str]] = []
+    run = trace(transformer(), x=X, check=False, times=False)
+    monkeypatch.setattr(progress, "_found", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    diff(run, run)
+    assert told[0] == (1, 63, "comparisons") and told[-1] == (63, 63, "comparisons")  # of 31 nodes alone, of 31 and x

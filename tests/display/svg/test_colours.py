@@ -1,0 +1,79 @@
+"""The order of a scale can be seen, also without its hues."""
+
+import math
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+
+from pyopnb.display.svg.colours import CARD, NOT_FINITE, Scale, ink, legend, palette, scale
+
+
+def lightness(colour):
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in (part / 255 for part in colour)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def parts(colour):
+    return tuple(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+
+
+def contrast(a, b):
+    low, high = sorted((lightness(parts(a)), lightness(parts(b))))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_a_rising_scale_is_ever_darker():
+    assert all(lightness(a) > lightness(b) for a, b in pairwise(palette()[::4]))
+
+
+def test_a_scale_around_a_middle_is_palest_there():
+    colours = palette("around")
+    assert all(lightness(a) < lightness(b) for a, b in pairwise(colours[:124:4]))
+    assert all(lightness(a) > lightness(b) for a, b in pairwise(colours[132::4]))
+    assert colours[0][2] > colours[0][0] and colours[-1][0] > colours[-1][2]
+
+
+def test_a_light_scale_goes_from_black_to_white():
+    colours = palette("light")
+    assert all(lightness(a) < lightness(b) for a, b in pairwise(colours[::4]))
+    assert max(colours[0]) < 16 and min(colours[-1]) > 250
+    assert all(max(colour) - min(colour) <= 1 for colour in colours)
+
+
+def test_no_other_palette():
+    with pytest.raises(ValueError, match="rising, around, light"):
+        palette("rainbow")
+
+
+@pytest.mark.parametrize("kind", ["rising", "around"])
+def test_text_can_be_read_on_every_colour(kind):
+    for colour in ("#{:02x}{:02x}{:02x}".format(*colour) for colour in palette(kind)):
+        assert contrast(colour, ink(colour)) >= 4.0
+    assert contrast(CARD, ink(CARD)) > 12
+
+
+def test_scales_are_found_from_numbers():
+    assert scale([1, 2, 3]) == Scale(0, 3)
+    assert scale([2, 2.5, 3]) == Scale(2, 3)
+    assert scale([0, 1e-6, 1]).log
+    assert scale([-1, 1e-6, 1]) == Scale(-1, 1)
+    assert scale([-1, 3], around=True) == Scale(-3, 3, kind="around")
+    assert scale([math.nan, math.inf, 5, 4]) == Scale(4, 5)
+    assert scale([]) == Scale(0, 0)
+
+
+def test_numbers_have_places():
+    log = Scale(1e-6, 1, log=True)
+    assert log.place(1e-3) == pytest.approx(0.5)
+    assert log.place(0) == 0 and log.place(-1) == 0 and log.place(9) == 1
+    assert Scale(-3, 3, kind="around").place(0) == 0.5
+    assert Scale(2, 2).place(2) == 0
+    assert Scale(-1.7e308, 1.7e308).place(0) == 0.5
+    assert log.at(0.5) == pytest.approx(1e-3)
+    assert log.colour(math.nan) == log.colour(math.inf) == NOT_FINITE
+
+
+def test_a_legend_is_xml_and_says_its_ends():
+    text = "".join(ET.fromstring(f"<svg>{legend(Scale(1e-7, 0.5, log=True), '|a-b| <of> & x')}</svg>").itertext())
+    assert "|a-b| <of> & x" in text and "1e-07" in text and "0.5" in text

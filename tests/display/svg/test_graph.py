@@ -1,0 +1,172 @@
+"""Pictures of graphs: XML whatever is written in them, everything on the canvas, texts in their boxes, never too long."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyopnb.display.svg.colours import scale
+from pyopnb.display.svg.graph import Box, Graph, Line, svg, within
+from pyopnb.display.svg.text_width import width
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "<script>alert('x')</script>]]>&\"\x00\x1b\u202e漢字" + "A" * 10_000
+
+
+def texts(made):
+    return [element.text for element in ET.fromstring(made).iter(f"{SVG}text")]
+
+
+def placed(made):
+    """The boxes as (left, top, width, height), wherever they are written."""
+    tree = ET.fromstring(made)
+    kept = {group.get("id"): group for group in tree.find(f"{SVG}defs")}
+    for element in tree:
+        if element.tag == f"{SVG}use":
+            group, x, y = kept[element.get("href")[1:]], float(element.get("x")), float(element.get("y"))
+        elif element.tag == f"{SVG}g" and element.get("transform"):
+            group, (x, y) = element, map(float, re.findall(r"[-\d.]+", element.get("transform")))
+        else:
+            continue
+        rect = group.findall(f"{SVG}rect")[0]
+        yield group, x, y, float(rect.get("width")), float(rect.get("height"))
+
+
+def size_of(made):
+    tree = ET.fromstring(made)
+    return float(tree.get("width")), float(tree.get("height"))
+
+
+def chain(count, **more):
+    return Graph([Box(f"n{n}", **more) for n in range(count)], [Line(n, n + 1) for n in range(count - 1)])
+
+
+labels = st.text(max_size=30) | st.just(HOSTILE)
+boxes = st.builds(
+    Box,
+    labels,
+    st.lists(labels, max_size=3).map(tuple),
+    st.sampled_from(["node", "own", "end", "folded", "far", "wrong"]),
+    st.lists(labels, max_size=4).map(tuple),
+    st.none() | st.floats(),
+    st.sampled_from(["", "added", "removed", "changed"]) | labels,
+)
+
+
+@st.composite
+def graphs(draw):
+    made = draw(st.lists(boxes, min_size=1, max_size=7))
+    place = st.integers(0, len(made) - 1)
+    lines = draw(st.lists(st.builds(Line, place, place, st.integers(0, 4), st.sampled_from(["", "added"])), max_size=12))
+    return Graph(made, lines, draw(labels))
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs(), st.booleans())
+def test_whatever_is_written_it_is_xml_on_its_canvas(graph, plain):
+    made = svg(graph, scale=scale([0, 1]), legend_title=HOSTILE, plain=plain)
+    wide, high = size_of(made)
+    found = list(placed(made))
+    assert len(found) == len(graph.boxes)
+    for _, x, y, w, h in found:
+        assert x >= 0 and x + w <= wide + 0.5 and y >= 0 and y + h <= high + 0.5
+    assert all(len(text or "") < 500 and (text or "").isprintable() for text in texts(made))
+
+
+def test_nothing_is_loaded_and_nothing_runs():
+    made = svg(Graph([Box(HOSTILE, (HOSTILE,), mark=HOSTILE, labels=(HOSTILE,)), Box("b")], [Line(0, 1)], HOSTILE))
+    tags = {element.tag.removeprefix(SVG) for element in ET.fromstring(made).iter()}
+    assert tags <= {"svg", "style", "rect", "defs", "g", "use", "path", "text"}
+    assert "http" not in made.replace('xmlns="http://www.w3.org/2000/svg"', "") and "@import" not in made
+
+
+def test_texts_stay_in_their_boxes():
+    rows = ("W" * 300, "漢" * 80, "i" * 20, "strides=2,2 pads=3,3,3,3")
+    made = svg(Graph([Box(text, (text,)) for text in rows] + [Box("M" * 30, mark="changed")], []))
+    for group, _, _, wide, _ in placed(made):
+        for text in group.findall(f"{SVG}text"):
+            size, bold = {"t": (12, True), "r": (10, False), "m": (9, True)}[text.get("class")]
+            need, x = width(text.text, size, bold=bold), float(text.get("x"))
+            left, right = (x, x + need) if text.get("class") == "m" else (x - need / 2, x + need / 2)
+            assert left >= 0 and right <= wide
+
+
+def test_same_graph_same_bytes():
+    graph = Graph([Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)], [Line(n // 2, n) for n in range(1, 30)])
+    assert svg(graph, scale=scale([0, 4])) == svg(graph, scale=scale([0, 4]))
+
+
+def test_lines_end_at_their_boxes():
+    made = svg(Graph([Box("a"), Box("b"), Box("c")], [Line(0, 1), Line(0, 2), Line(1, 2)]))
+    spots = {group.find(f"{SVG}text").text: (x, y, w, h) for group, x, y, w, h in placed(made)}
+    head = next(element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("class") == "h")
+    ends = [(float(x), float(y)) for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)l", head.get("d"))]
+    expected = {"b": 1, "c": 2}
+    for name, count in expected.items():
+        x, y, w, _ = spots[name]
+        assert sum(x <= end <= x + w and abs(y - at) <= 1 for end, at in ends) == count
+    assert len(ends) == 3
+
+
+def test_what_is_marked_can_be_told_without_colours():
+    made = texts(svg(Graph([Box("a", mark="added"), Box("b", mark="removed"), Box("c", mark="slow"), Box("d", kind="own")], [])))
+    assert {"+ added", "− removed", "slow", "◆ d"} <= set(made)
+
+
+def test_values_are_colours_with_a_legend():
+    numbers = scale([0, 1])
+    made = svg(Graph([Box("low", value=0.0), Box("high", value=1.0)], []), scale=numbers, legend_title="error")
+    assert numbers.colour(0) in made and numbers.colour(1) in made and "error" in texts(made)
+
+
+def test_graphs_stand_inside_boxes():
+    inner = chain(3)
+    graph = Graph([Box("If", kind="opened", inside=(inner, inner)), Box("after")], [Line(0, 1)])
+    made = list(placed(svg(graph)))
+    assert len(made) == 8
+    outer = next(spot for spot in made if spot[0].find(f"{SVG}text").text == "If")
+    held = [spot for spot in made if (spot[0].find(f"{SVG}text").text or "").startswith("n")]
+    assert len(held) == 6
+    for _, x, y, w, h in held:
+        assert outer[1] <= x and x + w <= outer[1] + outer[3] and outer[2] <= y and y + h <= outer[2] + outer[4]
+
+
+def test_depth_needs_no_stack():
+    graph = chain(1)
+    for _ in range(2000):
+        graph = Graph([Box("If", inside=(graph,))], [])
+    tree = ET.fromstring(svg(graph))
+    assert max(len(list(group)) for group in tree) < 10
+    assert len(list(placed(svg(graph)))) == 2001
+
+
+@pytest.mark.parametrize("count", [30, 700, 4000])
+def test_a_picture_is_never_too_long(count):
+    graph = Graph([Box(f"box {n}", ("a row", "b row"), labels=("float32[1,2,3]",)) for n in range(count)], chain(count).lines)
+    made = within(graph, 40_000)
+    assert len(made.svg.encode()) <= 40_000
+    assert made.shown > 20
+    assert ("more boxes" in made.svg) == (made.shown < count)
+    assert len(list(placed(made.whole))) == count
+    assert (made.size.width, made.size.height) == size_of(made.svg)
+
+
+def test_a_part_is_around_what_matters():
+    graph = chain(100)
+    part = graph.part(10, around=50)
+    assert [box.title for box in part.boxes] == ["… 45 boxes before", *(f"n{n}" for n in range(45, 55)), "… 45 more boxes"]
+    assert [(line.source, line.target) for line in part.lines] == [(n, n + 1) for n in range(11)]
+    leap = Graph(graph.boxes, [Line(47, 52), Line(3, 52), Line(47, 99)]).part(10, around=50)
+    ends = {(leap.boxes[line.source].title, leap.boxes[line.target].title) for line in leap.lines}
+    assert ends == {("n47", "n52"), ("… 45 boxes before", "n52"), ("n47", "… 45 more boxes")}
+    assert graph.part(100) is graph
+    assert [box.title for box in graph.part(1).boxes] == ["n0", "… 99 more boxes"]
+
+
+def test_lines_over_very_many_layers_end_in_a_box_that_says_whence():
+    count = 400
+    lines = [*chain(count).lines, *(Line(0, n, 1) for n in range(2, count)), *(Line(n, count - 1, 1) for n in range(1, 300))]
+    graph = Graph([Box(f"n{n}") for n in range(count)], lines)
+    assert any(re.fullmatch(r"from \d+ others", text or "") for text in texts(svg(graph)))

@@ -1,0 +1,102 @@
+"""PNGs that another decoder reads, and pooling that loses nothing that stands out."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from PIL import Image
+
+from pyopnb.display.html import LARGEST
+from pyopnb.display.svg.chart import Chart, bars, card, field, pixels, tiles
+from pyopnb.display.svg.colours import Scale
+from pyopnb.display.svg.png import enlarged, png
+from pyopnb.display.svg.pool import edges, pooled
+
+RNG = np.random.default_rng(1)
+
+
+def decoded(data: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as picture:
+        picture.load()
+        return np.asarray(picture.convert("RGB"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20)))
+def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
+    colours = [(k, 255 - k, k // 2) for k in range(256)]
+    assert np.array_equal(decoded(png(which, colours)), np.array(colours)[which])
+
+
+@pytest.mark.parametrize("bad", [np.zeros((0, 3), np.uint8), np.zeros(3, np.uint8), np.zeros((2, 2)), np.full((1, 1), 2, np.uint8)])
+def test_what_is_no_picture_is_refused(bad: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="is no picture|colour 2 of 2"):
+        png(bad, [(0, 0, 0), (1, 1, 1)])
+
+
+def test_enlarged() -> None:
+    assert enlarged(np.uint8([[1, 2]]), 2, 3).tolist() == [[1, 1, 2, 2]] * 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats(width=32)),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
+def test_each_field_has_its_largest(values: np.ndarray, rows: int, columns: int) -> None:
+    found = pooled(values, rows, columns)
+    down, across = edges(values.shape[0], rows), edges(values.shape[1], columns)
+    assert found.shape == (down.size - 1, across.size - 1)
+    for i in range(found.shape[0]):
+        for j in range(found.shape[1]):
+            block = values[down[i] : down[i + 1], across[j] : across[j + 1]]
+            if np.isnan(block).any():
+                assert np.isnan(found[i, j])
+            else:
+                assert abs(found[i, j]) == np.abs(block).max() and found[i, j] in block
+
+
+@pytest.mark.parametrize("shape", [(1, 400_000), (400_000, 1), (3, 150_001), (700, 701)])
+def test_an_outlier_survives_however_the_blocks_fall(shape: tuple[int, int]) -> None:
+    values = RNG.standard_normal(shape).astype(np.float32)
+    row, column = shape[0] * 2 // 3, shape[1] * 2 // 3
+    values[row, column] = -1e9
+    found = pooled(values, 64, 64)
+    down, across = edges(shape[0], 64), edges(shape[1], 64)
+    at = np.searchsorted(down, row, side="right") - 1, np.searchsorted(across, column, side="right") - 1
+    assert found.min() == found[at] == -1e9
+
+
+def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
+    scale = Scale(-1, 1, kind="around")
+    drawn = decoded(pixels(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale))[0]
+    assert len({tuple(pixel) for pixel in drawn.tolist()}) == 6
+    for value, pixel in zip((-1, 0, 1), drawn, strict=False):
+        wanted = [int(scale.colour(value)[at : at + 2], 16) for at in (1, 3, 5)]
+        assert np.abs(pixel.astype(int) - wanted).max() <= 4
+
+
+def test_pixels_of_the_ends_of_floats() -> None:
+    most = np.finfo(np.float64).max
+    drawn = decoded(pixels(np.array([[-most, 0.0, most]]), Scale(-most, most, kind="around")))[0]
+    assert drawn[0, 2] > drawn[0, 0] and drawn[2, 0] > drawn[2, 2]
+
+
+def test_charts_stand_side_by_side_within_the_card() -> None:
+    charts = [
+        tiles([RNG.standard_normal((8, 8))] * 5, list("abcde"), Scale(-1, 1, kind="around"), "tiles", marks=[(4, 1, 1)]),
+        field(RNG.random((4, 5)), Scale(0, 1), "field", x=["0", "1"], y=["0", "1"], words=["b", "d"], line=[(0, 0), (1, 1)]),
+        bars([5, 0, 1], ["0", "1", "2–3"], "bars", "below"),
+        Chart(10, 10, ""),
+    ]
+    svg = card(charts, "<title> & \"more\"")
+    assert svg.count("<svg") == 1 and "&lt;title&gt; &amp; &quot;more&quot;" in svg
+    width = float(svg.split('width="')[1].split('"')[0])
+    assert width >= sum(chart.width for chart in charts) and len(svg) < LARGEST
+    assert decoded(charts[0].png).shape[1] > decoded(charts[0].png).shape[0]

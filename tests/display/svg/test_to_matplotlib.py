@@ -1,0 +1,74 @@
+"""A picture of a graph by matplotlib: everything of it, where the SVG has it."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pyopnb.display.svg.colours import Scale
+from pyopnb.display.svg.graph import Box, Graph, Line, svg
+from pyopnb.display.svg.to_matplotlib import figured
+
+INNER = Graph([Box("Neg"), Box("p $x^2$", kind="end")], [Line(0, 1)], "then")
+GRAPH = Graph(
+    [
+        Box("x", ("float32[N]",), "end", ("float32[N]",)),
+        Box("Relu", ("one & <two>",), value=3.0, mark="added"),
+        Box("own", kind="own", mark="fused"),
+        Box("If", kind="opened", inside=(INNER,)),
+        Box("far", kind="far"),
+        Box("far", kind="far"),
+        Box("Loop", ("▸ body: 1 node",), "folded"),
+    ],
+    [Line(0, 1), Line(0, 2, mark="removed"), Line(1, 3), Line(2, 3), Line(3, 6), Line(6, 0), Line(2, 2), Line(4, 6), Line(5, 6)],
+)
+
+
+def colours(drawn: Any) -> np.ndarray:
+    written = io.BytesIO()
+    drawn.savefig(written, format="png", dpi=72)
+    with Image.open(written) as image:
+        return np.asarray(image.convert("RGBA"))
+
+
+def test_every_text_stands_where_the_picture_has_it() -> None:
+    text = svg(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")
+    drawn = figured(text)
+    (axes,) = drawn.axes
+    said = {one.get_text() for one in axes.texts}
+    assert {"x", "Relu", "one & <two>", "+ added", "fused", "◆ own", "p $x^2$", "then", "far", "▸ body: 1 node", "µs"} <= said
+    assert sorted(one.get_text() for one in axes.texts).count("far") == 2  # written once in the SVG, and used twice
+    wide, high = map(int, re.findall(r'width="(\d+)" height="(\d+)"', text)[0])
+    assert colours(drawn).shape == (high, wide, 4)
+    assert all(0 <= one.get_position()[0] <= wide and 0 <= one.get_position()[1] <= high for one in axes.texts)
+
+
+def test_boxes_and_lines_have_their_colours() -> None:
+    seen = colours(figured(svg(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")))
+    for colour in ("#1a7f37", "#efe6ff", "#f7f8fa", "#e3ecf5", "#c4302b", "#fff8e6"):
+        assert (seen[..., :3] == [int(colour[k : k + 2], 16) for k in (1, 3, 5)]).all(-1).sum() > 20, colour
+
+
+def test_it_is_the_browsers_picture_to_the_eye() -> None:
+    """The box of a graph of one box, by its pixels."""
+    text = svg(Graph([Box("MatMul", ("a row",), "own")], []))
+    seen = colours(figured(text))
+    rows, columns = np.nonzero((seen[..., :3] == (0xEF, 0xE6, 0xFF)).all(-1))
+    x, y = map(float, re.findall(r"translate\(([\d.]+),([\d.]+)\)", text)[0])
+    wide, high = map(float, re.findall(r'<rect width="([\d.]+)" height="([\d.]+)" rx="5"', text)[0])
+    assert [columns.min(), columns.max(), rows.min(), rows.max()] == pytest.approx([x + 1, x + wide - 2, y + 1, y + high - 2], abs=1)
+
+
+def test_names_are_letters_and_nothing_else() -> None:
+    names = ["<script>", "$\\frac{", "a\nb", "'\"&", "\u202e", "漢"]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        drawn = figured(svg(Graph([Box(name) for name in names], [])))
+        colours(drawn)
+    assert {one.get_text() for one in drawn.axes[0].texts} >= {"<script>", "$\\frac{", "'\"&"}

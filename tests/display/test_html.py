@@ -1,0 +1,66 @@
+"""HTML that survives: escaped, folded, and never too large."""
+
+import base64
+from html.parser import HTMLParser
+
+from pyopnb.display.html import LARGEST, details, escaped, image, length_of_image, note, page, pre
+
+HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[31m\u202e" + "A" * 10_000
+
+
+class Read(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.open = [], "", []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "img":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_hostile_text_is_only_text():
+    for made in (f"<p>{escaped(HOSTILE)}</p>", details(HOSTILE, "x"), note(HOSTILE), pre(HOSTILE), image("<svg/>", HOSTILE)):
+        read = Read(made)
+        assert {tag for tag, _ in read.tags} <= {"p", "details", "summary", "div", "pre", "img"}
+        assert read.open == []
+        assert not any(c in made for c in "\x00\x1b\u202e")
+        assert len(made) < 4_000
+
+
+def test_a_picture_is_in_the_page_itself():
+    (tag, attrs), *_ = Read(image("<svg>é</svg>", 'a "sentence"', width=30)).tags
+    kind, data = attrs["src"].split(",")
+    assert (tag, kind, attrs["alt"], attrs["width"]) == ("img", "data:image/svg+xml;base64", 'a "sentence"', "30")
+    assert base64.b64decode(data).decode() == "<svg>é</svg>"
+    assert "max-width:100%" in attrs["style"]
+    assert "image/png" in image(b"\x89PNG\r\n", "dots")
+
+
+def test_a_tall_picture_scrolls_at_its_own_size():
+    (box, outer), (_, inner) = Read(image("<svg/>", "tall", tall=500)).tags
+    assert box == "div" and "overflow:auto" in outer["style"] and "max-height:500px" in outer["style"]
+    assert "max-width:none" in inner["style"]
+
+
+def test_the_length_of_a_picture_is_known_before():
+    for data in ("é" * 1000, b"\x89PNG" + bytes(999)):
+        assert len(image(data, "", tall=100)) <= length_of_image(data)
+
+
+def test_lines_stay_lines():
+    assert Read(pre("a\n  <b>\n")).text == "a\n  <b>\n"
+
+
+def test_an_output_is_never_too_large():
+    made = page(["x" * 90_000, "é" * 60_000, "y" * 90_000, "z"])
+    assert len(made.encode()) <= LARGEST
+    assert "x" in made and "é" not in made and "z" in made and "1 more part is left out" in made
+    assert "left out" not in page(["a", "b"])

@@ -1,0 +1,283 @@
+"""A model as a picture: what is in it, what is folded, what is said of broken and hostile ones."""
+
+import base64
+import itertools
+import os
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pyopnb
+from pyopnb.display.html import LARGEST
+from pyopnb.ops.errors import FeedError, ModelError
+
+LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
+HOSTILE = "<script>alert('x')</script>]]>&\"\x1b\u202e漢字" + "A" * 10_000
+
+CONTROL = """<ir_version: 10, opset_import: ["" : 21, "local" : 1, "demo" : 1]>
+control (float[N,3] x, bool c, int64 n) => (float[N,3] y, float[N,3] z) {
+  h = local.Twice(x)
+  y = If <then_branch = t () => (float[N,3] p) { q = Abs(h) p = demo.SoftClip(q) }, else_branch = e () => (float[N,3] p2) { p2 = Neg(h) }> (c)
+  z = Loop <body = b (int64 i, bool k, float[N,3] s) => (bool k2, float[N,3] s2) { k2 = Identity(k) u = Relu(s) s2 = Add(u, x) }> (n, c, y)
+}
+<domain: "local", opset_import: ["" : 21]>
+Twice (a) => (b) { b = Add(a, a) }
+"""
+
+
+class Html(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    @property
+    def images(self):
+        return [attrs for tag, attrs in self.tags if tag == "img"]
+
+    @property
+    def pictures(self):
+        return [base64.b64decode(attrs["src"].partition("base64,")[2]).decode() for attrs in self.images]
+
+
+def texts(svg):
+    return [element.text for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def soft_clip():
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def __init__(self, limit: float = 1.0):
+            self.limit = limit
+
+        def compute(self, x: "float32[N,3]") -> "float32[N,3]":
+            return np.clip(x, -self.limit, self.limit)
+
+
+def model(nodes, inputs=("x",), outputs=("y",), weights=(), **more):
+    info = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in names] for names in (inputs, outputs)]
+    graph = helper.make_graph(nodes, more.pop("name", "g"), *info, list(weights))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def chain(count):
+    names = ["x", *(f"t{n}" for n in range(count - 1)), "y"]
+    return model([helper.make_node("Relu", [a], [b]) for a, b in itertools.pairwise(names)])
+
+
+def test_a_model_as_text_and_as_a_picture():
+    soft_clip()
+    clipper = pyopnb.parse("clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }")
+    seen = pyopnb.show(clipper)
+    head, *rest = repr(seen).splitlines()
+    assert head.startswith("model 'clipper': 2 nodes, 1 input, 1 output, opset ")
+    assert rest == [
+        "(x: float32[N,3]) -> (y: float32[N,3])",
+        "  a = Abs(x)                     float32[N,3]",
+        "  y = demo::SoftClip(a) limit=2  float32[N,3]",
+    ]
+    assert texts(seen.svg) == ["x", "float32[N,3]", "Abs", "◆ demo::SoftClip", "limit=2", "y", "float32[N,3]", "float32[N,3]"]
+    (image,) = Html(seen._repr_html_()).images
+    assert image["alt"] == head
+    assert Html(seen._repr_html_()).pictures == [seen.svg]
+
+
+def test_weights_constants_and_attributes_are_in_the_boxes():
+    nodes = [
+        helper.make_node("Constant", [], ["half"], value_float=0.5),
+        helper.make_node("ConstantOfShape", ["dims"], ["made"]),
+        helper.make_node("Gemm", ["x", "w", "b"], ["a"], transB=1, alpha=1.0, beta=0.25),
+        helper.make_node("Mul", ["a", "half"], ["m"]),
+        helper.make_node("Add", ["m", "made"], ["y"]),
+    ]
+    arrays = {"w": np.zeros((3, 3), np.float32), "b": np.zeros(3, np.float32), "dims": np.array([1, 3])}
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    proto = model(nodes, weights=weights)
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 3]))  # as before IR version 4
+    seen = pyopnb.show(proto)
+    said = texts(seen.svg)
+    assert "B ⟨3×3⟩  C = [0,0,0]" in said  # Gemm's own names of its inputs
+    assert "beta=0.25 transB=1" in said or "transB=1 beta=0.25" in said  # alpha is what it is by itself
+    assert {"B = 0.5", "B ⟨1×3⟩"} <= set(said)
+    assert not {"Constant", "ConstantOfShape", "w", "half"} & set(said)
+    assert "  m = Mul(a, 0.5)" in repr(seen)
+    marked = pyopnb.show(proto, marks={"half": "changed"})
+    assert "Constant" in texts(marked.svg)  # what is pointed at is not folded away
+
+
+def test_bodies_and_functions_are_folded_and_below():
+    soft_clip()
+    seen = pyopnb.show(pyopnb.parse(CONTROL))
+    said = texts(seen.svg)
+    assert {"▸ then_branch: 2 nodes", "▸ else_branch: 1 node", "▸ body: 3 nodes", "▸ function local::Twice: 1 node"} <= set(said)
+    assert "Neg" not in said
+    page = Html(seen.body)
+    folded = page.pictures[1:]
+    assert [tag for tag, _ in page.tags].count("details") == len(folded) == 4
+    assert any("Neg" in texts(picture) and "from outside" in texts(picture) for picture in folded)
+    assert "If 'y', then_branch: 2 nodes" in page.text
+
+
+def test_bodies_and_functions_are_opened():
+    soft_clip()
+    control = pyopnb.parse(CONTROL)
+    everything = pyopnb.show(control, open=True)
+    assert {"Abs", "◆ demo::SoftClip", "Neg", "Identity", "then_branch", "function local::Twice"} <= set(texts(everything.svg))
+    assert len(Html(everything.body).images) == 1
+    some = texts(pyopnb.show(control, open=["y", "local::Twice"]).svg)
+    assert "Neg" in some and "Identity" not in some and "▸ body: 3 nodes" in some
+    with pytest.raises(ModelError, match=r"show, open: expected the name of an output or node, got local::Twise. Try: local::Twice"):
+        pyopnb.show(control, open=["local::Twise"])
+
+
+def test_a_function_that_calls_itself_is_opened_once():
+    control = pyopnb.parse(CONTROL)
+    control.functions[0].node.add(op_type="Twice", domain="local", input=["b"], output=["c"])
+    control.functions[0].output[:] = ["c"]
+    seen = pyopnb.show(control, open=True)
+    assert "▸ function local::Twice: 2 nodes" in texts(seen.svg)
+    assert "a function that calls itself" in repr(seen)
+
+
+def test_functions_that_would_be_endless_stay_folded():
+    functions = []
+    for depth in range(40):  # 2 to the power of 40 nodes
+        inner = [("", "Abs"), ("", "Neg")] if depth == 0 else [("f", f"F{depth - 1}")] * 2
+        nodes = [helper.make_node(op, [a], [b], domain=domain) for (domain, op), a, b in zip(inner, "am", "mb", strict=True)]
+        functions.append(helper.make_function("f", f"F{depth}", ["a"], ["b"], nodes, [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]))
+    proto = model([helper.make_node("F39", ["x"], ["y"], domain="f")])
+    proto.functions.extend(functions)
+    proto.opset_import.add(domain="f", version=1)
+    seen = pyopnb.show(proto, open=True)
+    assert "stays folded" in repr(seen)
+    assert len(seen.body) <= LARGEST
+
+
+def test_numbers_are_colours_and_marks_are_badges():
+    proto = chain(4)
+    proto.graph.node[2].name = "third"
+    seen = pyopnb.show(proto, colours={"t0": 1e-7, 1: 1e-3, "third": 0.5}, legend="largest |a-b|", marks={"y": "changed"})
+    assert {"largest |a-b|", "~ changed"} <= set(texts(seen.svg))
+    assert "  t0 = Relu(x) [1e-07]" in repr(seen) and "~ y = Relu(t2)" in repr(seen)
+    assert Html(seen.body).images[0]["alt"].endswith("Colours: largest |a-b| from 1e-07 to 0.5")
+    with pytest.raises(ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t0"):
+        pyopnb.show(proto, colours={"t9": 1.0})
+    with pytest.raises(ModelError, match=r"show, marks: expected a place from 0 to 3, got 4"):
+        pyopnb.show(proto, marks={4: "added"})
+
+
+def test_the_retired_op_stands_out():
+    node = helper.make_node("PyOp", ["x"], ["y"], domain="any", module="mymodule", class_name="Gain", input_types=[1], output_types=[1])
+    assert {"◆ any::PyOp", "mymodule.Gain"} <= set(texts(pyopnb.show(model([node])).svg))
+
+
+def test_broken_models_are_drawn_and_say_so():
+    nodes = [helper.make_node(op, inputs, [output]) for op, inputs, output in (
+        ("Abs", ["nowhere"], "a"), ("Neg", ["b"], "c"), ("Abs", ["c"], "b"), ("Relu", ["x"], "a"), ("Add", ["s", "x"], "s"))]  # fmt: skip
+    seen = pyopnb.show(model(nodes))
+    said = texts(seen.svg)
+    assert said.count("nothing makes it") == 2 and {"nowhere", "y"} <= set(said)
+    assert "name a: expected one meaning, got two values of that name" in repr(seen)
+    assert "expected one meaning" in Html(seen.body).text
+
+
+def test_an_infer_that_raises_does_not_hide_the_model():
+    @pyopnb.pyop("demo::Broken")
+    class Broken:
+        def infer(self, x):
+            raise RuntimeError("not today")
+
+        def compute(self, x):
+            return x
+
+    seen = pyopnb.show(model([helper.make_node("Broken", ["x"], ["a"], domain="demo"), helper.make_node("Relu", ["a"], ["y"])]))
+    assert "Relu" in texts(seen.svg)
+    assert "types are those that the file declares" in repr(seen) and "not today" in Html(seen.body).text
+
+
+def test_hostile_names_are_text():
+    nodes = [helper.make_node(HOSTILE, [HOSTILE, "", "gone"], [HOSTILE + "2"], name=HOSTILE, domain=HOSTILE, attr=HOSTILE)]
+    proto = model(nodes, inputs=[HOSTILE], outputs=[HOSTILE + "2"], name=HOSTILE)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = HOSTILE
+    seen = pyopnb.show(proto, marks={0: HOSTILE}, colours={0: 1.0}, legend=HOSTILE)
+    assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
+    assert all((text or "").isprintable() for text in texts(seen.svg))
+    page = Html(seen.body)
+    assert {tag for tag, _ in page.tags} <= {"div", "img", "details", "summary"}
+    assert len(page.images[0]["alt"]) < 1_500 and not re.search("[\x1b\u202e]", seen.body)
+
+
+def test_an_output_is_never_too_large():
+    seen = pyopnb.show(chain(6_000))
+    assert len(seen.body.encode()) <= LARGEST
+    left, whole = re.search(r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text).groups()
+    assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
+    assert "most=6002 and save" in Html(seen.body).text
+    assert len(repr(seen).splitlines()) <= 30 and "… 5,975 nodes more" in repr(seen)
+
+
+def test_what_stands_out_is_kept_when_boxes_are_left_out():
+    seen = pyopnb.show(chain(3_000), marks={2_000: "changed"}, most=50)
+    assert "~ changed" in texts(seen.svg)
+    assert "50" in Html(seen.body).text or "boxes before" in " ".join(filter(None, texts(seen.svg)))
+    with pytest.raises(FeedError, match="show, most: expected 1 or more, got 0"):
+        pyopnb.show(chain(2), most=0)
+
+
+def test_same_model_same_bytes():
+    soft_clip()
+    control = pyopnb.parse(CONTROL)
+    first, again = (pyopnb.show(proto) for proto in (control, onnx.ModelProto.FromString(control.SerializeToString())))
+    assert (first.body, first.text, first.svg) == (again.body, again.text, again.svg)
+
+
+def test_the_model_stays_as_it_was():
+    control = pyopnb.parse(CONTROL)
+    before = control.SerializeToString(deterministic=True)
+    pyopnb.show(control, open=True)
+    assert control.SerializeToString(deterministic=True) == before
+
+
+def test_deep_nests_cost_no_stack():
+    proto = onnx.ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 21)])
+    graph = proto.graph
+    for depth in range(100):  # in place: protobuf copies no nest of more than a hundred messages
+        node = graph.node.add(op_type="If", input=["c"], output=[f"r{depth}"])
+        graph.output.add(name=f"r{depth}")
+        graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+    graph.node.add(op_type="Abs", input=["x"], output=["r"])
+    seen = pyopnb.show(proto, open=True)
+    assert texts(seen.svg).count("If") == 100 and "Abs" in texts(seen.svg)
+    assert len(Html(pyopnb.show(proto).body).images) == 13
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+def test_real_networks_are_drawn_whole(name):
+    path = os.path.join(LIGHT, f"light_{name}.onnx")
+    seen = pyopnb.show(path)
+    proto = onnx.load(path)
+    drawn = [node.op_type for node in proto.graph.node if node.op_type not in ("Constant", "ConstantOfShape")]
+    # what looks alike is written once, and used
+    tree = ET.fromstring(seen.svg)
+    kept = {group.get("id"): group for group in tree.find("{*}defs")}
+    groups = [kept[e.get("href")[1:]] if e.tag.endswith("use") else e for e in tree if e.tag.endswith(("use", "}g"))]
+    titles = [group.find("{*}text").text for group in groups if group.find("{*}text") is not None]
+    assert sorted(titles) == sorted([*drawn, proto.graph.output[0].name, "data_0" if name == "squeezenet" else "gpu_0/data_0"])
+    assert "left out" not in seen.body
+
+
+@pytest.mark.parametrize("thing", [b"", b"no model", "nowhere.onnx", onnx.ModelProto()])
+def test_what_is_no_model_is_refused(thing):
+    with pytest.raises(ModelError):
+        pyopnb.show(thing)

@@ -1,0 +1,322 @@
+"""What is shown, as what, and what is not."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pyopnb
+from pyopnb.display import plots
+from pyopnb.display.ops import numbered
+from pyopnb.display.svg.colours import palette
+
+MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
+SOURCE = 'class Soft:\n    """Clip <b>smoothly</b>."""\n\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n\n    def compute(self, x):\n        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)\n'
+X = np.random.default_rng(5).standard_normal((3, 4)).astype(np.float32)
+
+
+def define(source: str = SOURCE, name: str = "demo::Soft") -> Any:
+    held: dict[str, Any] = {"np": np}
+    exec(source, held)
+    return pyopnb.registry.define(held["Soft"], name, source=source)
+
+
+@pytest.mark.parametrize("thing", [None, 1.5, object(), {1, 2}, lambda: 0, np.array(["2020"], "datetime64[D]")])
+def test_what_nothing_draws(thing: Any) -> None:
+    with pytest.raises(pyopnb.FeedError, match="^show: expected an? "):
+        pyopnb.show(thing)
+
+
+def test_unknown_options_are_named() -> None:
+    for thing, option, says in (
+        (X, "nam", "show: a ndarray is drawn without nam=. Try: name"),
+        (pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"), "colour", "a ModelProto is drawn without colour=. Try: colours"),
+        (pyopnb.registry, "by", "a Registry is drawn without by=. It takes no options"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(says)):
+            pyopnb.show(thing, **{option: 1})
+
+
+def test_a_view_prints_shows_and_is_shown_again() -> None:
+    view = pyopnb.show(X)
+    assert repr(view) == str(view) == view.text and view._repr_html_() == view.body and pyopnb.show(view) is view
+    assert pyopnb.show(view, name="x").text == f"x: {view.text}"
+
+
+def test_lists_and_dicts_of_arrays(survives: Any) -> None:
+    assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4] n=12")
+    assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4] n=12")
+    survives(pyopnb.show([]).body)
+    assert pyopnb.show([1, "a", 2.5, True]).text.splitlines() == ["0: int64[] 1", '1: string[] "a"', "2: float64[] 2.5", "3: bool[] True"]
+
+
+def test_a_long_list_says_how_much_more_there_is(survives: Any) -> None:
+    view = pyopnb.show([np.random.default_rng(1).standard_normal((50, 50))] * 5_000)
+    assert view.text.splitlines()[-1] == "and 4,850 more" and len(view.text.splitlines()) == 151
+    assert "and 4,850 more" in "".join(survives(view.body).text) and len(view.body) < 200_000
+
+
+def test_a_session_is_drawn_as_its_model() -> None:
+    define()
+    view = pyopnb.show(pyopnb.Session(pyopnb.parse(MODEL)))
+    assert view.svg == pyopnb.show(pyopnb.parse(MODEL)).svg and view.text == pyopnb.show(pyopnb.parse(MODEL)).text
+
+
+# ---- ops
+
+
+def test_version(survives: Any) -> None:
+    view = pyopnb.show(define())
+    assert "demo::Soft, version 1" in view.text and "7      def compute(self, x):" in view.text and "limit: float = 1.0" in view.text
+    text = "".join(survives(view.body).text)
+    assert "Clip <b>smoothly</b>." in text and "8          return" in text
+
+
+def test_op_and_registry(survives: Any) -> None:
+    assert "no op is defined" in pyopnb.show(pyopnb.registry).text
+    for k in range(3):
+        define(SOURCE.replace("1.0", f"{k}.5"))
+    view = pyopnb.show(pyopnb.registry["demo::Soft"])
+    assert "version 3" in view.text and "2 earlier versions" in view.text
+    assert "demo::Soft, version 1" in "".join(survives(view.body).text)
+    view = pyopnb.show(pyopnb.registry)
+    assert view.text.splitlines()[1].startswith("demo::Soft  3 ") and "class Soft" in "".join(survives(view.body).text)
+
+
+def test_ops_show_themselves() -> None:
+    assert repr(pyopnb.registry) == "no op is defined. Try: %%pyop in a cell"
+    version = define()
+    op = pyopnb.registry["demo::Soft"]
+    assert repr(op) == repr(version) == repr(pyopnb.registry) == "demo::Soft, version 1: (x)<limit: float = 1.0>"
+    for thing in (version, op, pyopnb.registry):
+        assert thing._repr_html_() == pyopnb.show(thing).body and "class Soft" in thing._repr_html_()
+
+
+def test_sources_of_any_length(survives: Any) -> None:
+    long = SOURCE + "    # " + "y" * 300_000 + "\n" + "    # z\n" * 9000
+    assert "more characters" in "".join(survives(pyopnb.show(define(long)).body).text)
+    pyopnb.registry.define(type("Soft", (), {"compute": lambda self, x: x}), "demo::None")
+    assert "source is not known" in "".join(survives(pyopnb.show(pyopnb.registry["demo::None"]).body).text)
+
+
+def test_numbers_of_lines_are_as_wide_as_the_last() -> None:
+    lines = numbered("a\n" * 10)
+    assert lines[0] == " 1  a" and lines[9] == "10  a" and len(lines) == 10
+
+
+def test_diff_of_versions(survives: Any) -> None:
+    a, b = define(), define(SOURCE.replace("tanh", "sin").replace("1.0", "3.0") + "        # <script>alert(1)</script>\n")
+    view = pyopnb.show(pyopnb.diff(a, b))
+    kept = survives(view.body)
+    text = "".join(kept.text)
+    assert text.startswith("✗ different") and "-        return (self.limit * np.tanh" in text and "+        return (self.limit * np.sin" in text
+    assert "+        # <script>alert(1)</script>" in text
+    assert "rgba(47,143,78" in view.body and "rgba(209,69,59" in view.body and "· attr limit" in text
+    assert "".join(survives(pyopnb.show(pyopnb.diff(a, a)).body).text).startswith("✓ identical")
+
+
+# ---- traces
+
+
+def traced() -> tuple[Any, Any]:
+    define()
+    model = pyopnb.parse(MODEL)
+    return model, pyopnb.Session(model).trace(x=X)
+
+
+def test_trace(survives: Any) -> None:
+    _, trace = traced()
+    kept = survives(trace._repr_html_())
+    text = "".join(kept.text)
+    assert text.count("▇") and "in Python" in text and "crossing" in text and "demo::Soft, version 1" in text
+    assert "y" in text and "float32[3,4] n=12" in text and kept.pictures and "µs" in kept.pictures[0].decode()
+    assert "float32[3,4]" in kept.pictures[0].decode(), "types that were seen"
+    assert "⚠" not in text
+    assert "largest |x|" in pyopnb.show(trace, by="size").svg
+    with pytest.raises(pyopnb.FeedError, match="show, by: expected time, size or std, got speed"):
+        pyopnb.show(trace, by="speed")
+
+
+def test_trace_without_times_and_with_nan(survives: Any) -> None:
+    model = pyopnb.parse("net (float[N] x) => (float[N] y) { a = Sqrt(x)\n y = Add(a, x) }")
+    trace = pyopnb.Session(model).trace(x=np.float32([-1, 2]), times=False)
+    kept = survives(trace._repr_html_())
+    assert "⚠ the first NaN or infinity is in a, from Sqrt" in "".join(kept.text) and "NaN" in kept.pictures[0].decode()
+    with pytest.raises(pyopnb.FeedError, match="size or std: nothing was timed"):
+        pyopnb.show(trace, by="time")
+
+
+def test_exposure_is_warned_of() -> None:
+    from pyopnb.runtime.trace.exposure import Exposure
+
+    _, trace = traced()
+    trace.exposure = Exposure({"z": 0.25}, 2)
+    page = trace._repr_html_()
+    assert page.index("⚠") < page.index("<img") and "0.25" in page
+
+
+def test_diff_of_traces(survives: Any) -> None:
+    model, before = traced()
+    define(SOURCE.replace("tanh", "sin"))
+    found = pyopnb.diff(before, pyopnb.Session(model).trace(x=X))
+    view = pyopnb.show(found)
+    kept = survives(view.body)
+    text = "".join(kept.text)
+    assert text.startswith("✗ different") and "✗ begins here" in text and "→ propagates" in text and "np.sin" in text
+    assert "(Add)" not in view.svg  # it is the title already
+    assert "origin" in view.svg and "largest |a-b|" in view.svg and "types are those that the file declares" not in text
+    assert len(kept.pictures) == 2 and "error against magnitude" in kept.pictures[1].decode()
+    assert "limit=2" in pyopnb.show(found, model=model).svg
+    same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
+    assert same.startswith("✓ bit-identical") and "begins here" not in same
+
+
+def test_what_is_exact_has_no_colour() -> None:
+    define()
+    session = pyopnb.Session(pyopnb.parse("net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"))
+    x = np.float32([1, 2, 3])
+    before = session.trace(x=x)
+    define(SOURCE.replace("tanh", "sin"))
+    found = pyopnb.diff(before, session.trace(x=x))
+    assert [bool(step.accumulated) for step in found.steps] == [False, True, True]
+    fills = re.findall(r'<rect[^>]*fill="(#[0-9a-f]{6})"', pyopnb.show(found).svg)
+    palest = "#{:02x}{:02x}{:02x}".format(*palette()[0])
+    assert fills.count(palest) == 1, "the least error, and not what has none"
+
+
+# ---- models
+
+
+def test_diff_of_models(survives: Any) -> None:
+    a = pyopnb.parse("net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 4}> { a = Mul(x, k)\n b = Exp(x)\n c = Add(a, b)\n y = Softmax<axis = 0>(c) }")
+    b = pyopnb.parse("net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 5}> { a = Mul(x, k)\n c = Sub(a, x)\n y = Softmax<axis = 0>(c) }")
+    found = pyopnb.diff(a, b)
+    view = pyopnb.show(found)
+    kept = survives(view.body)
+    text = "".join(kept.text)
+    assert text.startswith("✗ different") and "weight k" in text and "float32[4]" in text
+    assert len(kept.pictures) == 3 and "changed" in view.svg and all("fused" in one.decode() for one in kept.pictures[:2])
+    assert len(survives(pyopnb.show(found, side="b").body).pictures) == 2
+    with pytest.raises(pyopnb.FeedError, match="show, side: expected a, b, both"):
+        pyopnb.show(found, side="c")
+    read = type(found).from_json(found.to_json())
+    assert "no picture" in "".join(survives(pyopnb.show(read).body).text) and read == found
+
+
+# ---- files
+
+
+def test_each_ending(tmp_path: Path) -> None:
+    view = pyopnb.show(np.random.default_rng(6).standard_normal((40, 40)))
+    for ending, begins in ((".html", b"<!DOCTYPE html>"), (".svg", b"<svg "), (".PNG", b"\x89PNG")):
+        path = tmp_path / f"picture{ending}"
+        view.save(path)
+        assert path.read_bytes().startswith(begins)
+    page = (tmp_path / "picture.html").read_text(encoding="utf-8")
+    assert 'name="color-scheme" content="light dark"' in page and "<title>float64[40,40] n=1,600" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".PNG", ".html", ".svg"]
+
+
+def test_json_is_read_back(tmp_path: Path) -> None:
+    found = pyopnb.diff(X, X + np.float32(1e-3))
+    found.save(tmp_path / "d.json")
+    assert pyopnb.Diff.from_json((tmp_path / "d.json").read_text(encoding="utf-8")) == found
+    pyopnb.show(found).save(str(tmp_path / "e.json"))
+    assert (tmp_path / "e.json").read_bytes() == (tmp_path / "d.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a.txt", r"ends in \.html, \.json, got a\.txt"),
+        ("a", r"ends in \.html, \.json, got a\."),
+        (".png", r"got \.png"),
+        ("a.svg", r"ends in \.html, \.json, got a\.svg"),
+    ],
+)
+def test_other_endings_are_refused(name: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(pyopnb.FeedError, match=says):
+        pyopnb.diff(np.float32(1), np.float32(1)).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, trace = traced()
+    for thing in (trace, pyopnb.show(model), pyopnb.diff(trace, trace), pyopnb.diff(model, model)):
+        thing.save(tmp_path / "t.png")
+        wide, high = re.findall(r'^<svg .*?width="(\d+)" height="(\d+)"', pyopnb.show(thing).svg)[0]
+        with Image.open(tmp_path / "t.png") as image:
+            assert image.size == (2 * int(wide), 2 * int(high))
+    for limit, number in (("_LARGEST", 10_000), ("_LONGEST", 100)):
+        monkeypatch.setattr(plots, limit, number)
+        pyopnb.show(model).save(tmp_path / "t.png")
+        with Image.open(tmp_path / "t.png") as image:
+            assert max(image.size) == 100 if limit == "_LONGEST" else 9_000 < image.size[0] * image.size[1] < 11_000
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "d.html"
+    path.write_text("before")
+    path.chmod(0o640)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OSError, match="disk full"):
+            pyopnb.show(X).save(path)
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+    pyopnb.show(X).save(path)
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE") and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileNotFoundError, match=r"no.d\.html'$"):
+        pyopnb.show(X).save(tmp_path / "no" / "d.html")
+
+
+# ---- figures
+
+
+def test_figures() -> None:
+    _, trace = traced()
+    define(SOURCE.replace("tanh", "sin"))
+    after = pyopnb.Session(pyopnb.parse(MODEL)).trace(x=X)
+    wide = np.float32(X * 1.001)
+    wide[0, 0] = np.nan
+    for thing, axes in (
+        (pyopnb.diff(wide, X), 4), (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), 4), (trace, 1), (pyopnb.diff(trace, after), 1),
+        (pyopnb.show(X), 2), (pyopnb.show(pyopnb.parse(MODEL), names=True), 1), (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), 1), (pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0}), 4),
+    ):  # fmt: skip
+        figure = thing.plot()
+        figure.savefig(io.BytesIO(), dpi=20, format="png")  # drawing is when matplotlib finds what it does not like
+        assert len(figure.axes) == axes, thing
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+@pytest.mark.parametrize("thing", [pyopnb.diff(X, X), pyopnb.show(np.zeros((0, 3))), pyopnb.Result({"s": np.array(["a"])})])
+def test_no_figure(thing: Any) -> None:
+    with pytest.raises(pyopnb.FeedError, match="^plot: expected"):
+        thing.plot()
+
+
+def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"):
+        pyopnb.show(X).plot()
+
+
+def test_showing_loads_nothing_heavy() -> None:
+    code = "import sys, pyopnb, numpy; str(pyopnb.show(numpy.eye(40)).svg); print({'matplotlib', 'IPython', 'PIL', 'netron'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(pyopnb.__file__).parents[1], check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,448 @@
+"""Ops in the places of nodes, chosen in every way, wherever they stand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+import pyopnb
+from pyopnb.models import io, types
+from pyopnb.models.nodes import walk
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+X = np.float32([[-1, 2, -3], [4, -5, 6]])
+
+
+def define_relu(name: str = "t::MyRelu", **more: Any) -> type:
+    calls: list[int] = []
+    cls = type("MyRelu", (), {"compute": lambda self, x: (calls.append(1), np.maximum(x, 0))[1], "calls": calls, **more})
+    pyopnb.registry.define(cls, name)
+    return cls
+
+
+def chain(*types: str, **more: Any) -> onnx.ModelProto:
+    names = ["x", *(f"v{n}" for n in range(len(types) - 1)), "y"]
+    nodes = [pyopnb.node(t, names[n], names[n + 1], name=f"n{n}") for n, t in enumerate(types)]
+    return pyopnb.model(nodes, {"x": "float32[2,3]"}, "y", **more)
+
+
+def replaced_ops(model: onnx.ModelProto, domain: str = "t") -> list[str]:
+    return [site.node.name or site.node.output[0] for site in walk(model) if site.node.domain == domain]
+
+
+# ---- where -------------------------------------------------------------------------------------------------------------------
+
+MODEL = chain("Relu", "Neg", "Relu", "Neg")
+
+
+@pytest.mark.parametrize(
+    ("where", "want"),
+    [
+        ("n0", ["n0"]),
+        ("Relu", ["n0", "n2"]),
+        ("::Relu", ["n0", "n2"]),
+        ("ai.onnx::Relu", ["n0", "n2"]),
+        ("v2", ["n2"]),
+        (["n2", "v0"], ["n0", "n2"]),
+        (("n0", "n0"), ["n0"]),
+        ({"n2"}, ["n2"]),
+        (MODEL.graph.node[2], ["n2"]),
+        ([MODEL.graph.node[0], "n2"], ["n0", "n2"]),
+        (lambda node: node.op_type == "Relu" and node.input[0] != "x", ["n2"]),
+    ],
+)
+def test_where(where: Any, want: list[str]) -> None:
+    define_relu()
+    assert replaced_ops(pyopnb.replace(MODEL, where, "t::MyRelu")) == want
+
+
+def test_a_slice_of_the_nodes() -> None:
+    define_relu()
+    assert replaced_ops(pyopnb.replace(MODEL, MODEL.graph.node[1:3], "t::MyRelu")) == ["n1", "n2"]
+
+
+def test_a_node_that_was_read_from_elsewhere() -> None:
+    define_relu()
+    node = onnx.NodeProto.FromString(MODEL.graph.node[2].SerializeToString())
+    assert replaced_ops(pyopnb.replace(MODEL, node, "t::MyRelu")) == ["n2"]
+    assert replaced_ops(pyopnb.replace(MODEL.SerializeToString(), MODEL.graph.node[0], "t::MyRelu")) == ["n0"]
+
+
+def test_equal_nodes_of_the_callers_model_are_told_apart() -> None:
+    define_relu()
+    model = chain("Relu", "Neg")
+    inner = helper.make_function("f", "F", ["x"], ["v0"], [model.graph.node[0]], [helper.make_opsetid("", 17)])
+    model.functions.append(inner)
+    got = pyopnb.replace(model, model.functions[0].node[0], "t::MyRelu")
+    assert (got.graph.node[0].domain, got.functions[0].node[0].domain) == ("", "t")
+
+
+def test_one_node_named_in_two_ways_is_not_ambiguous() -> None:
+    define_relu()
+    model = pyopnb.model([pyopnb.node("Relu", "x", "r", name="r"), pyopnb.node("Neg", "r", "y")], {"x": "float32[2,3]"}, "y")
+    assert replaced_ops(pyopnb.replace(model, "r", "t::MyRelu")) == ["r"]
+
+
+def test_a_text_with_two_meanings() -> None:
+    define_relu()
+    model = chain("Relu", "Neg")
+    model.graph.node[1].name = "Relu"
+    with pytest.raises(
+        pyopnb.ModelError,
+        match=r"expected one meaning, got op type ::Relu and a node's name. Try: '::Relu', or lambda node: node.name == 'Relu'",
+    ):
+        pyopnb.replace(model, "Relu", "t::MyRelu")
+    assert replaced_ops(pyopnb.replace(model, "::Relu", "t::MyRelu")) == ["n0"]
+
+
+def test_an_op_type_of_two_domains() -> None:
+    define_relu()
+    model = chain("Gelu", "com.microsoft::Gelu")
+    with pytest.raises(
+        pyopnb.ModelError, match=r"op type ::Gelu and op type com.microsoft::Gelu. Try: '::Gelu', or 'com.microsoft::Gelu'"
+    ):
+        pyopnb.replace(model, "Gelu", "t::MyRelu")
+    assert replaced_ops(pyopnb.replace(model, "com.microsoft::Gelu", "t::MyRelu")) == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("Rleu", "where 'Rleu': expected a node's name, an op type or an output's name.*Try: Relu"),
+        ("x", "Try: ::Neg, ::Relu"),
+        ("", "none of these"),
+        ("other::Relu", "Try: ::Relu"),
+        ([], "expected nodes to choose, got nothing"),
+        (["n0", "nothing like it"], "where 'nothing like it'"),
+        (lambda node: False, "a function that chooses none of the 4 nodes"),
+        (pyopnb.node("Relu", "x", "elsewhere"), "a node ::Relu that is not in the model"),
+        (3, "got int"),
+        ([3], "got int"),
+        (None, "got NoneType"),
+    ],
+)
+def test_nothing_chosen(where: Any, said: str) -> None:
+    define_relu()
+    with pytest.raises(pyopnb.ModelError, match=said):
+        pyopnb.replace(MODEL, where, "t::MyRelu")
+
+
+def test_what_a_function_raises_arrives() -> None:
+    define_relu()
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.replace(MODEL, lambda node: 1 / 0, "t::MyRelu")
+
+
+# ---- op ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_by_its_class() -> None:
+    cls = define_relu()
+    assert replaced_ops(pyopnb.replace(MODEL, "n0", cls)) == ["n0"]
+    assert replaced_ops(pyopnb.replace(MODEL, "n0", pyopnb.registry["t::MyRelu"])) == ["n0"]
+
+
+def test_ops_that_are_not_there() -> None:
+    cls = define_relu()
+    with pytest.raises(pyopnb.UnknownOp, match="Try: t::MyRelu"):
+        pyopnb.replace(MODEL, "n0", "t::MyRely")
+    with pytest.raises(pyopnb.UnknownOp, match="class int.*not in it"):
+        pyopnb.replace(MODEL, "n0", int)
+    with pytest.raises(pyopnb.UnknownOp, match="an object of int"):
+        pyopnb.replace(MODEL, "n0", 3)
+    define_relu()
+    with pytest.raises(pyopnb.UnknownOp, match="an earlier version of t::MyRelu. Try: 't::MyRelu'"):
+        pyopnb.replace(MODEL, "n0", cls)
+    pyopnb.registry.define(cls, "t::A")
+    pyopnb.registry.define(cls, "t::B")
+    with pytest.raises(pyopnb.UnknownOp, match="the class of t::A, t::B"):
+        pyopnb.replace(MODEL, "n0", cls)
+
+
+# ---- attrs and ports ---------------------------------------------------------------------------------------------------------
+
+
+class Softmax:
+    def __init__(self, axis: int = -1):
+        self.axis = axis
+
+    def compute(self, x):
+        e = np.exp(x - x.max(axis=self.axis, keepdims=True))
+        return e / e.sum(axis=self.axis, keepdims=True)
+
+
+def softmax(**attrs: Any) -> onnx.ModelProto:
+    return pyopnb.model([pyopnb.node("Softmax", "x", "s", **attrs), pyopnb.node("Neg", "s", "y")], {"x": "float32[2,3]"}, "y")
+
+
+def test_attrs_are_handed_on() -> None:
+    pyopnb.registry.define(Softmax, "t::Softmax")
+    model = softmax(axis=0)
+    want = pyopnb.run(model, x=X)["y"]
+    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
+
+
+def test_a_default_is_that_of_the_operator_in_its_version() -> None:
+    pyopnb.registry.define(Softmax, "t::Softmax")
+    model = softmax()
+    model.opset_import[0].version = 11  # where axis is 1 if nobody says another
+    (node,) = (site.node for site in walk(pyopnb.replace(model, "Softmax", "t::Softmax")) if site.node.domain == "t")
+    assert node.attribute[0].i == 1
+    (node,) = (site.node for site in walk(pyopnb.replace(softmax(), "Softmax", "t::Softmax")) if site.node.domain == "t")
+    assert node.attribute[0].i == -1
+
+
+def test_an_attr_that_the_op_does_not_know() -> None:
+    define_relu()
+    with pytest.raises(
+        pyopnb.ModelError, match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0"
+    ):
+        pyopnb.replace(softmax(axis=0), "Softmax", "t::MyRelu")
+    pyopnb.registry.define(type("Open", (), {"__init__": lambda self, **attrs: None, "compute": lambda self, x: x}), "t::Open")
+    assert replaced_ops(pyopnb.replace(softmax(axis=0), "Softmax", "t::Open")) == ["s"]
+
+
+def test_an_attr_that_the_node_does_not_have() -> None:
+    class Needs:
+        def __init__(self, size: int): ...
+        def compute(self, x): return x  # fmt: skip
+
+    pyopnb.registry.define(Needs, "t::Needs")
+    with pytest.raises(pyopnb.ModelError, match="attr size: expected a value of kind int"):
+        pyopnb.replace(MODEL, "n0", "t::Needs")
+
+
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [
+        (lambda self, x, z: x, "input z: expected any.*got nothing"),
+        (lambda self: 1, "expected 0 inputs, got 1"),
+    ],
+)
+def test_another_number_of_inputs(compute: Any, said: str) -> None:
+    pyopnb.registry.define(type("Op", (), {"compute": compute}), "t::Op")
+    with pytest.raises(pyopnb.ModelError, match=said):
+        pyopnb.replace(MODEL, "n0", "t::Op")
+
+
+def test_ports_of_other_types_than_those_inferred() -> None:
+    class Op:
+        def compute(self, x: "float64[N,3]"): return x  # fmt: skip
+
+    class Rank:
+        def compute(self, x: "float32[N]"): return x  # fmt: skip
+
+    class Out:
+        def compute(self, x) -> "float64[N,3]": return x  # fmt: skip
+
+    class None_:
+        def compute(self, x) -> (): ...
+
+    for cls, said in (
+        (Op, r"'n2'.*input x: expected float64\[N,3\], got float32\[2,3\]"),
+        (Rank, "input x"),
+        (Out, r"output 0: expected float32\[2,3\], as in the model, got float64\[N,3\]"),
+    ):
+        pyopnb.registry.define(cls, "t::Op")
+        with pytest.raises(pyopnb.ModelError, match=said):
+            pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of v1 and v2
+
+
+def test_more_outputs_than_the_op_gives() -> None:
+    class One:
+        def compute(self, x) -> "float32[K]": return x  # fmt: skip
+
+    pyopnb.registry.define(One, "t::One")
+    model = pyopnb.model(pyopnb.node("Unique", "x", "y i"), {"x": "float32[3]"}, "y i")
+    with pytest.raises(pyopnb.ModelError, match="outputs: expected at most 1, as compute's hint says, got 2"):
+        pyopnb.replace(model, "Unique", "t::One")
+
+
+@pytest.mark.parametrize("name", ["Shape", "Where"])
+def test_outputs_keep_types_that_only_the_operator_knew(name: str) -> None:
+    """Without hints an output has the first input's dtype; here that is wrong, and nobody declares the right one."""
+    if name == "Shape":
+        pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: np.int64(x.shape)}), "t::Op")
+        nodes = [pyopnb.node("Shape", "x", "s"), pyopnb.node("Cast", "s", "y", to=1)]
+    else:
+        pyopnb.registry.define(type("Op", (), {"compute": lambda self, c, a, b: np.where(c, a, b)}), "t::Op")
+        nodes = [pyopnb.node("Greater", "x x", "c"), pyopnb.node("Where", "c x x", "w"), pyopnb.node("Neg", "w", "y")]
+    model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y")
+    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)["y"], pyopnb.run(model, x=X)["y"])
+
+
+def test_a_model_that_onnx_cannot_infer_is_replaced_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(proto: Any) -> Any:
+        raise RuntimeError
+
+    define_relu()
+    monkeypatch.setattr(types.onnx.shape_inference, "infer_shapes", fail)
+    assert replaced_ops(pyopnb.replace(MODEL, "n2", "t::MyRelu")) == ["n2"]
+
+
+# ---- everywhere --------------------------------------------------------------------------------------------------------------
+
+
+def test_bodies_of_control_flow_and_functions() -> None:
+    cls = define_relu()
+    other = helper.make_graph([pyopnb.node("Neg", "x", "e")], "else", [], [onnx.ValueInfoProto(name="e")])
+    then = helper.make_graph([pyopnb.node("Relu", "x", "t", name="then")], "then", [], [onnx.ValueInfoProto(name="t")])
+    inside = helper.make_graph([pyopnb.node("Relu", "u", "i", name="deep")], "in", [], [onnx.ValueInfoProto(name="i")])
+    nodes = [pyopnb.node("Identity", "u", "c0"), pyopnb.node("If", "c", "v", then_branch=inside, else_branch=inside)]
+    nodes = [nodes[1]]
+    function = helper.make_function("f", "F", ["c", "u"], ["v"], nodes, [helper.make_opsetid("", 17)])
+    model = pyopnb.model(
+        [pyopnb.node("If", "c", "a", then_branch=then, else_branch=other), pyopnb.node("f::F", "c a", "b"), pyopnb.node("Relu", "b", "y", name="last")],
+        {"x": "float32[2,3]", "c": "bool[]"}, {"y": "float32[2,3]"}, functions=[function], opset=17,
+    )  # fmt: skip
+    got = pyopnb.replace(model, "Relu", "t::MyRelu")
+    assert sorted(replaced_ops(got)) == ["deep", "deep", "last", "then"]
+    assert {entry.domain for entry in got.opset_import} >= {"t"}
+    assert [entry.domain for entry in got.functions[0].opset_import] == ["", "t"]
+    np.testing.assert_array_equal(pyopnb.run(got, x=X, c=np.array(True))["y"], np.maximum(X, 0))
+    assert len(cls.calls) == 3
+
+
+def test_a_function_that_is_called() -> None:
+    define_relu()
+    function = helper.make_function("f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)])
+    model = pyopnb.model(
+        pyopnb.node("f::F", "x", "y"), {"x": "float32[2,3]"}, {"y": "float32[2,3]"}, functions=[function], opset=17
+    )
+    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(model, "f::F", "t::MyRelu"), x=X)["y"], np.maximum(X, 0))
+
+
+def test_attrs_that_the_caller_of_a_function_gives() -> None:
+    pyopnb.registry.define(Softmax, "t::Softmax")
+    inner = pyopnb.node("Softmax", "u", "v")
+    inner.attribute.append(onnx.AttributeProto(name="axis", ref_attr_name="a", type=onnx.AttributeProto.INT))
+    function = helper.make_function("f", "F", ["u"], ["v"], [inner], [helper.make_opsetid("", 17)], ["a"])
+    model = pyopnb.model(
+        pyopnb.node("f::F", "x", "y", a=0), {"x": "float32[2,3]"}, {"y": "float32[2,3]"}, functions=[function], opset=17
+    )
+    want = pyopnb.run(model, x=X)["y"]
+    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
+    define_relu()
+    with pytest.raises(pyopnb.ModelError, match="attr axis: expected no attrs, got axis = .what the function's caller gives"):
+        pyopnb.replace(model, "Softmax", "t::MyRelu")
+
+
+def test_the_domain_is_imported_in_the_version_of_the_op() -> None:
+    pyopnb.registry.define(Softmax, "t::New", opset=3)
+    got = pyopnb.replace(softmax(), "Softmax", "t::New")
+    assert {entry.domain: entry.version for entry in got.opset_import}["t"] == 3
+    pyopnb.Session(got)
+
+
+# ---- the original, and where its data is -------------------------------------------------------------------------------------
+
+
+def test_the_original_is_not_changed() -> None:
+    define_relu()
+    before = MODEL.SerializeToString()
+    pyopnb.replace(MODEL, lambda node: True, "t::MyRelu")
+    assert MODEL.SerializeToString() == before
+
+
+def with_external_data(folder: Path) -> Path:
+    model = chain("Relu", "Neg")
+    model.graph.node.append(pyopnb.node("Add", "y w", "z"))
+    model.graph.output[0].name = "z"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), "w"))
+    path = folder / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0, location="w.bin")
+    return path
+
+
+def test_external_data_are_found_where_they_were(tmp_path: Path) -> None:
+    define_relu()
+    path = with_external_data(tmp_path)
+    want = np.float32(1) - np.maximum(X, 0)
+    got = pyopnb.replace(path, "Relu", "t::MyRelu")
+    assert got.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    np.testing.assert_array_equal(pyopnb.run(got, x=X)["z"], want)
+    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(got, "Neg", "t::MyRelu"), x=X)["z"], 1 + np.maximum(X, 0))
+    os.remove(tmp_path / "w.bin")
+    assert replaced_ops(pyopnb.replace(path, "Relu", "t::MyRelu")) == ["n0"], "weights are not looked at"
+
+
+def test_a_model_in_memory_with_external_data(tmp_path: Path) -> None:
+    define_relu()
+    model = onnx.load(with_external_data(tmp_path), load_external_data=False)
+    got = pyopnb.replace(model, "Relu", "t::MyRelu")
+    with pytest.raises(pyopnb.ModelError, match="Try: base_dir=…"):
+        pyopnb.Session(got)
+    pyopnb.Session(got, base_dir=tmp_path)
+    pyopnb.Session(pyopnb.replace(model, "Relu", "t::MyRelu", base_dir=tmp_path))
+
+
+def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:
+    model = onnx.load(with_external_data(tmp_path), load_external_data=False)
+    model.metadata_props.add(key="pyopnb.folder", value=str(tmp_path))
+    with pytest.raises(pyopnb.ModelError, match="a model in memory, which has none"):
+        pyopnb.Session(model)
+
+
+def test_weights_that_leave_a_large_model_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    define_relu()
+    monkeypatch.setattr(io, "_LARGEST_MESSAGE", 2**26)
+    model = chain("Relu", "Neg", initializers={"w": np.arange(3000, dtype=np.float32)})
+    got = pyopnb.replace(model, "Relu", "t::MyRelu")
+    assert got.graph.initializer[0] == model.graph.initializer[0]
+
+
+def test_a_model_in_the_runtimes_own_format() -> None:
+    define_relu()
+    with pytest.raises(pyopnb.ModelError, match="ONNX Runtime's own format"):
+        pyopnb.replace(b"\0\0\0\0ORTM" + bytes(20), "Relu", "t::MyRelu")
+
+
+# ---- networks ----------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_random_nodes_of_random_graphs(data: st.DataObject) -> None:
+    """An op that does the same as ONNX's operator gives the same numbers, wherever it stands."""
+    pyopnb.registry.clear()
+    python = {
+        "Relu": lambda self, x: np.maximum(x, 0),
+        "Neg": lambda self, x: -x,
+        "Add": lambda self, x, z: x + z,
+        "Mul": lambda self, x, z: x * z,
+    }
+    for name, compute in python.items():
+        pyopnb.registry.define(type(name, (), {"compute": compute}), f"same::{name}")
+    names, nodes = ["x"], []
+    for number in range(data.draw(st.integers(1, 8))):
+        op = data.draw(st.sampled_from(sorted(python)))
+        ins = [data.draw(st.sampled_from(names)) for _ in range(2 if op in ("Add", "Mul") else 1)]
+        nodes.append(pyopnb.node(op, ins, f"v{number}", name=f"n{number}"))
+        names.append(f"v{number}")
+    model = pyopnb.model(nodes, {"x": "float32[2,3]"}, [names[-1]])
+    chosen = data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))
+    got = model
+    for number in chosen:
+        got = pyopnb.replace(got, f"n{number}", f"same::{nodes[number].op_type}")
+    tapped = pyopnb.wrap(got, [f"v{n}" for n in data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))], repr)
+    feed = data.draw(st.sampled_from([X, X * 0, -X]))
+    (want,) = pyopnb.run(model, x=feed)
+    np.testing.assert_array_equal(pyopnb.run(got, x=feed)[0], want)
+    np.testing.assert_array_equal(pyopnb.run(tapped, x=feed)[0], want)
+
+
+def test_the_middle_of_a_real_network() -> None:
+    cls = define_relu()
+    path = LIGHT / "light_squeezenet.onnx"
+    feeds = {"data_0": np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)}
+    want = pyopnb.run(path, **feeds)[0]
+    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(path, "Relu", "t::MyRelu"), **feeds)[0], want, rtol=1e-5)
+    assert len(cls.calls) == 26

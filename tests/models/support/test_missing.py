@@ -1,0 +1,491 @@
+"""``missing``: what it names is what ONNX Runtime refuses, node for node, and it says so of any file without falling over.
+
+``python -m tests.gaps.test_missing`` prints the two errors that it can make over ONNX's own node tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx.backend.test.case.test_case import TestCase
+
+import pyopnb
+from pyopnb import missing
+from pyopnb.models.nodes import nodes_in, walk
+from pyopnb.models.opsets import import_domains
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, newest_version
+from pyopnb.models.text.validate import is_unknown
+
+OTHER_REASONS = {
+    "layout_ == 0 was false": "the kernel is there, and its constructor refuses layout = 1",
+    "string_normalizer.cc": "the kernel is there, and the machine lacks the locale that it asks for",
+}
+"""Why sessions over node tests fail although the runtime has every kernel: a part of its message, and the reason."""
+
+_KERNEL = {"no kernel", "no kernel for dtype"}
+
+SAYS = {
+    "ValidateOpsetForDomain": {"opset too new"},
+    "Unrecognized attribute": {"opset too new"},
+    "Could not find an implementation": _KERNEL,
+    "Failed to find kernel": _KERNEL,
+    "MLDataType for": _KERNEL,  # an end of the graph of a dtype that the runtime does not carry
+    "bound to different types": _KERNEL,  # in the function that ONNX gives for an operator without a kernel
+    "is not a registered function/op": {"unknown domain"},
+}
+"""Parts of the runtime's messages over node tests, and the kinds of which a row must be there."""
+
+
+def refusal(model: ModelProto) -> str | None:
+    """What ONNX Runtime says to a model, whose IR version is lowered; None where it takes it."""
+    taken = ModelProto()
+    taken.CopyFrom(model)
+    taken.ir_version = min(taken.ir_version, newest_ir_version())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(taken.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    except Exception as error:  # the runtime's exceptions share no base class
+        return str(error)
+    return None
+
+
+# ---- ONNX's own node tests ---------------------------------------------------------------------------------------------------
+
+
+def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str], dict[str, str], str]:
+    """False alarms, misses and wrong reasons, sessions that fail for other reasons, and the table to print."""
+    false, missed, other = {}, {}, {}
+    counts: Counter[str] = Counter()
+    for name, case in cases.items():
+        found, error = missing(case.model), refusal(case.model)
+        counts.update([found[0].kind if found else "nothing"])
+        reasons = [reason for part, reason in OTHER_REASONS.items() if error and part in error]
+        if found and error is None:
+            false[name] = str(found[0])
+        elif error and not found:
+            (other if reasons else missed)[name] = reasons[0] if reasons else error
+        elif error and not any(part in error and kinds & {row.kind for row in found} for part, kinds in SAYS.items()):
+            missed[name] = f"{found[0]}, and the runtime says: {error}"
+    lines = [f"{len(cases)} node tests, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"]
+    lines += [f"  {count:5} {kind}" for kind, count in counts.most_common()]
+    lines.append(f"{len(false)} false alarms, {len(missed)} misses, {len(other)} that the runtime refuses for other reasons")
+    for title, group in (("false alarm", false), ("miss", missed), ("other reason", other)):
+        lines += [f"  {title}: {name}: {text.splitlines()[0][:150]}" for name, text in sorted(group.items())]
+    return false, missed, other, "\n".join(lines)
+
+
+def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
+    false, missed, _, table = judged(node_tests)
+    print(table)
+    assert len(node_tests) > 1500
+    assert (false, missed) == ({}, {})
+
+
+def test_every_row_of_the_node_tests_is_a_node_of_the_model(node_tests):
+    for case in node_tests.values():
+        sites = list(walk(case.model))  # kept: protobuf makes another object of a node that nobody holds
+        paths = {id(site.node): site.path for site in sites}
+        for row in missing(case.model):
+            assert row.site is None or paths[id(row.site.node)] == row.path
+
+
+# ---- one kind after another --------------------------------------------------------------------------------------------------
+
+
+def one(nodes, inputs, output="y", **more):
+    """A model; operators that ONNX lacks, which the builder refuses, stand in another domain until it is built."""
+    given = GraphProto(node=[nodes] if isinstance(nodes, onnx.NodeProto) else nodes)
+    lacking = [node for node in nodes_in(given) if is_unknown(node.domain, node.op_type)]
+    for node in lacking:
+        node.domain = f"later.{node.domain}"
+    model = pyopnb.model(list(given.node), inputs, output, **more)
+    for node in nodes_in(model.graph):
+        node.domain = node.domain.removeprefix("later.")
+    kept = [entry for entry in model.opset_import if not entry.domain.startswith("later.")]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    import_domains(model)
+    return model
+
+
+def body(nodes, output):
+    return helper.make_graph(nodes, "body", [], [onnx.ValueInfoProto(name=output)])
+
+
+def told(model):
+    """The rows as text, after the runtime was asked whether it refuses the model as well."""
+    found = missing(model)
+    assert bool(found) == (refusal(model) is not None)
+    return [(row.node, row.op, row.kind) for row in found]
+
+
+def test_nothing_is_missing():
+    found = missing(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}))
+    assert not found
+    assert list(found) == []
+    assert repr(found) == "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
+
+
+def test_an_unknown_op_comes_with_the_nearest_name():
+    model = one(pyopnb.node("Softmaxx", "x", "y", name="last"), {"x": "float32[N]"})
+    assert told(model) == [("last", "::Softmaxx", "unknown op")]
+    assert missing(model)[0].reason == "the runtime has no ::Softmaxx; nearest: ::Softmax"
+
+
+def test_an_op_that_came_later_or_went():
+    model = one(pyopnb.node("Gelu", "x", "y"), {"x": "float32[N]"}, opset=13)
+    assert told(model) == [("y", "::Gelu-20", "unknown op")]
+    assert missing(model)[0].reason == "it came in version 20; the model imports 13"
+    model = one(pyopnb.node("Upsample", "x s", "y"), {"x": "float32[N]", "s": "float32[1]"}, opset=13)
+    assert told(model) == [("y", "::Upsample-10", "unknown op")]
+
+
+def test_an_unknown_domain_until_the_registry_has_the_op():
+    model = one(pyopnb.node("demo::Twice", "x", "y"), {"x": "float32[N]"})
+    assert told(model) == [("y", "demo::Twice", "unknown domain")]
+
+    @pyopnb.pyop("demo::Twicee")
+    class Twicee:
+        def compute(self, x):
+            return x * 2
+
+    assert "nearest: demo::Twicee" in missing(model)[0].reason
+    pyopnb.registry.define(Twicee, "demo::Twice")
+    assert not missing(model)
+
+
+def test_the_retired_nodes_are_not_missing():
+    node = pyopnb.node("any::PyOp", "x", "a", module="m", class_name="C", input_types=[1], output_types=[TensorProto.DOUBLE])
+    found = missing(one([node, pyopnb.node("Erf", "a", "y")], {"x": "float32[N]"}))
+    assert [(row.node, row.kind) for row in found] == [("y", "no kernel for dtype")]  # by the type that output_types says
+
+
+def test_the_op_of_the_registry_gives_the_types_that_its_hints_say():
+    @pyopnb.pyop("demo::Wide")
+    class Wide:
+        def compute(self, x: "float32[N]") -> "float64[N]":
+            return x.astype(np.float64)
+
+    found = missing(one([pyopnb.node("demo::Wide", "x", "a"), pyopnb.node("Erf", "a", "y")], {"x": "float32[N]"}))
+    assert [row.node for row in found] == ["y"]
+
+
+def test_a_dtype_without_a_kernel():
+    model = one(pyopnb.node("Erf", "x", "y"), {"x": "float64[N]"})
+    assert told(model) == [("y", "::Erf-13", "no kernel for dtype")]
+    assert missing(model)[0].reason.startswith("T is float64; there are kernels for ")
+    assert "float32" in missing(model)[0].reason
+
+
+def test_a_dtype_that_the_operator_does_not_take():
+    model = one(pyopnb.node("Sin", "x", "y"), {"x": "int32[N]"}, opset=20)
+    assert told(model) == [("y", "::Sin-7", "no kernel for dtype")]
+    assert missing(model)[0].reason == "input is int32; the operator takes float16, float32, float64"
+
+
+def test_a_version_without_any_kernel():
+    assert told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}, opset=5)) == [("y", "::Relu-1", "no kernel")]
+
+
+def test_float16_is_cast_around_a_node_with_a_float16_input_only():
+    assert told(one(pyopnb.node("Erf", "x", "y"), {"x": "float16[N]"})) == []
+    random = pyopnb.node("RandomNormal", [], "y", shape=[2], dtype=TensorProto.FLOAT16)
+    assert told(one(random, {}, opset=20)) == [("y", "::RandomNormal-1", "no kernel for dtype")]
+
+
+def test_the_function_of_an_operator_stands_in_for_a_kernel():
+    assert told(one(pyopnb.node("Bernoulli", "x", "y"), {"x": "float64[N]"}, opset=20)) == []
+    model = one(pyopnb.node("HardSwish", "x", "y"), {"x": "bfloat16[N]"}, opset=22)
+    assert [row[:2] for row in told(model)] == [("y", "::HardSwish-22")]
+    assert "the function in its place needs ::" in missing(model)[0].reason
+
+
+def test_the_function_of_an_older_version_does_not_stand_in():
+    # Written with Cast of version 13, which changed in 19.
+    window = pyopnb.node("HannWindow", "x", "y", output_datatype=TensorProto.FLOAT16)
+    assert told(one(window, {"x": "int64[]"}, opset=17)) == []
+    assert told(one(window, {"x": "int64[]"}, opset=20)) == [("y", "::HannWindow-17", "no kernel for dtype")]
+
+
+def test_types_flow_through_casts_constants_sequences_and_bodies():
+    nodes = [
+        pyopnb.node("Constant", [], "c", value=numpy_helper.from_array(np.ones(2))),
+        pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE),
+        pyopnb.node("SequenceConstruct", "d c", "s"),
+        pyopnb.node("SequenceAt", "s i", "a"),
+        pyopnb.node(
+            "If",
+            "b",
+            "e",
+            then_branch=body([pyopnb.node("Identity", "a", "t")], "t"),
+            else_branch=body([pyopnb.node("Neg", "c", "n")], "n"),
+        ),
+        pyopnb.node("Erf", "e", "y"),
+    ]
+    assert told(one(nodes, {"x": "float32[2]", "i": "int64[]", "b": "bool[]"})) == [("y", "::Erf-13", "no kernel for dtype")]
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
+def test_nodes_in_bodies(kind):
+    inner = [pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE), pyopnb.node("Erf", "d", "e", name="inner")]
+    if kind == "If":
+        node = pyopnb.node(
+            "If", "b", "y", then_branch=body(inner, "e"), else_branch=body([pyopnb.node("Cast", "x", "z", to=11)], "z")
+        )
+        path = "If 'y', then_branch"
+    else:
+        ends = [pyopnb.node("Identity", "go", "on")] if kind == "Loop" else []
+        graph = body([*inner, *ends], "on" if ends else "e")
+        if kind == "Loop":
+            graph.output.add(name="e")
+            graph.input.extend([helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, [])])
+            node = pyopnb.node("Loop", ["n", "b"], "y", body=graph)
+        else:
+            graph.input.append(helper.make_tensor_value_info("one", 1, []))
+            node = pyopnb.node("Scan", "x", "y", body=graph, num_scan_inputs=1)
+        path = f"{kind} 'y', body"
+    model = one(node, {"x": "float32[2]", "b": "bool[]", "n": "int64[]"})
+    assert told(model) == [("inner", "::Erf-13", "no kernel for dtype")]
+    assert missing(model)[0].path == path
+    assert path in repr(missing(model))
+
+
+def test_a_branch_that_is_never_taken_needs_no_kernels_but_known_ops():
+    def model(op):
+        no = body([pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE), pyopnb.node(op, "d", "e")], "e")
+        yes = body([pyopnb.node("Cast", "x", "z", to=TensorProto.DOUBLE)], "z")
+        return one(
+            pyopnb.node("If", "b", "y", then_branch=no, else_branch=yes),
+            {"x": "float32[2]"},
+            initializers={"b": np.array(False)},
+        )
+
+    assert told(model("Erf")) == []
+    assert told(model("Erff")) == [("e", "::Erff", "unknown op")]
+    taken = model("Erf")
+    taken.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array(True), "b"))
+    assert told(taken) == [("e", "::Erf-13", "no kernel for dtype")]
+
+
+def function(name, nodes, attrs=(), opset=20):
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
+    return helper.make_function("local", name, ["x"], ["y"], nodes, imports, list(attrs))
+
+
+def test_nodes_in_functions_by_the_types_and_attrs_of_each_call():
+    cast = pyopnb.node("Cast", "x", "c")
+    cast.attribute.add(name="to", ref_attr_name="kind", type=AttributeProto.INT)
+    inner = function("As", [cast, pyopnb.node("Erf", "c", "y", name="inner")], ["kind"])
+    outer = function("Outer", [pyopnb.node("local::As", "x", "y", kind=TensorProto.FLOAT)])
+
+    def model(kind):
+        nodes = [pyopnb.node("local::Outer", "x", "a"), pyopnb.node("local::As", "a", "y", kind=kind)]
+        return one(nodes, {"x": "float32[2]"}, functions=[outer, inner], opset=20)
+
+    assert told(model(TensorProto.FLOAT)) == []
+    assert told(model(TensorProto.DOUBLE)) == [("inner", "::Erf-13", "no kernel for dtype")]
+    assert missing(model(TensorProto.DOUBLE))[0].path == "function local::As"
+
+
+def test_a_function_that_nobody_calls_may_hold_anything():
+    unused = function("Unused", [pyopnb.node("Erff", "x", "y")])
+    assert told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[2]"}, functions=[unused], opset=20)) == []
+
+
+def test_the_versions_of_the_model_hold_in_its_functions():
+    gelu = function("G", [pyopnb.node("Gelu", "x", "y")], opset=20)
+    model = one(pyopnb.node("local::G", "x", "y"), {"x": "float32[2]"}, functions=[gelu], opset=13)
+    assert told(model) == [("y", "::Gelu-20", "unknown op")]
+
+
+def test_a_new_import_is_told_by_the_operators_that_changed_or_by_itself():
+    model = one(pyopnb.node("Relu", "x", "y"), {"x": "float32[2]"})
+    model.opset_import[0].version = 1000
+    assert told(model) == [("", "ai.onnx-1000", "opset too new")]
+    (row,) = missing(model)
+    assert (row.site, row.path, row.where) == (None, "", "import of ai.onnx-1000")
+    assert row.reason == f"the runtime takes ai.onnx up to {newest_version('')}"
+    model.opset_import[0].version = newest_opset()
+    model.functions.append(function("F", [pyopnb.node("Relu", "x", "y")], opset=1000))
+    assert told(model) == [("", "ai.onnx-1000", "opset too new")]
+
+
+def test_other_domains():
+    model = one(pyopnb.node("ai.onnx.ml::Scalerr", "x", "y"), {"x": "float32[2]"})
+    assert told(model) == [("y", "ai.onnx.ml::Scalerr", "unknown op")]
+    assert missing(model)[0].reason.endswith("nearest: ai.onnx.ml::Scaler")
+    model = one(pyopnb.node("com.microsoft::FusedGemm", "x x", "y"), {"x": "float64[2,2]"})
+    assert [row[2] for row in told(model)] == ["no kernel for dtype"]
+    assert told(one(pyopnb.node("ai.onnx::Relu", "x", "y"), {"x": "float32[2]"})) == []
+
+
+# ---- what it takes, and what it gives ----------------------------------------------------------------------------------------
+
+
+def test_bytes_paths_and_protos_alike(tmp_path):
+    model = one(pyopnb.node("Erf", "x", "y"), {"x": "float64[N]"})
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    texts = {repr(missing(source)) for source in (model, model.SerializeToString(), path, str(path))}
+    assert len(texts) == 1
+    assert missing(model)[0].site.node is not None
+    missing(model)[0].site.node.name = "of the caller's model"
+    assert model.graph.node[0].name == "of the caller's model"
+
+
+def test_external_data_is_not_looked_for(tmp_path):
+    model = one(
+        [pyopnb.node("Add", "x w", "a"), pyopnb.node("Erf", "a", "y")], {"x": "float64[N]"}, initializers={"w": np.ones(3)}
+    )
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="absent.bin")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert [row.node for row in missing(path)] == ["y"]
+    assert [row.node for row in missing(model)] == ["y"]
+
+
+def test_a_table_with_what_it_says_made_safe():
+    model = one(pyopnb.node("Erff", "x", "y", name="<b>\x1b[31m"), {"x": "float32[N]"})
+    found = missing(model)
+    head, row = repr(found).split("\n")
+    assert head.split() == ["node", "op", "missing", "reason"]
+    assert "\x1b" not in row and "::Erff" in row
+    assert "&lt;b&gt;" in found._repr_html_() and "<b>" not in found._repr_html_()
+
+
+def test_a_sequence_whose_table_is_cut():
+    nodes = [pyopnb.node("Erff", "x", f"y{i}") for i in range(300)]
+    found = missing(one(nodes, {"x": "float32[N]"}, "y1"))
+    assert len(found) == 300 and [row.node for row in found[298:]] == ["y298", "y299"]
+    assert len(repr(found).split("\n")) == 202 and "and 100 more" in repr(found)
+
+
+# ---- bad and odd files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (b"", "model bytes: expected an ONNX model with a graph, got an empty file"),
+        (b"\x08\x0a:\x07\x0a", "model bytes: expected an ONNX model"),
+        (b"\0\0\0\0ORTM\0\0", "model bytes: expected an ONNX model, got ONNX Runtime's own format"),
+        (ModelProto(), "model: expected an ONNX model with a graph, got a ModelProto without one"),
+        (3, "model: expected a ModelProto, bytes or a path, got int"),
+        ("/no/such.onnx", "Load model /no/such.onnx failed. File doesn't exist"),
+    ],
+)
+def test_no_model(model, text):
+    with pytest.raises(pyopnb.ModelError) as caught:
+        missing(model)
+    assert str(caught.value).startswith(text)
+
+
+def wired(*nodes):
+    """A model of nodes that `pyopnb.model` refuses."""
+    graph = helper.make_graph([pyopnb.node(*node) for node in nodes], "g", [helper.make_tensor_value_info("x", 1, [2])], [])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("local", 1)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (
+            [("Add", "a x", "y"), ("Abs", "y", "a")],
+            "the node of output 'y': expected inputs that are made before it, got a cycle",
+        ),
+        ([("Add", "y x", "y")], "the node of output 'y': expected inputs that are made before it, got a cycle"),
+        ([("Abs", "x", "y"), ("Neg", "x", "y")], "name y: expected one meaning, got two values of that name"),
+        ([("Abs", "", "x")], "name x: expected one meaning, got two values of that name"),
+    ],
+)
+def test_a_broken_graph(nodes, text):
+    with pytest.raises(pyopnb.ModelError) as caught:
+        missing(wired(*nodes))
+    assert str(caught.value).startswith(text)
+
+
+def test_names_that_are_not_utf_8():
+    data = wired(("Relu", "x", "y")).SerializeToString()
+    with pytest.raises(pyopnb.ModelError, match="expected names in UTF-8"):
+        missing(data.replace(b"Relu", b"R\xff\xfeu"))
+    with pytest.raises(pyopnb.ModelError, match="expected names in UTF-8"):
+        missing(data.replace(b"\x01y", b"\x01\xff"))
+
+
+def test_nodes_in_any_order():
+    model = wired(("Erf", "b", "y"), ("If", "k", "b"), ("Cast", "x", "a"), ("Cast", "x", "k"))
+    model.graph.node[1].attribute.append(helper.make_attribute("then_branch", body([pyopnb.node("Neg", "a", "t")], "t")))
+    model.graph.node[1].attribute.append(helper.make_attribute("else_branch", body([pyopnb.node("Abs", "a", "t")], "t")))
+    model.graph.node[2].attribute.append(helper.make_attribute("to", TensorProto.DOUBLE))
+    model.graph.node[3].attribute.append(helper.make_attribute("to", TensorProto.BOOL))
+    assert told(model) == [("y", "::Erf-13", "no kernel for dtype")]
+
+
+def test_a_function_that_calls_itself():
+    model = wired(("local::A", "x", "y"))
+    model.functions.extend(
+        [function("A", [pyopnb.node("local::B", "x", "y")]), function("B", [pyopnb.node("local::A", "x", "y")])]
+    )
+    with pytest.raises(
+        pyopnb.ModelError, match="function local::A: expected an end of its calls, got a function that calls itself"
+    ):
+        missing(model)
+
+
+def test_calls_that_double_at_every_step_cost_a_step_each():
+    def step(i):
+        return function(f"f{i}", [pyopnb.node(f"local::f{i + 1}", "x", "t"), pyopnb.node(f"local::f{i + 1}", "t", "y")])
+
+    model = wired(("local::f0", "x", "y"))
+    model.functions.extend([*map(step, range(200)), function("f200", [pyopnb.node("Erff", "x", "y")])])
+    assert [row.path for row in missing(model)] == ["function local::f200"]
+
+
+def test_a_nest_deeper_than_the_stack():
+    model = wired()
+    graph: GraphProto = model.graph
+    kept = [graph]  # protobuf hands out the graph inside only while the one around it lives
+    for _ in range(1200):
+        node = graph.node.add(op_type="If", input=["c"], output=["r"])
+        graph.output.add(name="r")
+        graph = node.attribute.add(name="then_branch", type=AttributeProto.GRAPH).g
+        kept.append(graph)
+    graph.node.add(op_type="Erff", input=["x"], output=["r"])
+    (row,) = missing(model)
+    assert row.op == "::Erff" and row.path.count("then_branch") == 1200
+
+
+@pytest.mark.parametrize("op", ["Sum", "Relu", "Summ"])
+def test_ten_thousand_inputs(op):
+    assert len(missing(wired((op, ["x"] * 10_000, "y")))) == (op == "Summ")
+
+
+@pytest.mark.parametrize("version", [0, -5, -(2**63), 2**40, 2**63 - 1])
+def test_versions_that_are_none(version):
+    model = wired(("Relu", "x", "y"))
+    model.opset_import[0].version = version
+    assert len(missing(model)) == 1
+    assert refusal(model) is not None
+
+
+def test_a_hundred_thousand_nodes():
+    model = wired(("Identity", "x", "t0"))
+    model.graph.node.extend(helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000))
+    model.graph.node.append(helper.make_node("Erff", ["t100000"], ["y"]))
+    assert [row.node for row in missing(model)] == ["y"]
+
+
+if __name__ == "__main__":
+    from node_tests import cases
+
+    print(judged(cases())[-1])

@@ -1,0 +1,259 @@
+"""Nodes and models by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import pyopnb
+from pyopnb.models.nodes import type_of_proto as onnx_type
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+
+
+def test_a_node_has_the_names_as_given() -> None:
+    made = pyopnb.node("demo::Op", ["a", "", "c"], "x y", name="n")
+    assert (list(made.input), list(made.output), made.name, made.domain, made.op_type) == (
+        ["a", "", "c"],
+        ["x", "y"],
+        "n",
+        "demo",
+        "Op",
+    )
+
+
+@pytest.mark.parametrize("op", ["Relu", "::Relu", "ai.onnx::Relu"])
+def test_onnx_own_ops(op: str) -> None:
+    assert (pyopnb.node(op, "x", "y").domain, pyopnb.node(op, "x", "y").op_type) == ("", "Relu")
+
+
+@pytest.mark.parametrize("op", ["", "demo::", "demo::a b", "a/b::C", "demo::1"])
+def test_names_that_are_none(op: str) -> None:
+    with pytest.raises(pyopnb.DefinitionError, match="domain::OpType"):
+        pyopnb.node(op, "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, "INT"), (True, "INT"), (1.5, "FLOAT"), ("s", "STRING"), (b"\xff", "STRING"), ([1], "INTS"), ([1.5], "FLOATS"),
+        (["a"], "STRINGS"), ([], "INTS"), (np.zeros(2), "TENSOR"), (onnx.GraphProto(name="g"), "GRAPH"),
+        (onnx.ModelProto(graph=onnx.GraphProto(name="g")), "GRAPH"), (np.float32(1.5), "FLOAT"), (np.bool_(True), "INT"),
+    ],
+)  # fmt: skip
+def test_kinds_of_attributes(value: Any, kind: str) -> None:
+    (attribute,) = pyopnb.node("demo::Op", "x", "y", a=value).attribute
+    assert onnx.AttributeProto.AttributeType.Name(attribute.type) == kind
+
+
+def test_none_leaves_an_attribute_out() -> None:
+    assert not pyopnb.node("demo::Op", "x", "y", a=None).attribute
+
+
+def test_versions_are_those_that_the_runtime_takes() -> None:
+    made = pyopnb.model(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}, {"y": "float32[N]"})
+    assert (made.ir_version, made.opset_import[0].version) == (newest_ir_version(), newest_opset())
+    onnx.checker.check_model(made, full_check=True)
+    assert pyopnb.model([], {}, "", opset=17).opset_import[0].version == 17
+
+
+def test_domains_are_imported_wherever_they_stand() -> None:
+    inner = onnx.helper.make_graph([pyopnb.node("b::Op", "x", "z")], "g", [], [onnx.ValueInfoProto(name="z")])
+    nodes = [pyopnb.node("a::Op", "x", "c"), pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner)]
+    made = pyopnb.model(nodes, {"x": "float32[N]"}, "y")
+    assert {entry.domain for entry in made.opset_import} == {"", "a", "b"}
+    assert {
+        e.domain: e.version
+        for e in pyopnb.model(pyopnb.node("com.microsoft::Gelu", "x", "y"), {"x": "float32"}, "y").opset_import
+    }["com.microsoft"] >= 1
+
+
+def test_types_and_examples() -> None:
+    takes = {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}
+    made = pyopnb.model(pyopnb.node("demo::Op", "a b c", "o"), takes, {"o": "int4[...]"})
+    a, b, c = (i.type.tensor_type for i in made.graph.input)
+    assert [d.dim_param for d in a.shape.dim] == ["N", ""]
+    assert (b.elem_type, [d.dim_value for d in b.shape.dim]) == (onnx.TensorProto.INT8, [2, 0])
+    assert not c.HasField("shape")
+    assert made.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT4
+
+
+def test_initializers() -> None:
+    made = pyopnb.model([], {}, "", initializers={"w": np.float32([1, 2]), "n": 3})
+    assert [onnx.numpy_helper.to_array(t).tolist() for t in made.graph.initializer] == [[1, 2], 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "initializers"),
+    [
+        ([("x", "x")], {"x": "float32"}, {}),
+        ([("x", "y"), ("x", "y")], {"x": "float32"}, {}),
+        ([("x", "w")], {"x": "float32"}, {"w": 1}),
+        ([("x", "y y")], {"x": "float32"}, {}),
+    ],
+)
+def test_a_name_that_stands_for_two_things(nodes: Any, inputs: Any, initializers: Any) -> None:
+    with pytest.raises(pyopnb.ModelError, match="expected one meaning"):
+        pyopnb.model([pyopnb.node("demo::Op", i, o) for i, o in nodes], inputs, "y", initializers=initializers)
+
+
+def test_outputs_left_out_are_no_names() -> None:
+    made = pyopnb.model([pyopnb.node("demo::Op", "x", ["", "", "y"])], {"x": "float32"}, "y")
+    assert list(made.graph.node[0].output) == ["", "", "y"]
+
+
+def test_a_type_that_cannot_be_read() -> None:
+    with pytest.raises(pyopnb.NotationError, match=r"float32\[N,3\]"):
+        pyopnb.model([], {"x": "float32[N"}, "y")
+
+
+# ---- names and order ---------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_sorted_and_sorted_ones_stay() -> None:
+    def order(*pairs: str) -> list[str]:
+        nodes = [pyopnb.node("Neg", *pair.split(">")) for pair in pairs]
+        return [n.output[0] for n in pyopnb.model(nodes, {"x": "float32[N]"}, "z").graph.node]
+
+    assert order("b>z", "a>b", "x>a", "x>c") == ["a", "b", "z", "c"]
+    assert order("x>c", "x>a", "a>z") == ["c", "a", "z"]
+
+
+def test_a_body_waits_for_the_names_around_it() -> None:
+    inner = onnx.helper.make_graph([pyopnb.node("Neg", "late", "z")], "g", [], [onnx.ValueInfoProto(name="z")])
+    nodes = [pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner), pyopnb.node("Abs", "x", "late")]
+    made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
+    assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
+    nodes[1].output[0] = "lat"
+    with pytest.raises(pyopnb.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*nobody makes. Try: lat"):
+        pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ("a>b b>a a>y", "a circle: a → b → a|a circle: b → a → b"),
+        ("a>a a>y", "a circle: a → a"),
+        ("x>b xx>c", "input xx: .*got xx, which nobody makes. Try: x"),
+        ("x>b", "output y: .*got y, which nobody makes. Try: b, x|output y"),
+    ],
+)
+def test_models_that_cannot_run(pairs: str, said: str) -> None:
+    nodes = [pyopnb.node("Neg", *pair.split(">")) for pair in pairs.split()]
+    with pytest.raises(pyopnb.ModelError, match=said):
+        pyopnb.model(nodes, {"x": "float32[N]"}, "y")
+
+
+def test_an_operator_that_onnx_does_not_have() -> None:
+    for op, near in (("Sofmax", "Softmax"), ("ai.onnx.ml::Scalar", "Scaler")):
+        with pytest.raises(pyopnb.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"):
+            pyopnb.model(pyopnb.node(op, "x", "y"), {"x": "float32[N]"}, "y")
+    pyopnb.registry.define(type("Sofmax", (), {"compute": lambda self, x: x}), "::Sofmax")
+    pyopnb.model(pyopnb.node("Sofmax", "x", "y"), {"x": "float32[N]"}, "y")
+    pyopnb.model(pyopnb.node("demo::Later", "x", "y"), {"x": "float32[N]"}, "y")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.array(["2020-01-01"], "datetime64[D]"), r"datetime64\[D\]"),
+        (np.array([1, "a"], object), r"w\[0\]: expected str.* got int 1"),
+        (None, "got NoneType None"),
+        ([[1], [2, 3]], "inhomogeneous"),
+        (2**70, "got int"),
+    ],
+)
+def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
+    for where in ("inputs", "initializers"):
+        given = {"inputs": {}, "initializers": {}} | {where: {"w": value}}
+        with pytest.raises(pyopnb.ModelError, match=said):
+            pyopnb.model(pyopnb.node("d::Op", "w", "y"), given["inputs"], "y", initializers=given["initializers"])
+
+
+def test_sizes_that_are_none() -> None:
+    for dims in ((-1,), (2**63,)):
+        kind = pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
+        with pytest.raises(pyopnb.NotationError, match="a size from 0"):
+            pyopnb.model([], {"x": kind}, "x")
+
+
+# ---- types of outputs --------------------------------------------------------------------------------------------------------
+
+
+def kinds(model: onnx.ModelProto) -> dict[str, str]:
+    return {i.name: str(onnx_type(i.type)) for i in model.graph.output}
+
+
+class Half:
+    def infer(self, x: pyopnb.TensorType) -> object:
+        return x.like(dtype="float16")
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float16)
+
+
+class Double:
+    def infer(self, x: pyopnb.TensorType) -> object:
+        return x.like(dtype="float64", shape=("M", 2))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return np.ones((1, 2))
+
+
+def test_types_of_outputs_are_inferred() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    nodes = [pyopnb.node("b::Op", "x", "h"), pyopnb.node("Concat", "h h", "y", axis=0), pyopnb.node("b::Later", "y", "z")]
+    assert kinds(pyopnb.model(nodes, {"x": "float32[N,3]"}, "y h z")) == {
+        "y": "float16[?,3]",
+        "h": "float16[N,3]",
+        "z": "any[...]",
+    }
+    big = pyopnb.model(
+        pyopnb.node("MatMul", "x w", "y"), {"x": "float32[N,3]"}, "y", initializers={"w": np.ones((3, 999), np.float32)}
+    )
+    assert kinds(big) == {"y": "float32[N,999]"}  # the weights, which are large, are not looked into
+    shape = {"s": np.int64([4, -1])}
+    assert kinds(pyopnb.model(pyopnb.node("Reshape", "x s", "y"), {"x": "float32[2,6]"}, "y", initializers=shape)) == {
+        "y": "float32[4,3]"
+    }
+
+
+def test_an_op_that_cannot_say_is_no_obstacle() -> None:
+    class Raises:
+        def infer(self, x: object) -> object:
+            raise ZeroDivisionError
+
+        def compute(self, x: np.ndarray) -> np.ndarray:
+            return x
+
+    pyopnb.registry.define(Raises, "b::Op")
+    model = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N]"}, "y")
+    assert not model.graph.output[0].HasField("type")
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.Session(model)
+
+
+def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    model = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
+    session = pyopnb.Session(model)
+    x = np.ones((2, 3), np.float32)
+    assert session(x=x)["y"].dtype == np.float16
+    pyopnb.registry.define(Double, "b::Op")
+    with pytest.warns(pyopnb.SessionRebuilt):
+        assert session(x=x)["y"].dtype == np.float64
+    assert pyopnb.Session(model.SerializeToString())(x=x)["y"].shape == (1, 2)
+    assert kinds(model) == {"y": "float16[N,3]"}  # the caller's model is as it was
+
+
+def test_a_declared_type_binds() -> None:
+    pyopnb.registry.define(Half, "b::Op")
+    declared = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, {"y": "float16[N,3]"})
+    changed = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
+    changed.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "K"  # by hand: now it is the user's word
+    pyopnb.registry.define(Double, "b::Op")
+    for model in (declared, changed):
+        with pytest.raises(Exception, match=r"float16|double"):
+            pyopnb.Session(model)

@@ -1,0 +1,81 @@
+"""What a session takes, and what it says of that which is no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import pyopnb
+from pyopnb.models.io import read
+
+MODEL = pyopnb.model([pyopnb.node("Relu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
+DATA = MODEL.SerializeToString()
+
+BAD = {
+    "empty": (b"", "an empty file"),
+    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "a Git LFS pointer.*git lfs pull"),
+    "html": (b"<!DOCTYPE html><html>404</html>", "HTML or XML"),
+    "text": (b"hello, world\n", "text that begins with hello, world\\."),
+    "truncated": (DATA[: len(DATA) // 2], "no model with a graph"),
+    "header only": (onnx.ModelProto(ir_version=8).SerializeToString(), "no model with a graph"),
+    "zeros": (bytes(100), "no model with a graph"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("form", ["bytes", "path"])
+def test_what_is_no_model(name: str, form: str, tmp_path: Path) -> None:
+    data, words = BAD[name]
+    (tmp_path / "m.onnx").write_bytes(data)
+    with pytest.raises(pyopnb.ModelError, match=f"expected an ONNX model.*{words}"):
+        read(data if form == "bytes" else tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("value", [None, 3, ["m.onnx"], onnx.GraphProto(), object()], ids=range(5))
+def test_what_is_no_form_of_a_model(value: Any) -> None:
+    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path"):
+        read(value)
+
+
+def test_an_empty_proto_is_no_model() -> None:
+    with pytest.raises(pyopnb.ModelError, match="graph"):
+        read(onnx.ModelProto())
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(pyopnb.ModelError, match="File doesn't exist"):
+        read(tmp_path / "none.onnx")
+    with pytest.raises(pyopnb.ModelError, match="a file that can be read"):
+        read(tmp_path)
+
+
+def test_the_callers_model_is_not_the_sources() -> None:
+    source = read(MODEL)
+    source.proto.graph.node[0].op_type = "Neg"
+    assert MODEL.SerializeToString() == DATA
+
+
+def external(location: str) -> onnx.ModelProto:
+    made = onnx.ModelProto.FromString(DATA)
+    tensor = made.graph.initializer.add(name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    return made
+
+
+@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", ".", "..", "a\0b", "none.bin", "sub/../../w.bin"])
+def test_data_that_is_not_beside_the_model(location: str, tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(4))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(pyopnb.ModelError, match="initializer w"):
+        read(external(location), folder)
+
+
+def test_data_beside_the_model_and_below_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for location in ("w.bin", "sub/w.bin", "./sub/../w.bin"):
+        (tmp_path / location).write_bytes(bytes(4))
+        assert read(external(location), tmp_path).folder == str(tmp_path.resolve())

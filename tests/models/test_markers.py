@@ -1,0 +1,112 @@
+"""Numbers and private domains: written, and taken out again without a trace."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import helper
+
+import pyopnb
+from pyopnb.models.edit.inline import inlined
+from pyopnb.models.markers import MARKER, PREFIX, NumberedNode, number, restore
+from pyopnb.models.nodes import declared_scalars, declared_types, input_types, walk
+from pyopnb.models.ort_capabilities import newest_opset
+
+
+def graph() -> onnx.GraphProto:
+    return helper.make_graph([pyopnb.node("Neg", "u", "v")], "g", [], [])
+
+
+def sample() -> onnx.ModelProto:
+    then = helper.make_graph([pyopnb.node("d::Op", "x", "a", body=graph(), many=[graph(), graph()])], "b", [], [])
+    nodes = [pyopnb.node("d::Op", "x", "m", name="n", k=1), pyopnb.node("If", "c", "y", then_branch=then, else_branch=then)]
+    return pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, {"y": "float32[]", "m": "int64[?,3]"})
+
+
+def numbered(model: onnx.ModelProto, fixed: tuple[int, ...] = ()) -> list[NumberedNode]:
+    return [NumberedNode(site, "d", "Op", fixed) for site in walk(model) if site.node.domain == "d"]
+
+
+@pytest.mark.parametrize("fixed", [(), (0,), (7,)])
+def test_restoring_gives_the_nodes_of_the_file(fixed: tuple[int, ...]) -> None:
+    model, before = sample(), sample()
+    number(model, numbered(model, fixed))
+    for site in walk(model):
+        if site.node.domain.startswith(PREFIX):
+            assert [a.i for a in site.node.attribute if a.name == MARKER]
+            assert not [a for a in site.node.attribute if a.HasField("g") or a.graphs]
+    restore(model)
+    assert model.graph == before.graph and list(model.opset_import) == list(before.opset_import)
+
+
+def test_numbers_are_distinct_and_numbering_again_changes_nothing() -> None:
+    model = sample()
+    nodes = numbered(model)
+    number(model, nodes)
+    once = model.SerializeToString()
+    number(model, nodes)
+    assert model.SerializeToString() == once
+    markers = [a.i for site in walk(model) for a in site.node.attribute if a.name == MARKER]
+    assert sorted(markers) == [0, 1, 2]
+
+
+def test_another_fixed_type_is_another_op_of_the_runtime() -> None:
+    (first, *_), (second, *_) = numbered(sample(), (7,)), numbered(sample(), (0, 1))
+    assert len({first.runtime_name, second.runtime_name, numbered(sample())[0].runtime_name}) == 3
+
+
+def test_the_private_domain_is_imported_once() -> None:
+    model = sample()
+    number(model, numbered(model))
+    number(model, [])
+    assert [e.domain for e in model.opset_import].count(PREFIX + "d") == 1
+
+
+def test_what_a_file_says_of_types() -> None:
+    model = sample()
+    site = next(walk(model))
+    assert [str(t) for t in declared_types(site)] == ["int64[?,3]"]
+    assert {k: str(v) for k, v in input_types(model.graph).items()} == {"x": "float32[N]", "c": "bool[]"}
+    assert declared_scalars(model) == {"c", "y"}
+
+
+def function(name: str, nodes: list[onnx.NodeProto], opset: int | None = None) -> onnx.FunctionProto:
+    imports = [helper.make_opsetid("", opset or newest_opset()), helper.make_opsetid("d", 9), helper.make_opsetid("f", 1)]
+    return helper.make_function("f", name, ["u"], ["v"], nodes, imports)
+
+
+def is_op(node: onnx.NodeProto) -> bool:
+    return node.domain == "d"
+
+
+def test_only_functions_that_hold_ops_are_inlined() -> None:
+    functions = [
+        function("Holds", [pyopnb.node("d::Op", "u", "v")]),
+        function("Calls", [pyopnb.node("f::Holds", "u", "v")]),
+        function("Plain", [pyopnb.node("Neg", "u", "v")]),
+    ]
+    nodes = [pyopnb.node("f::Calls", "x", "m"), pyopnb.node("f::Plain", "m", "y")]
+    model = pyopnb.model(nodes, {"x": "float32"}, "y", functions=functions)
+    before = model.SerializeToString()
+    made = inlined(model, is_op)
+    assert [(n.domain, n.op_type) for n in made.graph.node] == [("d", "Op"), ("f", "Plain")]
+    assert [f.name for f in made.functions] == ["Plain"]
+    assert model.SerializeToString() == before
+
+
+def test_a_model_without_such_functions_is_itself() -> None:
+    model = sample()
+    assert inlined(model, is_op) is model
+
+
+def test_functions_of_another_opset_stay() -> None:
+    functions = [function("Holds", [pyopnb.node("d::Op", "u", "v")], opset=17)]
+    model = pyopnb.model([pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions)
+    assert [n.op_type for n in inlined(model, is_op).graph.node] == ["Holds"]
+
+
+def test_circles_are_refused() -> None:
+    functions = [function("A", [pyopnb.node("f::B", "u", "v")]), function("B", [pyopnb.node("f::A", "u", "v")])]
+    model = pyopnb.model([pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions)
+    with pytest.raises(pyopnb.ModelError, match="f::A: expected an end of its calls, got a function that calls itself"):
+        inlined(model, is_op)

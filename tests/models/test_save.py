@@ -1,0 +1,225 @@
+"""Models that keep their ops: what is written, and that it is written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+import pyopnb
+from pyopnb import registry
+from pyopnb.models import io as models_io
+from pyopnb.models import save
+from pyopnb.models.op_metadata import digest
+
+WEIGHTS = np.arange(1000, dtype=np.float32)
+
+
+@pytest.fixture
+def heavy():
+    """A model with a weight of 4 kB, in itself."""
+    nodes = [pyopnb.node("demo::SoftClip", "x", "a", limit=2.0), pyopnb.node("Add", ["a", "w"], "y")]
+    made = pyopnb.model(nodes, {"x": "float32[1000]", "w": "float32[1000]"}, "y")
+    made.graph.initializer.append(numpy_helper.from_array(WEIGHTS, "w"))
+    return made
+
+
+def run(path):
+    return pyopnb.run(path, x=np.zeros(1000, np.float32))["y"]
+
+
+def test_what_the_metadata_holds(soft_clip, clipper, tmp_path):
+    clipper.metadata_props.add(key="author", value="me")
+    (kept,) = pyopnb.save(clipper, tmp_path / "clip.onnx")
+    entries = {entry.key: entry.value for entry in onnx.load(tmp_path / "clip.onnx").metadata_props}
+    assert list(entries) == ["author", "pyopnb.op.demo::SoftClip"]
+    held = json.loads(entries["pyopnb.op.demo::SoftClip"])
+    assert held == {
+        "source": kept.source,
+        "digest": digest(kept.source),
+        "schema": "(x)<limit: float = 1.0>",
+        "pyopnb": pyopnb.__version__,
+    }
+    assert [entry.key for entry in clipper.metadata_props] == ["author"]
+
+
+def test_the_file_runs_without_pyopnbs_help(soft_clip, clipper, tmp_path):
+    pyopnb.save(clipper, tmp_path / "clip.onnx")
+    assert pyopnb.run(tmp_path / "clip.onnx", x=np.float32([100]))["y"] == [2]
+
+
+def test_only_the_ops_that_it_uses_also_in_bodies_and_of_the_retired_pyop(define, tmp_path):
+    define("""
+        @pyopnb.pyop("demo::Used")
+        class Used:
+            def compute(self, x): return x
+        @pyopnb.pyop("demo::Unused")
+        class Unused(Used): ...
+        @pyopnb.pyop("demo::Old", module="mymodule")
+        class Old(Used): ...
+    """)
+    model = pyopnb.parse("""
+        <ir_version: 10, opset_import: ["": 21, "demo": 1, "old": 1]>
+        g (bool c, float[N] x) => (float[N] y, float[N] z) {
+            y = If(c) <then_branch = t () => (float[N] u) { u = demo.Used(x) },
+                       else_branch = e () => (float[N] v) { v = Identity(x) }>
+            z = old.PyOp <module = "mymodule", class_name = "Old", input_types = [1], output_types = [1]>(x)
+        }
+    """)
+    ops = pyopnb.save(model, tmp_path / "m.onnx")
+    assert sorted(op.name for op in ops) == ["demo::Old", "demo::Used"]
+
+
+def test_saved_again_the_new_text_takes_the_place(soft_clip, define, clipper, tmp_path):
+    path = tmp_path / "clip.onnx"
+    pyopnb.save(clipper, path)
+    define("@pyopnb.pyop('demo::SoftClip')\nclass SoftClip:\n    def compute(self, x, limit=None): return x\n", "b.py")
+    pyopnb.save(path, path)
+    assert list(pyopnb.load(path).ops) == ["demo::SoftClip"]
+    assert "return x\n" in pyopnb.load(path).ops["demo::SoftClip"].source
+
+
+def test_what_was_not_run_is_kept_on(soft_clip, clipper, tmp_path):
+    (kept,) = pyopnb.save(clipper, tmp_path / "a.onnx")
+    registry.clear()
+    assert pyopnb.save(pyopnb.load(tmp_path / "a.onnx").model, tmp_path / "b.onnx") == ()
+    assert pyopnb.load(tmp_path / "b.onnx").ops["demo::SoftClip"] == kept
+
+
+def test_an_op_without_a_source_is_refused_and_nothing_written(clipper, tmp_path):
+    registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::SoftClip")
+    with pytest.raises(pyopnb.DefinitionError, match="source is not known"):
+        pyopnb.save(clipper, tmp_path / "clip.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- weights -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outside", [None, False, True])
+@pytest.mark.parametrize("from_outside", [False, True])
+def test_weights_inside_and_beside(soft_clip, heavy, tmp_path, outside, from_outside):
+    source = heavy
+    if from_outside:
+        (tmp_path / "from").mkdir()
+        source = tmp_path / "from" / "heavy.onnx"
+        onnx.save_model(heavy, source, save_as_external_data=True, location="w.bin", size_threshold=0)
+    path = tmp_path / "m.onnx"
+    pyopnb.save(source, path, external_data=outside)
+    beside = from_outside if outside is None else outside
+    files = [file.name for file in tmp_path.iterdir() if file.name.startswith("m.")]
+    assert len(files) == (2 if beside else 1)
+    (weight,) = onnx.load(path, load_external_data=False).graph.initializer
+    assert (weight.data_location == TensorProto.EXTERNAL) is beside
+    np.testing.assert_array_equal(run(path), WEIGHTS)
+    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), WEIGHTS)
+
+
+def test_the_data_of_the_model_before_goes_and_only_that(soft_clip, heavy, tmp_path):
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    (old,) = tmp_path.glob("*.data")
+    (tmp_path / "m.onnx.12345678.data").write_bytes(b"not ours")
+    pyopnb.save(path, path)
+    assert old.exists()
+    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
+    pyopnb.save(heavy, path, external_data=True)
+    assert not old.exists()
+    assert len(list(tmp_path.glob("*.data"))) == 2
+    np.testing.assert_array_equal(run(path), WEIGHTS + 1)
+
+
+def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(soft_clip, heavy, tmp_path):
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    loaded = pyopnb.load(path)
+    np.testing.assert_array_equal(run(loaded.model), WEIGHTS)
+    (tmp_path / "b").mkdir()
+    pyopnb.save(loaded.model, tmp_path / "b" / "b.onnx")
+    assert [entry.key for entry in onnx.load(tmp_path / "b" / "b.onnx").metadata_props] == ["pyopnb.op.demo::SoftClip"]
+    np.testing.assert_array_equal(run(tmp_path / "b" / "b.onnx"), WEIGHTS)
+
+
+def test_a_model_that_is_too_large_for_one_file(soft_clip, heavy, tmp_path, monkeypatch):
+    monkeypatch.setattr(models_io, "_LARGEST_MESSAGE", 2**26)  # any weight is too much
+    pyopnb.save(heavy, tmp_path / "m.onnx")
+    monkeypatch.undo()
+    assert len(list(tmp_path.glob("*.data"))) == 1
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx"), WEIGHTS)
+
+
+@pytest.mark.parametrize(("key", "value"), [("offset", "-4"), ("offset", "9" * 30), ("offset", "4096"), ("offset", "1")])
+def test_data_that_is_not_there(soft_clip, heavy, tmp_path, key, value):
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    model = onnx.load(path, load_external_data=False)
+    next(e for e in model.graph.initializer[0].external_data if e.key == key).value = value
+    with pytest.raises(pyopnb.ModelError, match="initializer w: expected"):
+        pyopnb.save(model, tmp_path / "b.onnx", base_dir=tmp_path)
+    assert not list(tmp_path.glob("*b.onnx*"))
+
+
+# ---- whole or not at all -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, monkeypatch, fails):
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
+
+    def no(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, fails, no)
+    with pytest.raises(OSError, match="no space left"):
+        pyopnb.save(heavy, path, external_data=True)
+    monkeypatch.undo()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_model_that_fails_after_its_data_leaves_the_model_before(soft_clip, heavy, tmp_path, monkeypatch):
+    path = tmp_path / "m.onnx"
+    pyopnb.save(heavy, path, external_data=True)
+    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
+    monkeypatch.setattr(save, "_serialized", lambda model: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.save(heavy, path, external_data=True)
+    np.testing.assert_array_equal(run(path), WEIGHTS)
+
+
+def test_the_rights_of_the_file_stay_and_a_link_is_replaced(soft_clip, clipper, tmp_path):
+    path, link = tmp_path / "m.onnx", tmp_path / "link.onnx"
+    pyopnb.save(clipper, path)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    path.chmod(0o640)
+    data = path.read_bytes()
+    link.symlink_to(path)
+    pyopnb.save(clipper, path)
+    pyopnb.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), link)
+    assert (path.stat().st_mode & 0o777, path.read_bytes(), link.is_symlink()) == (0o640, data, False)
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_no_place_to_write(soft_clip, clipper, tmp_path):
+    with pytest.raises(pyopnb.ModelError, match="a folder that can be written to"):
+        pyopnb.save(clipper, tmp_path / "none" / "m.onnx")
+    with pytest.raises(pyopnb.ModelError, match="expected the name of a file, got a folder"):
+        pyopnb.save(clipper, tmp_path)
+
+
+def test_data_that_could_not_follow_its_model_is_taken_away(soft_clip, heavy, tmp_path, monkeypatch):
+    monkeypatch.setattr(save, "_serialized", lambda model: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.save(heavy, tmp_path / "m.onnx", external_data=True)
+    assert list(tmp_path.glob("m.*")) == []

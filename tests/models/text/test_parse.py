@@ -1,0 +1,720 @@
+"""ONNX's text form: read, refused with the line, written, and read back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+import pyopnb
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+
+STORY = """\
+(float[N,3] x) => (float[N,3] y) {
+    a = Abs(x)
+    # a comment
+    y = demo.SoftClip<limit = 2.0>(a)
+}
+"""
+
+
+def imports(model: Any) -> dict[str, int]:
+    return {entry.domain: entry.version for entry in model.opset_import}
+
+
+# Reading
+
+
+def test_a_bare_graph() -> None:
+    made = pyopnb.parse(STORY)
+    assert (made.ir_version, imports(made)) == (newest_ir_version(), {"": newest_opset(), "demo": 1})
+    assert [(n.domain, n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [
+        ("", "Abs", ["x"], ["a"]),
+        ("demo", "SoftClip", ["a"], ["y"]),
+    ]
+    assert made.graph.node[1].attribute[0].f == 2.0
+    assert made.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "name"),
+    [
+        (STORY, None, "graph"),
+        (STORY, "clipper", "clipper"),
+        (STORY, 'a "b" \\', 'a "b" \\'),
+        ("own " + STORY, "clipper", "own"),
+        (f'# "\n<ir_version: 9, producer_name: ">(" # >\n>\n{STORY}', "clipper", "clipper"),
+    ],
+)
+def test_the_name(text: str, given: str | None, name: str) -> None:
+    assert pyopnb.parse(text, name=given).graph.name == name
+
+
+def test_a_header_is_taken_as_written() -> None:
+    made = pyopnb.parse('<ir_version: 8, opset_import: ["" : 17, "demo" : 4]>' + STORY)
+    assert (made.ir_version, imports(made)) == (8, {"": 17, "demo": 4})
+
+
+@pytest.mark.parametrize(
+    ("header", "version", "imported"),
+    [
+        ("<ir_version: 8>", 8, {"": newest_opset(), "demo": 1}),
+        ('<opset_import: ["" : 17]>', newest_ir_version(), {"": 17, "demo": 1}),
+        ('<opset_import: ["demo" : 2]>', newest_ir_version(), {"": newest_opset(), "demo": 2}),
+        ('<opset_import: ["ai.onnx" : 17]>', newest_ir_version(), {"ai.onnx": 17, "demo": 1}),
+    ],
+)
+def test_what_a_header_does_not_say_is_added(header: str, version: int, imported: dict[str, int]) -> None:
+    made = pyopnb.parse(header + STORY)
+    assert (made.ir_version, imports(made)) == (version, imported)
+
+
+def test_the_version_of_a_domain_is_that_of_its_ops() -> None:
+    @pyopnb.pyop("demo::SoftClip", opset=3)
+    class SoftClip:
+        def compute(self, x): ...
+
+    assert imports(pyopnb.parse(STORY))["demo"] == 3
+
+
+def test_domains_inside_graphs_and_functions_are_imported() -> None:
+    made = pyopnb.parse(
+        "(bool c, float x) => (y) { y = If(c) <then_branch = t () => (z) { z = a.Op(x) }, else_branch = e () => (z) { z = b.Op(x) }> }"
+        '<domain: "own"> Twice (p) => (q) { q = If(p) <then_branch = u () => (v) { v = d.Op(p) }, else_branch = w () => (v) { v = Abs(p) }> }'
+    )
+    assert imports(made).keys() == {"", "a", "b", "d"}
+    assert imports(made.functions[0]).keys() == {"", "d"}
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype", "dims"),
+    [
+        ("float32[N,3]", "float32", ("N", 3)),
+        ("float64 [ 2 ]", "float64", (2,)),
+        ("float8_e4m3fn[?]", "float8_e4m3fn", (None,)),
+        ("float32[ ... ]", "float32", None),
+        ("int64[...]", "int64", None),
+        ("int64[]", "int64", None),
+        ("int64", "int64", ()),
+        ("float", "float32", ()),
+    ],
+)
+def test_types(written: str, dtype: str, dims: Any) -> None:
+    tensor = pyopnb.parse(f"({written} x) => (y) {{ y = Abs(x) }}").graph.input[0].type.tensor_type
+    assert tensor.elem_type == next(r.onnx for r in pyopnb.ops.dtypes.DTYPES if r.name == dtype)
+    assert tensor.HasField("shape") == (dims is not None)
+    assert [d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim] == list(dims or ())
+
+
+def test_our_names_of_dtypes_elsewhere_stay() -> None:
+    made = pyopnb.parse(
+        '(seq(float32[N]) "float32[N] [...]") => (y) { y = demo.Op<s = "float64[2]">("float32[N] [...]") # float32[N]\n}'
+    )
+    assert made.graph.input[0].name == made.graph.node[0].input[0] == "float32[N] [...]"
+    assert made.graph.node[0].attribute[0].s == b"float64[2]"
+
+
+@pytest.mark.parametrize(
+    ("attrs", "op", "kinds"),
+    [
+        ("alpha = 2", "LeakyRelu", ["FLOAT"]),
+        ("alpha: int = 2", "LeakyRelu", ["INT"]),
+        ("alpha = 2.5", "LeakyRelu", ["FLOAT"]),
+        ("axis = 2", "Softmax", ["INT"]),
+        ("limit = 2", "demo.SoftClip", ["INT"]),
+        ("scale = [1, 2]", "ai.onnx.ml.Scaler", ["FLOATS"]),
+        ("scale: ints = [1, 2], offset = [3]", "ai.onnx.ml.Scaler", ["INTS", "FLOATS"]),
+    ],
+)
+def test_an_int_for_a_float(attrs: str, op: str, kinds: list[str]) -> None:
+    made = pyopnb.parse(f"(float[N] x) => (y) {{ a = Neg(x) y = {op}<{attrs}>(a) }}").graph.node[1]
+    assert [onnx.AttributeProto.AttributeType.Name(a.type) for a in made.attribute] == kinds
+
+
+def test_an_int_for_a_float_inside_a_graph() -> None:
+    made = pyopnb.parse(
+        "(bool c, float x) => (y) { a = If(c) <then_branch = t () => (z) { z = LeakyRelu<alpha: int = 1>(x) }, "
+        "else_branch = e () => (z) { z = LeakyRelu<alpha = 1>(x) }> y = Elu<alpha = 1>(a) }"
+    )
+    first, other = (a.g.node[0].attribute[0].type for a in made.graph.node[0].attribute)
+    assert (first, other, made.graph.node[1].attribute[0].type) == (2, 1, 1)
+
+
+def test_values_of_less_than_a_byte() -> None:
+    made = pyopnb.parse(
+        "(float x) => (y) <int4[3] a = {1, -2, 7}, uint4[1] b = {15}> { y = demo.Op<t = int4[2] {-8, 3}>(x, a, b) }"
+    )
+    arrays = [
+        numpy_helper.to_array(t).astype(int).tolist() for t in [*made.graph.initializer, made.graph.node[0].attribute[0].t]
+    ]
+    assert arrays == [[1, -2, 7], [15], [-8, 3]]
+
+
+def test_an_op_may_be_defined_later() -> None:
+    session_of = pyopnb.parse(STORY)
+
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def __init__(self, limit: float):
+            self.limit = limit
+
+        def compute(self, x):
+            return np.minimum(x, self.limit)
+
+    assert pyopnb.run(session_of, x=np.float32([[1, -9, 2]]))["y"].tolist() == [[1, 2, 2]]
+
+
+def test_ops_that_are_known_in_the_domain_of_onnx() -> None:
+    @pyopnb.pyop("::Mine")
+    class Mine:
+        def compute(self, x): ...
+
+    text = '(float[N] x) => (y) {{ y = {op}(x) }} <domain: "", opset_import: ["" : 17]> Own (a) => (b) {{ b = Abs(a) }}'
+    for op in ("Mine", "Own", "ScaledTanh", "ai.onnx.Relu", "com.microsoft.Gelu"):
+        pyopnb.parse(text.format(op=op))
+
+
+# Refusing
+
+
+GRAPH = "(float[N,3] x) => (float[N,3] y) {\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            GRAPH + "  a = Abs(x)\n  y = Abs(b)\n}",
+            "line 3, column 11, in `y = Abs(b)`, input b: expected an input, an initializer or a value made above, got b. Try: x, a",
+        ),
+        (
+            GRAPH + "  a = Abs(x)\n  a = Neg(a)\n  y = Abs(a)\n}",
+            "line 3, column 3, in `a = Neg(a)`, name a: expected one meaning, got an output of Abs and an output of Neg. Try: rename one of them",
+        ),
+        (
+            "(float x, int64 x) => (y) { y = Abs(x) }",
+            "line 1, column 17, in `(float x, int64 x) => (y) { y = Abs(x) }`, name x: expected one meaning, got an input and an input. Try: rename one of them",
+        ),
+        (
+            "(float x) => (y) <float w = {1}, float w = {2}> { y = Abs(x) }",
+            "line 1, column 40, in `(float x) => (y) <float w = {1}, float w = {2}> { y = Abs(x) }`, name w: expected one meaning, got an initializer and an initializer. Try: rename one of them",
+        ),
+        (
+            GRAPH + " b = Add(x, c)\n c = Abs(d)\n d = Neg(b)\n y = Abs(c)\n}",
+            "line 2, column 13, in `b = Add(x, c)`, input c: expected a value made above, got a cycle: c → b → d → c. Try: break the cycle",
+        ),
+        (GRAPH + " y = Abs(y) }", "line 2, column 10, in `y = Abs(y) }`, input y: expected a value made above, got a cycle: y → y. Try: break the cycle"),
+        (
+            GRAPH + " y = Abs(z)\n z = Neg(x)\n}",
+            "line 2, column 10, in `y = Abs(z)`, input z: expected a value made above, got z, which is made further down. Try: move its node up",
+        ),
+        (
+            "(float[N] x) => (z) {\n y = Abs(x)\n}",
+            "line 1, column 18, in `(float[N] x) => (z) {`, output z: expected the name of a value of this graph, got z. Try: x, y",
+        ),
+        (
+            GRAPH + " [n] a = Abs(x)\n [n] y = Abs(a) }",
+            "line 3, column 10, in `[n] y = Abs(a) }`, node n: expected a name of its own, got two nodes of that name. Try: rename one of them, or take the name away",
+        ),
+        (GRAPH + " y = Softmx(x) }", "line 2, column 6, in `y = Softmx(x) }`, op Softmx: expected an op of ONNX, got Softmx. Try: Softmax"),
+        (
+            GRAPH + " y = ai.onnx.ml.Scalerr(x) }",
+            "line 2, column 6, in `y = ai.onnx.ml.Scalerr(x) }`, op Scalerr: expected an op of ONNX, got Scalerr. Try: ai.onnx.ml.Scaler",
+        ),
+        (
+            '<opset_import: ["" : 13]> ' + GRAPH + " y = Gelu(x) }",
+            "line 2, column 6, in `y = Gelu(x) }`, op Gelu: expected version 20 of ONNX's operators or newer, got version 13 imported. "
+            'Try: <opset_import: ["" : 20]> before the graph',
+        ),
+        (
+            "(float[-3] x) => (y) { y = Abs(x) }",
+            "line 1, column 12, in `(float[-3] x) => (y) { y = Abs(x) }`, type of x: expected sizes from 0 to 2**63 - 1, symbols or ?, got -3.",
+        ),
+        (
+            "(float x) => (seq(float[2,-1]) y) { y = Abs(x) }",
+            "line 1, column 32, in `(float x) => (seq(float[2,-1]) y) { y = Abs(x) }`, type of y: expected sizes from 0 to 2**63 - 1, symbols or ?, got -1.",
+        ),
+        (
+            "(float[99999999999999999999] x) => (y) {\n y = Abs(x) }",
+            "line 1, column 8, in `(float[99999999999999999999] x) => (y) {`: expected a number that its type can hold, got 99999999999999999999.",
+        ),
+        (
+            "(float x) => (y) <uint64[2] w = {18446744073709551615, 18446744073709551616}> {\n y = Abs(x) }",
+            "line 1, column 56, in `…t x) => (y) <uint64[2] w = {18446744073709551615, 18446744073709551616}> {`: "
+            "expected a number that its type can hold, got 18446744073709551616.",
+        ),
+        (
+            "(float32 x) => (y) { y = Abs(x) }",
+            "line 1, column 2, in `(float32 x) => (y) { y = Abs(x) }`: expected a type, got float32. Try: float for a scalar, float32[...] for any rank",
+        ),
+        (
+            "(double y, float64[] x) => (y) {}",
+            "line 1, column 12, in `(double y, float64[] x) => (y) {}`: expected a type, got float64. Try: double for a scalar, float64[...] for any rank",
+        ),
+        (
+            "(float x) => (y) <float[3] w = {1, 2}> { y = Abs(x) }",
+            "line 1, column 28, in `(float x) => (y) <float[3] w = {1, 2}> { y = Abs(x) }`, initializer w: expected 3 values, got 2.",
+        ),
+        (
+            "(float x) => (y) { y = demo.Op<u = 1, t = uint8[1] {300}>(x) }",
+            "line 1, column 39, in `(float x) => (y) { y = demo.Op<u = 1, t = uint8[1] {300}>(x) }`, attr t: expected values that uint8 can hold, got 300.",
+        ),
+        (
+            "(float x) => (y) { y = demo.Op<t = [float {1}]>(x) }",
+            "line 1, column 32, in `(float x) => (y) { y = demo.Op<t = [float {1}]>(x) }`, attr t: "
+            "expected one value, or a list of numbers or of strings, got a list of tensors, graphs or types.",
+        ),
+        ("(float x) => (y) { y = Abs(x", "line 1, column 29, in `(float x) => (y) { y = Abs(x`: expected `)`, got the end of the text."),
+        ("(float x) => (y) {\n y = Abs(x y)\n}", "line 2, column 12, in `y = Abs(x y)`: expected `)`, got y."),
+        ("(float é) => (y) {}", "line 1, column 8, in `(float é) => (y) {}`: expected a name, got é."),
+        ('(float "é" ü) => (y) {}', "line 1, column 12, in `(float \"é\" ü) => (y) {}`: expected `)`, got ü."),
+        ("(float[2.5] x) => (y) {}", "line 1, column 8, in `(float[2.5] x) => (y) {}`: expected an integer, got 2.5."),
+        ("(float x) => (y) {}\0", "line 1, column 20, in `(float x) => (y) {}\\x00`: expected characters that UTF-8 has, and no zero, got the character 0x0."),
+        ("(float \ud800) => ()", "line 1, column 8, in `(float \\ud800) => ()`: expected characters that UTF-8 has, and no zero, got the character 0xd800."),
+        (" # no more\n", "text: expected a graph in ONNX's text form, got nothing. Try: (float[N,3] x) => (float[N,3] y) { y = Abs(x) }"),
+        (b"x", "text: expected a str, as (float[N,3] x) => (float[N,3] y) { y = Abs(x) }, got bytes."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_and_where(text: Any, message: str) -> None:
+    with pytest.raises(pyopnb.ModelError) as raised:
+        pyopnb.parse(text)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "word", ["(floaty[N] x) => (y) {}", "() => (y) <floaty w = {1}> {}", "() => (y) { y = Op<t = floaty[2] {1, 2}>() }"]
+)
+def test_an_unknown_dtype(word: str) -> None:
+    with pytest.raises(
+        pyopnb.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float$"
+    ):
+        pyopnb.parse(word)
+
+
+def test_an_unknown_header_entry() -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"column 2, .*got opset\.$"):
+        pyopnb.parse("<opset: 3> g () => () {}")
+
+
+def test_the_nearest_op_may_be_one_of_the_registry() -> None:
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def compute(self, x): ...
+
+    with pytest.raises(pyopnb.ModelError, match=r"got SoftClip\. Try: demo\.SoftClip$"):
+        pyopnb.parse("(float x) => (y) { y = SoftClip(x) }")
+
+
+def test_a_name_of_an_outer_graph_is_taken() -> None:
+    with pytest.raises(pyopnb.ModelError, match="name a: expected one meaning, got an output of Abs and an output of Neg"):
+        pyopnb.parse(
+            "(bool c, float x) => (y) { a = Abs(x) y = If(c)<then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (z) { z = Abs(a) }> }"
+        )
+
+
+def test_branches_may_use_one_name() -> None:
+    pyopnb.parse(
+        "(bool c, float x) => (y) { y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }> }"
+    )
+
+
+def test_a_place_inside_a_function() -> None:
+    text = '(bool c, float x) => (y) {\n y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }>\n}\n<domain: "d", opset_import: ["" : 17]> F (a) => (b) {\n b = Abs(c)\n}'
+    with pytest.raises(pyopnb.ModelError, match=r"line 5, column 10, in `b = Abs\(c\)`, input c"):
+        pyopnb.parse(text)
+
+
+def nested(depth: int) -> str:
+    head = "".join(
+        f"z{n} = If(c) <else_branch = e () => (z) {{ z = Abs(x) }}, then_branch = t () => (z{n + 1}) {{ " for n in range(depth)
+    )
+    return f"(bool c, float x) => (z0) {{ {head}z{depth} = Abs(x){' }>' * depth} }}".replace("(z) { z = Abs(x) }", "(x) { }")
+
+
+# Past the parser's own depth of some thousands the process would end; past protobuf's, a model cannot be read.
+DEEP = """
+import pyopnb
+for text in (
+    "(bool c) => (y) {" + "y = If(c) <then_branch = t () => (y) {" * 20000,
+    *(f"({kind * 200000}" for kind in ("seq(", "optional(", "map(int64, ", "(", "[", "<", "{")),
+    "(float x) => (y) {" + "z = If(x)<then_branch = t () => (z) { " * 40 + "z = Abs(x)" + "}>" * 40 + "}",
+    "(" + "seq(" * 60 + "float" + ")" * 60 + " x) => (x) {}",
+    '"' * 100001 + "(" * 100000,
+    "#" * 100000 + "\\n" + "a = " * 100000,
+):
+    try:
+        pyopnb.parse(text)
+    except pyopnb.ModelError as error:
+        print(str(error)[-90:])
+"""
+
+
+def in_a_process(code: str, *arguments: str) -> str:
+    """What a script prints; if it ends otherwise than by its end, that fails, and not the whole run of tests."""
+    root = Path(pyopnb.__file__).parents[1]
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=root, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-3000:] or f"exit code {ran.returncode}"
+    return ran.stdout
+
+
+def test_endless_nesting_ends_no_process() -> None:
+    lines = in_a_process(DEEP).splitlines()
+    assert len(lines) == 12
+    assert all("nested at most 30 deep, got more than a ModelProto can hold" in line for line in lines[:10])
+
+
+@pytest.mark.parametrize("depth", [0, 10, 28])
+def test_nesting_that_a_model_can_hold(depth: int) -> None:
+    made = pyopnb.parse(nested(depth))
+    assert pyopnb.parse(pyopnb.text(made)) == made
+
+
+FUZZ = r"""
+import sys
+from hypothesis import HealthCheck, given, seed, settings, strategies as st
+import pyopnb
+
+GOOD = [
+    "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }",
+    '<ir_version: 10, opset_import: ["" : 21]> g (float[N] x, bool c) => (y) <float[2] w = {1.5, -2}, int4[3] q = {1, 2, -3}, '
+    'string[1] s = {"a\\"b"}> { [n] b = Add(x, w) y = If (c) <then_branch = t () => (z) { z = Abs(b) }, '
+    'else_branch = e () => (float[] z) { z = Neg(b) }> } <domain: "l", opset_import: ["" : 21]> F <k, l: int = 3> (a) => (r) '
+    '{ r = Op<i = @k, j = [1, 2], f: floats = [], t = float[1] {nan}>(a, "", a) }',
+    "(seq(float[N]) x, optional(int64) o, map(int64, float) m) => (y) { y = SequenceAt(x, o) }",
+]
+PIECES = ["(", ")", "{", "}", "<", ">", "[", "]", "=>", "=", ",", '"', "\\", "#", "\n", ":", "@", "-", "1", "-3",
+          "99999999999999999999", "1e400", "nan", "inf", "float", "float32", "float[...]", "float[?]", "seq(", "x", "y", "a",
+          "If", '""', ".", "\0", "\u00e9", "\ud800", "\x1b", "1.2.3", "uint64", "int4[2]{1,2}", "ints", "graphs", " "]
+
+@st.composite
+def spoiled(draw):
+    text = draw(st.sampled_from(GOOD))
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 6]))):
+        first = draw(st.integers(0, len(text)))
+        last = first + draw(st.integers(0, 15))
+        times = draw(st.integers(0, 4))
+        put = draw(st.sampled_from(["", *PIECES]))
+        text = text[:first] + put + text[first:last] * times + text[last:]
+    return text
+
+done = {"read": 0, "refused": 0}
+
+@seed(0)
+@settings(max_examples=int(sys.argv[1]), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(spoiled(), spoiled(), st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=40).map("".join)))
+def fuzz(text):
+    try:
+        model = pyopnb.parse(text)
+    except pyopnb.ModelError as error:
+        done["refused"] += 1
+        assert "\n" not in str(error)
+        return
+    done["read"] += 1
+    try:
+        written = pyopnb.text(model)
+    except pyopnb.ModelError:
+        return
+    assert pyopnb.text(pyopnb.parse(written)) == written
+
+fuzz()
+print(done["read"], done["refused"])
+"""
+
+
+def test_no_text_ends_the_process_or_raises_anything_else() -> None:
+    read, refused = map(int, in_a_process(FUZZ, "600").split())
+    assert read > 5 and refused > 100
+
+
+def test_a_text_of_megabytes() -> None:
+    text = (
+        "(float[N] x) => (y) {\n" + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000)) + "y = Abs(zz) }"
+    )
+    with pytest.raises(pyopnb.ModelError, match="line 5002, column 9, in `y = Abs"):
+        pyopnb.parse(text)
+    for hostile in ('"\\"' * 30000, '"' + "\\" * 100000, "9" * 100000, "x" * 100000, "(float[" + "9" * 100000):
+        with pytest.raises(pyopnb.ModelError) as raised:
+            pyopnb.parse(hostile)
+        assert len(str(raised.value)) < 600
+
+
+# Writing
+
+
+def test_the_text_of_the_story() -> None:
+    made = pyopnb.parse('<ir_version: 10, opset_import: ["" : 21, "demo" : 1]>' + STORY)
+    assert pyopnb.text(made) == (
+        '<\n   ir_version: 10,\n   opset_import: ["" : 21, "demo" : 1]\n>\n'
+        "graph (float[N,3] x) => (float[N,3] y) {\n   a = Abs (x)\n   y = demo.SoftClip <limit = 2.0> (a)\n}\n"
+    )
+
+
+def one_node(**attrs: Any) -> onnx.ModelProto:
+    return pyopnb.model(pyopnb.node("demo::Op", "x", "y", **attrs), {"x": "float32[N]"}, "y")
+
+
+# The parser of an older onnx reads neither the smallest floats nor everything in quotes; `text` then says so.
+OLD = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 21)
+
+
+def same(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        again = pyopnb.parse(pyopnb.text(model))
+    except pyopnb.ModelError as error:
+        if OLD and "expected what the installed onnx can read back" in str(error):
+            pytest.skip(str(error))
+        raise
+    assert pyopnb.text(again) == pyopnb.text(model)
+    return again
+
+
+ARRAYS = [
+    *(np.arange(4).astype(t).reshape(2, 2) for t in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "complex64", "complex128")),
+    *(np.arange(-2, 3).astype(getattr(ml_dtypes, t)) for t in ("int4", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")),
+    np.arange(5).astype(ml_dtypes.uint4), np.int64([-(2**63), 2**63 - 1]), np.uint64([2**64 - 1]), np.float16([1.5, np.nan, -np.inf]),
+    np.float32([0.1, 1e-45, 3.4028235e38, -0.0, np.inf, -np.inf, np.nan, 16777217]), np.array([0.1, 5e-324, 1.7976931348623157e308]),
+    np.zeros((0, 3), np.float32), np.array(2, np.float32), np.array(["", 'a"b\\\n', "é#}", "x\x1b\x07"], object),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{list(a.shape)}")
+def test_tensors_keep_every_bit(array: np.ndarray) -> None:
+    made = one_node(t=array)
+    made.graph.initializer.append(numpy_helper.from_array(array, "w 1"))
+    again = same(made)
+    for tensor in (again.graph.initializer[0], again.graph.node[0].attribute[0].t):
+        got = numpy_helper.to_array(tensor)
+        assert (got.dtype, got.shape) == (numpy_helper.to_array(made.graph.initializer[0]).dtype, array.shape)
+        assert got.tolist() == array.tolist() if array.dtype == object else got.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0, -(2**63), 2**63 - 1, 0.0, -0.0, 2.0, float(np.float32(0.1)), 1e20, float("nan"), float("inf"), -float("inf"), 1e-40,
+        "", 'a"b', "\\n", "a\nb", "}#", "é", "\x07", [1], [], [0.5, float("nan")], ["", 'a", "b'],
+        helper.make_graph([], "g", [], [onnx.ValueInfoProto(name="x")]),
+        helper.make_tensor_type_proto(1, ["N", None, 3]), helper.make_sequence_type_proto(helper.make_tensor_type_proto(8, None)),
+    ],
+)  # fmt: skip
+def test_attributes_come_back(value: Any) -> None:
+    made = one_node(a=value)
+    again = same(made).graph.node[0].attribute[0]
+    assert again.SerializeToString(deterministic=True) == made.graph.node[0].attribute[0].SerializeToString(deterministic=True)
+
+
+def test_what_else_comes_back() -> None:
+    made = pyopnb.parse(
+        '<ir_version: 9, opset_import: ["" : 17, "demo" : 1, "l" : 1], producer_name: "p\\"", producer_version: "1", domain: "d", model_version: 3, doc_string: "two\nlines">'
+        '"g 1" (seq(float[N]) s, optional(int64) o, map(int64, string[]) m, float["a b",?,0] "x:0", z, float[2] i = {1, 2}) => (float y, q)'
+        '<float[2] w = {3, 4}, double v> { [n] y, "", "o 1" = demo.Op("x:0", "", w) ["m m"] q = l.F(y) }'
+        '<domain: "l", opset_import: ["" : 17, "demo" : 1], doc_string: "what"> F <k, l: int = 3> (a, b) => (r) { c = demo.Op<i: int = @k>(a, b) r = Abs(c) }'.replace(
+            '"a b"', "ab" if OLD else '"a b"'
+        )
+    )
+    again = same(made)
+    assert again == made
+    assert again.functions[0].attribute_proto[0].i == 3
+    assert again.graph.node[0].output == ["y", "", "o 1"]
+
+
+def changed(change: Any) -> onnx.ModelProto:
+    made = pyopnb.parse('(float x) => (y) { y = demo.Op<g = b () => (x) {}>(x) }<domain: "l"> F (a) => (r) { r = Abs(a) }')
+    change(made)
+    return made
+
+
+def sparse(model: onnx.ModelProto) -> None:
+    values = numpy_helper.from_array(np.float32([1]), "s")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([0])), [3]))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda m: setattr(m.graph.node[0], "doc_string", "why"), r"^model\.graph\.node\[0\]\.doc_string: expected what ONNX's text form can hold, got 'why'\.$"),
+        (lambda m: setattr(m.graph, "doc_string", "why"), r"^model\.graph\.doc_string: "),
+        (lambda m: m.graph.node[0].metadata_props.add(key="k", value="v"), r"^model\.graph\.node\[0\]\.metadata_props: "),
+        (lambda m: setattr(m.graph.node[0], "domain", "a-b"), r"^node a-b::Op, domain: expected a name of letters, digits and _: ONNX's text form has no other, got 'a-b'\.$"),
+        (lambda m: setattr(m.graph.node[0], "op_type", "O p"), r"got 'O p'"),
+        (lambda m: setattr(m.graph.node[0].attribute[0], "name", "1"), r"attr 1: expected a name"),
+        (lambda m: setattr(m.graph.node[0].attribute[0].g, "name", "a-b"), r"attr g, name of the graph: expected a name .* got 'a-b'"),
+        (lambda m: setattr(m.graph.node[0].attribute[0].g, "name", "float"), r"attr g, name of the graph: expected a name .* got 'float'"),
+        (lambda m: setattr(m.graph, "name", "a\0b"), r"^graph: expected no zero byte"),
+        (lambda m: m.graph.node[0].attribute.append(helper.make_attribute("b", b"\xff")), r"attr b: expected UTF-8.* got b'\\xff'"),
+        (lambda m: m.graph.node[0].attribute.append(helper.make_attribute("l", [m.functions[0].node[0].attribute.add(name="q", type=4, t=TensorProto(data_type=1)).t])), r"expected a number, string.* got tensors"),
+        (sparse, r"^model\.graph\.sparse_initializer: "),
+        (lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0), r"^value x, type: expected a dtype"),
+        (lambda m: m.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[2], raw_data=b"1")), r"^initializer w: expected values that can be read"),
+        (lambda m: m.ClearField("graph"), r"^model: expected a ModelProto, got a ModelProto without a graph"),
+    ],
+)  # fmt: skip
+def test_what_the_text_form_cannot_hold(change: Any, match: str) -> None:
+    with pytest.raises(pyopnb.ModelError, match=match):
+        pyopnb.text(changed(change))
+
+
+def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyopnb.models.text.printer._number", lambda value: f"{float(value):.3g}")
+    with pytest.raises(
+        pyopnb.ModelError,
+        match=r"^model\.graph\.node\[0\]\.attribute\[0\]\.f: expected what ONNX's text form can hold, got 0\.123",
+    ):
+        pyopnb.text(one_node(a=0.12345))
+    with pytest.raises(pyopnb.ModelError, match=r"attribute\[0\]\.t\.raw_data: "):
+        pyopnb.text(one_node(a=np.float32([0.12345])))
+
+
+def test_only_so_many_values() -> None:
+    made = one_node(t=np.zeros(10, np.float32))
+    with pytest.raises(
+        pyopnb.ModelError, match=r"expected at most 9 values .* got 10 up to this one\. Try: pyopnb\.text\(model, most=…\)"
+    ):
+        pyopnb.text(made, most=9)
+    assert pyopnb.text(made, most=10)
+
+
+def test_a_model_is_not_changed() -> None:
+    made = one_node(t=np.float16([1]), i=2)
+    before = made.SerializeToString(deterministic=True)
+    pyopnb.text(made)
+    assert made.SerializeToString(deterministic=True) == before
+
+
+# Round trips
+
+
+class SoftClip(OpRun):
+    """The op of the registry below, for the reference evaluator."""
+
+    op_domain = "demo"
+
+    def _run(self, x, limit=None):
+        return (np.minimum(x, np.float32(limit)),)
+
+
+@st.composite
+def graphs(draw: Any) -> onnx.ModelProto:
+    """Small graphs over float32[2,3] values, with other dtypes, initializers, subgraphs and an op of the registry between."""
+    nodes, weights, names = [], {}, ["x"]
+    for n in range(draw(st.integers(1, 7))):
+        a, b = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+        name = draw(st.sampled_from(["v{}", "v/{}:0", "v {}", 'v"{}']).map(lambda form: form.format(n)))  # noqa: B023
+        kind = draw(
+            st.sampled_from(["unary", "binary", "weight", "matmul", "concat", "reshape", "if", "cast", "attrs", "demo", "topk"])
+        )
+        if kind == "unary":
+            nodes += [
+                pyopnb.node(
+                    draw(st.sampled_from(["Abs", "Neg", "Floor", "Relu"])),
+                    [a],
+                    [name],
+                    name=draw(st.sampled_from([None, f"n{n}", f"n {n}"])),
+                )
+            ]
+        elif kind == "binary":
+            nodes += [pyopnb.node(draw(st.sampled_from(["Add", "Sub", "Max"])), [a, b], [name])]
+        elif kind == "weight":
+            values = draw(st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3))
+            weights[f"w{n}"] = np.float32(values)
+            nodes += [pyopnb.node("Add", [a, f"w{n}"], [name])]
+        elif kind == "matmul":
+            weights[f"w{n}"] = np.eye(3, dtype=np.float32) * draw(st.integers(-3, 3))
+            nodes += [pyopnb.node("MatMul", [a, f"w{n}"], [name])]
+        elif kind == "concat":
+            weights |= {f"s{n}": np.int64([0]), f"e{n}": np.int64([2]), f"a{n}": np.int64([0])}
+            nodes += [
+                pyopnb.node("Concat", [a, b], [f"c{n}"], axis=0),
+                pyopnb.node("Slice", [f"c{n}", f"s{n}", f"e{n}", f"a{n}"], [name]),
+            ]
+        elif kind == "reshape":
+            weights |= {f"r{n}": np.int64([3, -1]), f"q{n}": np.int64([2, 3])}
+            nodes += [
+                pyopnb.node("Reshape", [a, f"r{n}"], [f"c{n}"]),
+                pyopnb.node("Reshape", [f"c{n}", f"q{n}"], [name], allowzero=draw(st.integers(0, 1))),
+            ]
+        elif kind == "if":
+            weights[f"b{n}"] = np.bool_(draw(st.booleans()))
+            inner = [
+                helper.make_graph([pyopnb.node(op, [a], [f"i{n}{op}"])], op, [], [onnx.ValueInfoProto(name=f"i{n}{op}")])
+                for op in ("Abs", "Neg")
+            ]
+            nodes += [pyopnb.node("If", [f"b{n}"], [name], then_branch=inner[0], else_branch=inner[1])]
+        elif kind == "cast":
+            nodes += [
+                pyopnb.node("Cast", [a], [f"c{n}"], to=draw(st.sampled_from([6, 7, 11]))),
+                pyopnb.node("Cast", [f"c{n}"], [name], to=1),
+            ]
+        elif kind == "attrs":
+            constant = draw(
+                st.sampled_from(
+                    [{"value_float": 0.1}, {"value_floats": [0.5, -1.0, 3e-5]}, {"value": np.float32([[1e-30, 2, 3]])}]
+                )
+            )
+            nodes += [pyopnb.node("Constant", [], [f"c{n}"], **constant), pyopnb.node("Add", [a, f"c{n}"], [name])]
+        elif kind == "demo":
+            nodes += [pyopnb.node("demo::SoftClip", [a], [name], limit=draw(st.floats(-10, 10, width=32)))]
+        else:
+            weights[f"k{n}"] = np.int64([3])
+            nodes += [pyopnb.node("TopK", [a, f"k{n}"], [name, f"j{n}"], axis=1)]
+        names.append(name)
+    return pyopnb.model(
+        nodes, {"x": "float32[2,3]"}, names[-1:], initializers=weights, opset=21, name=draw(st.sampled_from(["g", "a graph"]))
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(graphs(), st.integers(0, 9))
+def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -> None:
+    @pyopnb.pyop("demo::SoftClip")
+    class Clip:
+        def __init__(self, limit: float):
+            self.limit = np.float32(limit)
+
+        def compute(self, x: "float32[N,M]") -> "float32[N,M]":
+            return np.minimum(x, self.limit)
+
+    again = same(model)
+    x = np.random.default_rng(seed).integers(-9, 9, (2, 3)).astype(np.float32)
+    (ours,) = pyopnb.run(model, x=x)
+    (theirs,) = pyopnb.run(again, x=x)
+    (reference,) = ReferenceEvaluator(again, new_ops=[SoftClip]).run(None, {"x": x})
+    assert ours.tobytes() == theirs.tobytes()
+    np.testing.assert_allclose(ours, reference, rtol=1e-6)
+
+
+NAMES = st.one_of(st.text(), st.sampled_from(["map", "float", "seq", "nan", "inf", "If", "domain"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(NAMES, st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1))
+def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: bytes, number: float, integer: int) -> None:
+    nodes = [
+        helper.make_node(
+            "Op", ["x"], [name or "y"], name=name, domain="demo", s=text, b=raw, f=number, i=integer, l=[text, name]
+        )
+    ]
+    made = pyopnb.model(nodes, {"x": "float32"}, [name or "y"]) if name != "x" else one_node()
+    made.doc_string = text
+    try:
+        written = pyopnb.text(made)
+    except pyopnb.ModelError as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert re.search("UTF-8|zero byte" + "|installed onnx can read back" * OLD, said)
+        return
+    assert pyopnb.text(pyopnb.parse(written)) == written

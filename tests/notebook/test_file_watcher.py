@@ -1,0 +1,136 @@
+"""Files that are loaded again whenever they are saved."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+import pyopnb
+from pyopnb import registry
+from pyopnb.notebook import file_watcher
+from pyopnb.notebook.file_watcher import files
+
+OP = "import pyopnb\n@pyopnb.pyop('demo::A')\nclass A:\n    limit = {}\n    def compute(self, x): return x\n"
+
+
+@pytest.fixture
+def save(tmp_path, monkeypatch):
+    """Save the file as an editor does, at another time than before."""
+    monkeypatch.chdir(tmp_path)
+    times = iter(range(1_000_000_000, 2_000_000_000))
+
+    def save(text):
+        (tmp_path / "ops.py").write_text(text)
+        os.utime("ops.py", (now := next(times), now))
+
+    save(OP.format(1))
+    return save
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """The thread sleeps: cells look, and nobody else."""
+    monkeypatch.setattr(file_watcher, "_EVERY", 1000)
+
+
+def limit():
+    return registry["demo::A"].current.cls.limit
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "pyopnb files"]
+
+
+def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_cell_runs_with_what_was_saved_before_it(define, shell, save, slow):
+    out = define("%pyop load ops.py --watch").out
+    assert out.splitlines()[1] == "ops.py is loaded again whenever it is saved; until: %pyop load ops.py"
+    shell.push({"limit": limit})
+    assert define("limit()").value == 1
+    save(OP.format(2))
+    ran = define("limit()")
+    assert ran.value == 2
+    assert ran.out.startswith("demo::A, version 2: (x)\n")
+    assert "version" not in define("limit()").out
+
+
+def test_a_save_is_seen_without_a_cell(define, save, monkeypatch):
+    monkeypatch.setattr(file_watcher, "_EVERY", 0.01)
+    define("%pyop load ops.py --watch")
+    save(OP.format(5))
+    until(lambda: limit() == 5)
+
+
+def test_what_fails_says_so_once_and_leaves_the_last_good_version(define, save, slow):
+    define("%pyop load ops.py --watch")
+    for text, words in [
+        (
+            OP.format(2) + "1 / 0\n",
+            ["ops.py was saved and not loaded; its ops are as they were.", "line 6", "ZeroDivisionError"],
+        ),
+        ("class A(", ["SyntaxError", "line 1"]),
+        ("x = 1\n", ["DefinitionError: file", "expected an op, got none"]),
+        ("raise SystemExit", ["SystemExit"]),
+    ]:
+        save(text)
+        ran = define("1")
+        for word in words:
+            assert word in ran.err
+        assert "exec_module.py" not in ran.err and "file_watcher.py" not in ran.err
+        assert define("1").err == ""
+        assert (limit(), registry["demo::A"].current.number) == (1, 1)
+    save(OP.format(3))
+    define("1")
+    assert limit() == 3
+
+
+def test_a_file_that_is_away_for_a_moment(define, save, slow):
+    define("%pyop load ops.py --watch")
+    os.unlink("ops.py")
+    assert define("1").err == ""
+    save(OP.format(4))
+    define("1")
+    assert limit() == 4
+
+
+def test_loading_without_watch_ends_it(define, save, slow):
+    define("%pyop load ops.py --watch")
+    define("%pyop load ops.py")
+    save(OP.format(2))
+    define("1")
+    assert limit() == 1
+
+
+def test_unloading_ends_the_thread_and_the_looks(bare, define, save):
+    before = list(bare.events.callbacks["pre_run_cell"])
+    define("%pyop load ops.py --watch")
+    define("%pyop load ops.py --watch")
+    assert len(threads()) == 1
+    assert len(bare.events.callbacks["pre_run_cell"]) == len(before) + 1
+    define("%unload_ext pyopnb")
+    assert threads() == []
+    assert bare.events.callbacks["pre_run_cell"] == before
+    save(OP.format(2))
+    define("1")
+    assert limit() == 1
+
+
+def test_a_run_in_another_thread_does_not_see_half(define, save, slow, shell):
+    define("%pyop load ops.py --watch")
+    save(OP.format(2) + "@pyopnb.pyop('demo::B')\nclass B(A): ...\n")
+    lookers = [threading.Thread(target=files(shell).look) for _ in range(8)]
+    for looker in lookers:
+        looker.start()
+    for looker in lookers:
+        looker.join()
+    assert registry["demo::A"].current.number == 2
+    assert pyopnb.registry["demo::B"].current.number == 1

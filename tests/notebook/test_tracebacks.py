@@ -1,0 +1,98 @@
+"""Messages that a newcomer meets: the user's line, and one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.notebook.tracebacks import _trimmed
+
+CELLS = {
+    "a typo in the op's name": (
+        "pyopnb.Session(typo)",
+        "UnknownOp: the node of output 'y' (demo::SoftClap): ",
+        "demo::SoftClip",
+    ),
+    "a missing attr": ("pyopnb.Session(bare)", "ModelError: the node of output 'y' (demo::SoftClip), attr limit: ", "limit=…"),
+    "a wrong dtype": ("pyopnb.run(good, x=np.ones(3))", "FeedError: feed x: expected float32[N], got float64[3]", "np.float32"),
+    "no such file": (
+        "pyopnb.Session('clp.onnx')",
+        "ModelError: Load model clp.onnx failed. File doesn't exist.",
+        "Try: clip.onnx",
+    ),
+    "a pointer": (
+        "pyopnb.Session('lfs.onnx')",
+        "ModelError: model lfs.onnx: expected an ONNX model, got a Git LFS",
+        "git lfs pull",
+    ),
+    "a page": (
+        "pyopnb.missing('page.onnx')",
+        "ModelError: model page.onnx: expected an ONNX model, got HTML",
+        "(on GitHub: Raw)",
+    ),
+    "not allowed": (
+        "pyopnb.load(good, ops=True)",
+        "ModelError: load, ops: expected a list of names or digests, got True",
+        "ops=[",
+    ),
+}
+
+
+@pytest.fixture
+def begun(shell, define, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lfs.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    (tmp_path / "page.onnx").write_text("<!DOCTYPE html>\n<title>Not Found</title>")
+    (tmp_path / "clip.onnx").write_text("")
+    define(
+        "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x\n"
+    )
+    for name, node in {"typo": "SoftClap", "bare": "SoftClip", "good": "SoftClip<limit = 1.0>"}.items():
+        define(f"%%onnx -q {name}\n(float[N] x) => (float[N] y) {{ y = demo.{node}(x) }}")
+    shell.push({"pyopnb": pyopnb, "np": np})
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_users_line_and_the_message(begun, run, kind):
+    cell, start, end = CELLS[kind]
+    ran = run(cell, number=3)
+    assert not ran.ok
+    *_, where, line, _, message = ran.out.splitlines()
+    assert (where, line) == ("Cell In[3], line 1", f"----> 1 {cell}")
+    assert message.startswith(start) and end in message
+
+
+def test_a_line_inside_a_function_of_the_user(begun, run):
+    ran = run("def go():\n    return pyopnb.Session(typo)\ngo()", number=4)
+    assert "Cell In[4], line 2, in go()" in ran.out
+    assert "errors.py" not in ran.out and "session.py" not in ran.out
+
+
+def test_what_the_op_raises_keeps_its_frames(begun, define, run):
+    define(
+        "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x.nope\n"
+    )
+    ran = run("pyopnb.run(good, x=np.float32([1]))")
+    assert "in SoftClip.compute(self, x)" in ran.out and "AttributeError" in ran.out
+
+
+def test_the_typo_is_seen_where_it_is_written(begun, define):
+    out = define("%%onnx m\n(float[N] x) => (float[N] y) { y = demo.SoftClap(x) }").out
+    assert out.splitlines()[1].startswith("not to be run yet: demo::SoftClap: ")
+    assert out.endswith("nearest: demo::SoftClip\n")
+
+
+def test_unloading_shows_all_of_it_again(begun, run):
+    run("%unload_ext pyopnb")
+    assert "session.py" in run("pyopnb.Session(typo)").out
+    assert not hasattr(pyopnb.PyopError, "_render_traceback_")
+
+
+def test_a_traceback_of_pyopnb_alone_stays():
+    with pytest.raises(pyopnb.ModelError) as raised:
+        pyopnb.Session(3)
+    users = raised.value.__traceback__
+    assert _trimmed(users.tb_next).tb_frame is users.tb_next.tb_frame
+    assert _trimmed(users).tb_next is None
+    assert _trimmed(None) is None

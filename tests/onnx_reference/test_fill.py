@@ -1,0 +1,379 @@
+"""Models that the runtime cannot run, filled: what stands in, what it gives, what is said, and ONNX's node tests."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import node_tests
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import AttributeProto, ModelProto, TensorProto, helper
+
+import pyopnb
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.onnx_reference.fill import FilledNode
+
+ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+
+F = np.float32
+TOO_NEW = onnx.defs.onnx_opset_version() > newest_opset()
+
+
+def filled(model: Any, *arguments: Any, **named: Any) -> tuple[ModelProto, tuple[FilledNode, ...]]:
+    """The filled model, and what was said of it."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        whole = pyopnb.fill(model, *arguments, **named)
+    nodes = tuple(node for one in said for node in one.message.nodes)
+    assert len(said) == bool(nodes)
+    return whole, nodes
+
+
+def celu(alpha: float = 2.0, **named: Any) -> ModelProto:
+    """A model that the runtime lacks a kernel for: its Celu takes float32 alone."""
+    return pyopnb.model(
+        pyopnb.node("Celu", "x", "y", name="act", alpha=alpha),
+        {"x": "float64[N]"},
+        {"y": "float64[N]"},
+        **{"opset": 12, **named},
+    )
+
+
+CELU = [-2 * (1 - np.exp(-0.5)), 2.0]
+
+
+# ---- what stands in ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stand_in() -> None:
+    whole, nodes = filled(celu())
+    (node,) = whole.graph.node
+    assert (node.domain, node.op_type, node.name) == ("onnx.reference", "Celu_12", "act")
+    assert [n.op for n in nodes] == ["onnx.reference::Celu_12"]
+    np.testing.assert_allclose(pyopnb.Session(whole)(x=np.float64([-1, 2]))["y"], CELU)
+
+
+def test_what_is_said() -> None:
+    with pytest.warns(pyopnb.Filled) as said:
+        pyopnb.fill(celu())
+    assert said[0].filename == __file__  # it points at the line that asked
+    text = str(said[0].message)
+    assert text.startswith("1 node by ONNX's reference implementation, in Python:\n  node 'act' (::Celu): X is float64;")
+    assert str(pickle.loads(pickle.dumps(said[0].message))) == text
+
+
+def test_a_long_list_is_cut() -> None:
+    model = pyopnb.model(
+        [pyopnb.node("Celu", f"x{n}", f"x{n + 1}") for n in range(30)], {"x0": "float64[1]"}, {"x30": "float64[1]"}, opset=12
+    )
+    with pytest.warns(pyopnb.Filled, match=r"30 nodes by(.|\n)*… and 20 more") as said:
+        pyopnb.fill(model)
+    assert len(said[0].message.nodes) == 30 and len(str(said[0].message).splitlines()) <= 12
+    assert len(pyopnb.registry) == 1
+
+
+def test_nothing_is_said_where_nothing_is_missing() -> None:
+    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+    whole, nodes = filled(model)
+    assert whole == model and whole is not model and nodes == ()
+
+
+def test_the_original_is_not_changed() -> None:
+    model = celu()
+    before = model.SerializeToString(deterministic=True)
+    filled(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_filling_again_defines_nothing_again() -> None:
+    whole, _ = filled(celu())
+    session = pyopnb.Session(whole)
+    session(x=np.float64([1]))
+    filled(celu(alpha=3.0))
+    again, nodes = filled(whole)
+    assert again == whole and nodes == ()
+    assert pyopnb.registry["onnx.reference::Celu_12"].current.number == 1
+    session(x=np.float64([1]))  # SessionRebuilt would be an error here
+
+
+def test_two_versions_in_one_model() -> None:
+    body = [helper.make_node("Celu", ["a"], ["b"], alpha=2.0)]
+    function = helper.make_function("local", "Old", ["a"], ["b"], body, [helper.make_opsetid("", 12)])
+    model = celu(opset=13)
+    model.graph.node[0].output[0] = "z"
+    model.graph.node.append(helper.make_node("Old", ["z"], ["y"], domain="local"))
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    whole, nodes = filled(model)
+    assert len(nodes) == 2 and "function local::Old" in nodes[1].where
+    np.testing.assert_allclose(pyopnb.Session(whole)(x=np.float64([2]))["y"], [2.0])
+
+
+def test_several_outputs_and_outputs_left_out() -> None:
+    nodes = [pyopnb.node("TopK", "x k", ["", "i"], name="top"), pyopnb.node("TopK", "x k", "v j")]
+    model = pyopnb.model(nodes, {"x": "uint16[3]", "k": "int64[1]"}, "i v j", opset=11)
+    whole, done = filled(model)
+    assert [n.op for n in done] == ["onnx.reference::TopK_11"] * 2
+    i, v, j = pyopnb.Session(whole)(x=np.uint16([3, 1, 2]), k=np.int64([2]))
+    assert (i.tolist(), v.tolist(), j.tolist()) == ([0, 2], [3, 2], [0, 2])
+
+
+def test_an_attr_that_the_caller_of_a_function_gives() -> None:
+    node = helper.make_node("Celu", ["a"], ["b"])
+    attr = node.attribute.add(name="alpha", type=AttributeProto.FLOAT)
+    attr.ref_attr_name = "strength"
+    function = helper.make_function("local", "F", ["a"], ["b"], [node], [helper.make_opsetid("", 12)], ["strength"])
+    calls = [pyopnb.node("local::F", "x", "y", strength=2.0), pyopnb.node("local::F", "x", "z", strength=1.0)]
+    model = pyopnb.model(calls, {"x": "float64[2]"}, {"y": "float64[2]", "z": "float64[2]"}, functions=[function], opset=12)
+    y, z = pyopnb.Session(filled(model)[0])(x=np.float64([-1, 2]))
+    np.testing.assert_allclose(y, CELU)
+    np.testing.assert_allclose(z, [np.expm1(-1), 2])
+
+
+def test_nodes_in_a_body_that_read_from_outside() -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Celu", ["x"], ["b"], alpha=2.0)], "b", [], [helper.make_tensor_value_info("b", 11, None)]
+    )
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "o", [], [helper.make_tensor_value_info("b", 11, None)])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
+    model = pyopnb.model(node, {"c": "bool[]", "x": "float64[N]"}, {"y": "float64[N]"}, opset=13)
+    session = pyopnb.Session(filled(model)[0])
+    np.testing.assert_allclose(session(c=np.array(True), x=np.float64([-1, 2]))["y"], CELU)
+    assert session(c=np.array(False), x=np.float64([-1, 2]))["y"].tolist() == [1, -2]
+
+
+def test_nodes_that_are_asked_for() -> None:
+    model = pyopnb.model(
+        [pyopnb.node("Softmax", "x", "a"), pyopnb.node("Neg", "a", "y")], {"x": "float32[2,2]"}, {"y": "float32[2,2]"}, opset=13
+    )
+    whole, nodes = filled(model, nodes="Softmax")
+    assert [(n.op, n.reason) for n in nodes] == [("onnx.reference::Softmax_13", "asked for")]
+    x = F([[1, 2], [3, 5]])
+    np.testing.assert_allclose(pyopnb.Session(whole)(x)["y"], pyopnb.Session(model)(x)["y"], rtol=1e-6)
+    with pytest.raises(pyopnb.ModelError, match="got none of these"):
+        pyopnb.fill(model, nodes="Sotfmax")
+
+
+def test_a_node_with_a_body_that_is_asked_for() -> None:
+    ends = [helper.make_tensor_value_info(name, 1, []) for name in ("t", "i", "s")]
+    inner = [helper.make_node("Add", ["t", "i"], ["s"])]
+    body = helper.make_graph(inner, "body", ends[:2], ends[2:])  # without a scan output, to which onnx 1.19 gives an axis too many
+    node = helper.make_node("Scan", ["z", "x"], ["y"], body=body, num_scan_inputs=1)
+    model = pyopnb.model(node, {"z": "float32[]", "x": "float32[N]"}, {"y": "float32[]"}, opset=13)
+    whole, nodes = filled(model, nodes="Scan")
+    assert [n.op for n in nodes] == ["onnx.reference::Scan_11"]
+    assert pyopnb.Session(whole)(z=F(0), x=F([1, 2]))["y"] == 3
+    inner[0].input[1] = "x"  # from outside
+    model.graph.node[0].attribute[0].g.node[0].CopyFrom(inner[0])
+    _, nodes = filled(model, nodes="Scan")
+    assert [(n.op, n.reason) for n in nodes] == [("", "asked for; its body reads x from outside")]
+
+
+# ---- newer than the runtime --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not TOO_NEW, reason="the installed onnx knows no newer version than the installed onnxruntime")
+def test_a_newer_opset_is_brought_down() -> None:
+    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+    model.opset_import[0].version, model.ir_version = onnx.defs.onnx_opset_version(), onnx.IR_VERSION
+    whole, nodes = filled(model)
+    assert (whole.opset_import[0].version, whole.ir_version, nodes) == (newest_opset(), newest_ir_version(), ())
+    assert pyopnb.Session(whole)(x=F([-1]))["y"].tolist() == [1]
+
+
+@pytest.mark.skipif(not TOO_NEW, reason="the installed onnx knows no newer version than the installed onnxruntime")
+def test_an_operator_of_a_newer_opset_runs_in_its_own_version() -> None:
+    new = [s for s in onnx.defs.get_all_schemas() if s.domain == "" and s.since_version > newest_opset() and s.name == "Range"]
+    if not new:
+        pytest.skip("Range did not change")
+    model = pyopnb.model(pyopnb.node("Range", "a b c", "y"), {n: "float32[]" for n in "abc"}, "y")
+    model.opset_import[0].version = onnx.defs.onnx_opset_version()
+    whole, nodes = filled(model)
+    assert [n.op for n in nodes] == [f"onnx.reference::Range_{new[0].since_version}"]
+    assert pyopnb.Session(whole)(F(0), F(3), F(1))["y"].tolist() == [0, 1, 2]
+
+
+def test_a_version_that_onnx_does_not_know_is_left() -> None:
+    model = celu(alpha=1.0)
+    model.opset_import[0].version = onnx.defs.onnx_opset_version() + 1
+    whole, nodes = filled(model)
+    assert whole.opset_import[0].version == model.opset_import[0].version
+    assert [n.op for n in nodes] == [""]
+
+
+# ---- what cannot be filled ---------------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_knows_is_left_and_named() -> None:
+    model = celu()
+    model.graph.node.append(helper.make_node("Scale", ["y"], ["z"], name="s", domain="com.example"))
+    model.graph.output.append(helper.make_tensor_value_info("z", 11, ["N"]))
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    whole, nodes = filled(model)
+    left = [n for n in nodes if not n.op]
+    assert (
+        len(nodes) == 2 and "node 's' (com.example::Scale)" in str(left[0]) and "no reference implementation" in left[0].reason
+    )
+
+    class Scale:
+        def compute(self, x):
+            return 10 * x
+
+    pyopnb.pyop("com.example::Scale")(Scale)  # by skeleton, for instance; before fill or after it
+    np.testing.assert_allclose(pyopnb.Session(whole)(x=np.float64([2]))["z"], [20])
+    assert [bool(n.op) for n in filled(model)[1]] == [True]
+
+
+def test_an_op_of_the_user_s_own_stays() -> None:
+    class Celu:
+        def __init__(self, alpha: float):
+            self.alpha = alpha
+
+        def compute(self, x):
+            return x + self.alpha
+
+    pyopnb.pyop("::Celu")(Celu)
+    model = celu()
+    model.opset_import[0].version = onnx.defs.onnx_opset_version()
+    whole, nodes = filled(model)
+    assert nodes == () and pyopnb.Session(whole)(x=np.float64([1]))["y"].tolist() == [3]
+
+
+def test_a_dtype_that_no_op_can_have() -> None:
+    model = pyopnb.model(pyopnb.node("Transpose", "x", "y"), {"x": "complex64[4]"}, {"y": "complex64[4]"})
+    _, nodes = filled(model)
+    assert [n.op for n in nodes] == [""] and "which ONNX Runtime gives to no custom op" in nodes[0].reason
+
+
+# ---- sessions ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_fills() -> None:
+    with pytest.warns(pyopnb.Filled) as said:
+        session = pyopnb.Session(celu(), fill=True)
+    assert said[0].filename == __file__
+    assert [node.op for node in session.filled] == ["onnx.reference::Celu_12"] and pyopnb.Session(
+        filled(celu())[0]
+    ).filled == ()
+    np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
+
+
+def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
+    model = celu()
+    if TOO_NEW:
+        model.opset_import[0].version, model.ir_version = onnx.defs.onnx_opset_version(), onnx.IR_VERSION
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.warns(pyopnb.Filled):
+        session = pyopnb.Session(path, fill=True)
+    np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
+
+
+@pytest.mark.skipif(not TOO_NEW, reason="the installed onnx knows no newer version than the installed onnxruntime")
+def test_a_file_that_is_only_brought_down(tmp_path: Path) -> None:
+    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+    model.opset_import[0].version = onnx.defs.onnx_opset_version()
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert pyopnb.Session(path, fill=True)(x=F([-1]))["y"].tolist() == [1]
+
+
+def test_a_saved_model_in_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "filled.onnx"
+    path.write_bytes(filled(celu())[0].SerializeToString())
+    code = "import numpy, pyopnb, sys; print(pyopnb.Session(sys.argv[1], fill=True)(x=numpy.float64([-1, 2]))['y'])"
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT)
+    assert run.stdout == f"{np.array(CELU)}\n", run.stderr
+
+
+def test_a_model_that_names_what_is_no_stand_in() -> None:
+    model = pyopnb.model(pyopnb.node("onnx.reference::Evil_1", "x", "y"), {"x": "float32[N]"}, "y")
+    with pytest.raises(pyopnb.UnknownOp, match="onnx.reference::Evil_1"), pytest.warns(pyopnb.Filled):
+        pyopnb.Session(model, fill=True)
+    assert len(pyopnb.registry) == 0
+
+
+def test_rebuilding_a_session_keeps_what_was_filled() -> None:
+    class More:
+        def compute(self, x):
+            return x + 1
+
+    pyopnb.pyop("demo::More")(More)
+    model = celu()
+    model.graph.node[0].output[0] = "a"
+    model.graph.node.append(helper.make_node("More", ["a"], ["y"], domain="demo"))
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    with pytest.warns(pyopnb.Filled):
+        session = pyopnb.Session(model, fill=True)
+    np.testing.assert_allclose(session(x=np.float64([2]))["y"], [3])
+
+    class Other:
+        def compute(self, x) -> "float32[N]":
+            return x.astype(F)
+
+    pyopnb.pyop("demo::More")(Other)
+    with pytest.warns(pyopnb.SessionRebuilt):
+        assert session(x=np.float64([2]))["y"].dtype == F
+
+
+# ---- weights -----------------------------------------------------------------------------------------------------------------
+
+
+def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
+    size = 1 << 26  # bytes; 64 MB
+    model = celu()
+    model.graph.initializer.append(TensorProto(name="w", data_type=11, dims=[size // 8], data_location=TensorProto.EXTERNAL))
+    for key, value in (("location", "w.bin"), ("offset", "0"), ("length", str(size))):
+        model.graph.initializer[0].external_data.add(key=key, value=value)
+    model.graph.node.append(helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0))
+    model.graph.output.append(helper.make_tensor_value_info("s", 11, []))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(size)
+    code = """if True:
+        import resource, sys, warnings, pyopnb
+        warnings.simplefilter("ignore")
+        pyopnb.reference("Celu", -1.0)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        whole = pyopnb.fill(sys.argv[1])
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, whole.ByteSize())
+        print(*pyopnb.Session(whole)(x=[2.0]))
+    """
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.onnx")], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    grown, length = map(int, run.stdout.split("\n")[0].split())
+    print(f"filling a model of {size >> 20} MB with external data: {grown} KB more, a proto of {length} bytes")
+    assert grown < size / 1024 / 4 and length < 10_000 and run.stdout.split("\n")[1] == "[2.] 0.0"
+
+
+# ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
+
+
+def test_onnx_s_node_tests() -> None:
+    report = node_tests.report()
+    print(report)
+    passed = [sum(wrong is None for wrong in way.values()) for way in (report.plain, report.filled)]
+    failing = {name for name, wrong in report.filled.items() if wrong}
+    assert report.worse == []
+    assert passed[1] > passed[0]
+    if (onnx.__version__, onnxruntime.__version__) == node_tests.WRITTEN_FOR:
+        assert len(report.plain) == 1884 and passed[1] >= 1854
+        assert failing <= node_tests.EXCEPTIONS.keys()  # a locale can be installed
+
+
+def test_what_kernels_refuse_can_be_asked_for() -> None:
+    if (onnx.__version__, onnxruntime.__version__) != node_tests.WRITTEN_FOR:
+        pytest.skip("another onnx has other cases")
+    wrong = {}
+    for name in sorted(node_tests.BY_NODES):
+        case = node_tests.cases()[name]
+        wrong[name] = node_tests.outcome(case, lambda m, feeds: node_tests.filled(m, feeds, nodes=lambda node: True))
+    assert {name: text for name, text in wrong.items() if text} == {}

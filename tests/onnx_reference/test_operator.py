@@ -1,0 +1,197 @@
+"""ONNX's reference implementation of one operator, called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import pyopnb
+from pyopnb.onnx_reference.operator import Evaluation, has_reference, one_for_all, standing_in
+from pyopnb.ops.types import tensor_type
+
+ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+
+F = np.float32
+
+
+def test_an_operator_with_attrs() -> None:
+    x = F([-1, 0, 2])
+    np.testing.assert_allclose(pyopnb.reference("::Celu", x, alpha=2.0), np.where(x > 0, x, 2 * (np.exp(x / 2) - 1)), rtol=1e-6)
+
+
+def test_an_operator_of_another_domain() -> None:
+    found = pyopnb.reference(
+        "ai.onnx.ml::LabelEncoder",
+        np.array(["b", "a", "?"], object),
+        keys_strings=["a", "b"],
+        values_int64s=[1, 2],
+        default_int64=9,
+    )
+    assert found.tolist() == [2, 1, 9]
+
+
+def test_several_outputs_are_a_tuple() -> None:
+    values, places = pyopnb.reference("TopK", F([3, 1, 2]), np.int64([2]))
+    assert values.tolist() == [3, 2] and places.tolist() == [0, 2]
+
+
+def test_as_many_outputs_as_are_asked_for() -> None:
+    x = F([1, 2])
+    assert pyopnb.reference("Dropout", x).tolist() == [1, 2]
+    value, mask = pyopnb.reference("Dropout", x, outputs=2)
+    assert (value.tolist(), mask.tolist()) == ([1, 2], [True, True])
+
+
+def test_a_variadic_output_needs_a_count() -> None:
+    x = F([1, 2, 3, 4])
+    assert [part.tolist() for part in pyopnb.reference("Split", x, num_outputs=2)] == [[1, 2], [3, 4]]
+    assert [part.tolist() for part in pyopnb.reference("Split", x, np.int64([1, 3]), outputs=2)] == [[1], [2, 3, 4]]
+    with pytest.raises(pyopnb.ModelError, match=r"::Split: expected outputs=…, .* Try: outputs=2"):
+        pyopnb.reference("Split", x, np.int64([1, 3]))
+
+
+def test_an_input_left_out() -> None:
+    assert pyopnb.reference("Clip", F([-1, 0, 9]), None, F(2)).tolist() == [-1, 0, 2]
+
+
+def test_lists_and_numbers_are_arrays() -> None:
+    assert pyopnb.reference("Add", [1, 2], 3).tolist() == [4, 5]
+
+
+def test_a_sequence() -> None:
+    made = pyopnb.reference("SequenceInsert", [F([1]), F([2])], F([3]))
+    assert [item.tolist() for item in made] == [[1], [2], [3]]
+    assert pyopnb.reference("SequenceAt", made, np.int64(0)).tolist() == [1]
+
+
+def test_a_version_of_its_own() -> None:
+    assert pyopnb.reference("Squeeze", F([[1]]), opset=11, axes=[0]).shape == (1,)
+    assert pyopnb.reference("Squeeze", F([[1]]), np.int64([0]), opset=13).shape == (1,)
+
+
+def test_the_default_of_that_version() -> None:
+    # Softmax took axis 1 for granted before version 13, the last axis since.
+    x = np.arange(8, dtype=F).reshape(2, 2, 2)
+    old, new = (pyopnb.reference("Softmax", x, opset=version) for version in (11, 13))
+    assert np.allclose(old, pyopnb.reference("Softmax", x, axis=1)) and not np.allclose(old, new)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 14])
+def test_a_batch_normalization_that_does_not_train(opset: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 4)).astype(F)
+    scale, bias, mean, var = (rng.uniform(1, 2, (3, 1)).astype(F) for _ in range(4))
+    rest = [v[:, 0] for v in (scale, bias, mean, var)]
+    found = pyopnb.reference("BatchNormalization", x, *rest, opset=opset, epsilon=1e-3)
+    if opset == 7:
+        assert np.array_equal(found, Evaluation("", "BatchNormalization", 7, {"epsilon": 1e-3, "spatial": 1}, 1)(x, *rest)[0])
+    np.testing.assert_allclose(found, (x - mean) / np.sqrt(var + 1e-3) * scale + bias, rtol=1e-5)
+
+
+def test_a_value_that_is_the_default_is_no_attr_to_the_reference() -> None:
+    # The class for CastLike does not know round_mode, which the definition has.
+    assert pyopnb.reference("CastLike", F([1.5]), np.int64([0]), round_mode="up").tolist() == [1]
+
+
+@pytest.mark.parametrize("bias", [None, F([10, 20])])
+def test_an_operator_that_is_only_defined_by_a_function_of_types(bias: np.ndarray | None) -> None:
+    x = np.arange(4, dtype=F).reshape(1, 2, 2)
+    scale, zero = np.ones(2, F), np.zeros(2, F)
+    normal = pyopnb.reference("GroupNormalization", x, scale, zero if bias is None else bias, num_groups=1)
+    assert normal.shape == x.shape and np.allclose(normal.mean(), 0 if bias is None else 15, atol=1e-5)
+
+
+def test_a_graph_among_the_attrs() -> None:
+    body = pyopnb.model(
+        pyopnb.node("Add", "total item", "sum"), {"total": "float32[]", "item": "float32[]"}, {"sum": "float32[]"}
+    )
+    body.graph.node.append(helper.make_node("Identity", ["sum"], ["each"]))
+    body.graph.output.append(helper.make_tensor_value_info("each", 1, []))
+    total, each = pyopnb.reference("Scan", F(0), F([1, 2, 3]), body=body, num_scan_inputs=1, outputs=2)
+    assert total == 6 and each.ravel().tolist() == [1, 3, 6]  # onnx 1.19 gives it an axis too many
+
+
+def test_overflow_says_nothing() -> None:
+    assert pyopnb.reference("Exp", F([1000])).tolist() == [np.inf]  # warnings are errors here
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_operator() -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax"):
+        pyopnb.reference("Sofmax", F([1]))
+
+
+def test_an_operator_without_reference() -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"::Scatter: expected .* got a definition in words alone"):
+        pyopnb.reference("Scatter", F([[1]]), np.int64([[0]]), F([[2]]), opset=10)
+
+
+@pytest.mark.parametrize("opset", [5, 2**40])
+def test_a_version_without_the_operator(opset: int) -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"::Celu: expected a version in which ONNX has it, got version \d+"):
+        pyopnb.reference("Celu", F([1]), opset=opset)
+
+
+def test_an_unknown_attr() -> None:
+    with pytest.raises(
+        pyopnb.ModelError, match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha"
+    ):
+        pyopnb.reference("Celu", F([1]), alhpa=2.0)
+
+
+@pytest.mark.parametrize(("value", "got"), [("a", "str a"), ([1.0], "list"), (0.5, "float 0.5")])
+def test_an_attr_of_another_kind(value: object, got: str) -> None:
+    with pytest.raises(pyopnb.ModelError, match=rf"::Softmax, attr axis: expected a value of kind INT, got {got.split()[0]}"):
+        pyopnb.reference("Softmax", F([1]), axis=value)
+
+
+# ---- the pieces --------------------------------------------------------------------------------------------------------------
+
+
+def test_types_of_outputs() -> None:
+    evaluation = Evaluation("", "Concat", 13, {"axis": 0}, 1)
+    types = map(tensor_type, ("float32[N,3]", "float32[2,3]"))
+    assert [str(kind) for kind in evaluation.infer(*types)] == ["float32[?,3]"]
+
+
+def test_types_of_outputs_where_nothing_is_known() -> None:
+    assert [str(kind) for kind in Evaluation("", "Celu", 12, {}, 1).infer(tensor_type("any[...]"))] == ["any[...]"]
+
+
+def test_which_operators_there_are() -> None:
+    assert has_reference(helper.make_node("Celu", ["x"], ["y"]), 12)
+    assert has_reference(helper.make_node("GroupNormalization", list("xsb"), ["y"], num_groups=1), 21)
+    assert not has_reference(helper.make_node("Scatter", list("xiu"), ["y"]), 10)
+    assert not has_reference(helper.make_node("Celu", ["x"], ["y"], domain="com.example"), 12)
+
+
+def test_an_implementation_that_knows_one_version_only() -> None:
+    assert one_for_all("", "Softmax", 11)
+    assert not one_for_all("", "Softmax", 13)
+    assert not one_for_all("", "BatchNormalization", 9)  # of which it has three
+    assert not one_for_all("", "Upsample", 9)  # which nothing came after
+
+
+def test_a_stand_in_is_an_op() -> None:
+    pyopnb.registry.define(standing_in("", "TopK", 11), "demo::TopK")
+    model = pyopnb.model(
+        [pyopnb.node("demo::TopK", "x k", "v i", reference_outputs=2, axis=0)], {"x": "float32[N]", "k": "int64[1]"}, "v i"
+    )
+    values, places = pyopnb.Session(model)(x=F([3, 1, 2]), k=np.int64([2]))
+    assert values.tolist() == [3, 2] and places.dtype == np.int64
+
+
+def test_importing_pyopnb_does_not_import_the_reference() -> None:
+    show = "import pyopnb, sys; print('onnx.reference' in sys.modules)"
+    use = "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout for code in (show, use)
+    ]
+    assert [run.strip() for run in runs] == ["False", "True"]

@@ -1,0 +1,343 @@
+"""The cell for a node: it says what the model says, runs as written, and holds no code of the model's."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import node_tests
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+
+import pyopnb
+from pyopnb.onnx_reference.skeleton import Cell
+
+F = np.float32
+
+
+def defined(cell: str) -> type:
+    """Run a cell as ``%%pyop`` does, without IPython, and return its class."""
+    first, _, body = cell.partition("\n")
+    words = first.split()[1:]
+    names: dict[str, Any] = {"__name__": "cell"}
+    exec(body, names)
+    (cls,) = (value for value in names.values() if isinstance(value, type))
+    domain = words[words.index("-d") + 1] if "-d" in words else "pyopnb"
+    named = words[-1] if words and "-d" not in words[-2:-1] else cls.__name__
+    pyopnb.pyop(named if "::" in named else f"{domain}::{named}")(cls)
+    return cls
+
+
+def scale(*nodes: NodeProto, **kinds: str) -> ModelProto:
+    return pyopnb.model(list(nodes), kinds or {"x": "float32[N,3]"}, nodes[-1].output)
+
+
+# ---- what it says ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_node_that_nobody_knows() -> None:
+    node = pyopnb.node("com.example::Scale", "x layer.0/w", "y", by=0.1, mode='a"b', axes=[1, 2], w=F([1, 2]))
+    model = pyopnb.model(node, {"x": "float32[N,3]", "layer.0/w": "int64[3]"}, {"y": "float32[N,3]"})
+    assert pyopnb.skeleton(model, "Scale") == (
+        "%%pyop -d com.example\n"
+        "import numpy as np\n"
+        "import pyopnb\n\n\n"
+        "class Scale:\n"
+        "    def __init__(\n"
+        "        self,\n"
+        "        axes: list[int] = [1, 2],\n"
+        "        by: float = 0.10000000149011612,\n"
+        "        mode: str = 'a\"b',\n"
+        "        w: np.ndarray = np.array([1.0, 2.0], dtype=np.float32),\n"
+        "    ):\n"
+        "        self.axes = axes\n"
+        "        self.by = by\n"
+        "        self.mode = mode\n"
+        "        self.w = w\n\n"
+        '    def compute(self, x: "float32[N,3]", layer_0_w: "int64[3]") -> "float32[N,3]":\n'
+        "        # Return an array of type float32[N,3].\n"
+        '        raise NotImplementedError("com.example::Scale")\n'
+    )
+
+
+def test_an_operator_that_the_runtime_lacks_runs_as_written() -> None:
+    model = pyopnb.model(pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    cell = pyopnb.skeleton(model, "y")
+    assert cell.startswith("%%pyop ::Celu\nimport numpy as np\nimport pyopnb\n")
+    assert "alpha: float = 2.0" in cell and 'compute(self, X: "float64[N]") -> "float64[N]"' in cell
+    assert '"""Continuously Differentiable Exponential' in cell
+    assert not pyopnb.registry and defined(cell).__name__ == "Celu"
+    x = np.float64([-1, 2])
+    np.testing.assert_allclose(pyopnb.Session(model)(x=x)["y"], [2 * np.expm1(-0.5), 2])
+
+
+def test_an_operator_that_the_runtime_has_gets_the_default_domain() -> None:
+    model = scale(pyopnb.node("Softmax", "x", "y", axis=1))
+    cell = pyopnb.skeleton(model, "Softmax")
+    assert cell.startswith("%%pyop\n") and "# ONNX Runtime has ::Softmax" in cell
+    defined(cell)
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(F)
+    mine, own = pyopnb.Session(pyopnb.replace(model, "Softmax", "pyopnb::Softmax")), pyopnb.Session(model)
+    np.testing.assert_allclose(mine(x)["y"], own(x)["y"], rtol=1e-6)
+
+
+def test_a_row_of_missing_and_a_node() -> None:
+    model = scale(pyopnb.node("Celu", "x", "y"), x="float64[N]")
+    (row,) = pyopnb.missing(model)
+    assert pyopnb.skeleton(model, row) == pyopnb.skeleton(model, model.graph.node[0]) == pyopnb.skeleton(model, "y")
+
+
+def test_it_prints_as_it_is_typed() -> None:
+    cell = pyopnb.skeleton(scale(pyopnb.node("com.example::A", "x", "y")), "A")
+    assert isinstance(cell, Cell) and isinstance(cell, str) and repr(cell) == str(cell)
+
+
+def test_ports_that_are_optional_and_variadic() -> None:
+    model = pyopnb.model(
+        [pyopnb.node("Clip", ["x", "", "m"], "c"), pyopnb.node("Concat", "c c", "y", axis=0)],
+        {"x": "float32[2]", "m": "float32[]"},
+        "y",
+    )
+    assert 'compute(self, input: "float32[2]", min=None, max: "float32[]" = None)' in pyopnb.skeleton(model, "Clip")
+    concat = pyopnb.skeleton(model, "Concat")
+    assert 'compute(self, *inputs: "float32[2]") -> "float32[4]"' in concat and "*inputs, opset=" in concat
+
+
+def test_attrs_that_the_node_leaves_out_have_the_defaults_of_their_version() -> None:
+    old = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=11)
+    new = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=13)
+    assert "axis: int = 1)" in pyopnb.skeleton(old, "y") and "axis: int = -1)" in pyopnb.skeleton(new, "y")
+    assert "knows one version only" in pyopnb.skeleton(old, "y") and "knows one version only" not in pyopnb.skeleton(new, "y")
+
+
+def test_an_attr_without_default_that_the_node_leaves_out() -> None:
+    cell = pyopnb.skeleton(scale(pyopnb.node("Cast", "x", "y", to=TensorProto.INT64), x="float32[N]"), "y")
+    assert f"to: int = {TensorProto.INT64}" in cell
+    lstm = pyopnb.node("LSTM", "x w r", "y", hidden_size=2)
+    cell = pyopnb.skeleton(pyopnb.model(lstm, {"x": "float32[1,1,1]", "w": "float32[1,8,1]", "r": "float32[1,8,2]"}, "y"), "y")
+    assert "clip: float | None = None" in cell and "activations: list[str] | None = None" in cell
+
+
+def test_the_class_serves_every_node_of_the_operator() -> None:
+    # The first has its alpha, the second leaves it to the definition; their shapes and ranks differ.
+    model = pyopnb.model(
+        [pyopnb.node("Celu", "a", "b", alpha=2.0), pyopnb.node("Celu", "c", "d")],
+        {"a": "float64[N]", "c": "float64[2,3]"},
+        {"b": "float64[N]", "d": "float64[2,3]"},
+        opset=12,
+    )
+    cell = pyopnb.skeleton(model, "b")
+    assert "alpha: float = 1.0" in cell and 'X: "float64[...]") -> "float64[...]"' in cell
+    defined(cell)
+    b, d = pyopnb.Session(model)(a=np.float64([-1]), c=-np.ones((2, 3)))
+    np.testing.assert_allclose(b, [2 * np.expm1(-0.5)])
+    np.testing.assert_allclose(d, np.full((2, 3), np.expm1(-1)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (F(0.1).item(), "float = 0.10000000149011612"),
+        (float("nan"), "float = float('nan')"),
+        (float("-inf"), "float = float('-inf')"),
+        ([1.5, float("inf")], "list[float] = [1.5, float('inf')]"),
+        (-3, "int = -3"),
+        ("it's", 'str = "it\'s"'),
+        ("\u202ea\n", "str = '\\u202ea\\n'"),
+        (b"\xff", "bytes = b'\\xff'"),
+        (["a", "b"], "list[str] = ['a', 'b']"),
+        (np.int64([[1], [2]]), "np.ndarray = np.array([1, 2], dtype=np.int64).reshape((2, 1))"),
+        (np.array([True]), "np.ndarray = np.array([True], dtype=np.bool_)"),
+        (np.array(["a"], object), "np.ndarray = np.array(['a'], dtype=object)"),
+        (np.zeros(1000, F), "v: np.ndarray,  # an array of float32, 1000"),
+        (list(range(1000)), "v: list[int],  # 1000 values"),
+        (onnx.parser.parse_graph("g (float x) => (float y) { y = Abs(x) }"), "v: onnx.ModelProto"),
+    ],
+)
+def test_values_of_attrs(value: object, text: str) -> None:
+    model = scale(pyopnb.node("com.example::A", "x", "y", v=value))
+    cell = pyopnb.skeleton(model, "A")
+    assert text in cell
+    cls = defined(cell)
+    default = pyopnb.registry["com.example::A"].current.schema.attrs[0].default
+    if "=" in text:
+        np.testing.assert_array_equal(default, np.asarray(value, object) if isinstance(value, list) else value)
+    assert cls.__name__ == "A"
+
+
+def test_a_node_in_a_body_and_one_in_a_function() -> None:
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [helper.make_node("Celu", ["a"], ["b"])], [helper.make_opsetid("", 12)], ["alpha"]
+    )
+    attr = function.node[0].attribute.add(name="alpha", type=AttributeProto.FLOAT)
+    attr.ref_attr_name = "alpha"
+    model = pyopnb.model(
+        pyopnb.node("local::F", "x", "y", alpha=2.0), {"x": "float64[2]"}, {"y": "float64[2]"}, functions=[function]
+    )
+    cell = pyopnb.skeleton(model, "Celu")
+    assert cell.startswith("%%pyop ::Celu") and "opset=12" in cell
+    defined(cell)
+    np.testing.assert_allclose(pyopnb.Session(model)(x=-np.ones(2))["y"], np.full(2, 2 * np.expm1(-0.5)))
+
+
+def test_a_dtype_that_no_op_can_have() -> None:
+    model = pyopnb.model(pyopnb.node("com.example::A", "x", "y"), {"x": "complex64[2]"}, {"y": "float32[2]"})
+    assert "# No custom op of ONNX Runtime can have complex64" in pyopnb.skeleton(model, "A")
+
+
+# ---- which node --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_type_that_occurs_twice() -> None:
+    model = scale(pyopnb.node("Abs", "x", "a", name="one"), pyopnb.node("Abs", "a", "y"))
+    with pytest.raises(pyopnb.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"):
+        pyopnb.skeleton(model, "Abs")
+
+
+def test_a_node_that_there_is_not() -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"):
+        pyopnb.skeleton(scale(pyopnb.node("Softmax", "x", "y")), "Sotfmax")
+
+
+@pytest.mark.parametrize("name", ["com.example::A b", "com example::A", "com.example::", "ä::A", 'x"::A'])
+def test_a_name_that_no_op_can_have(name: str) -> None:
+    domain, _, op_type = name.rpartition("::")
+    model = scale(pyopnb.node("Abs", "x", "y"))
+    model.graph.node[0].domain, model.graph.node[0].op_type = domain, op_type
+    with pytest.raises(pyopnb.ModelError, match="expected a domain and an op type of letters"):
+        pyopnb.skeleton(model, model.graph.node[0])
+
+
+# ---- a model file is data ----------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    'x): import os; os.system("touch /tmp/pwned")',
+    '"""\nimport os\n"""',
+    "\\",
+    "'",
+    "\n",
+    "# \r\x0c\u2028import os",
+    "class",
+    "self",
+    "__init__",
+    "__x",
+    "compute",
+    "np",
+    "pyopnb",
+    "attrs",
+    "ﬁ",
+    "9",
+    "",
+    "\u202e",
+    "{0}",
+    "None",
+    "x=None, *y",
+    "a" * 5000,
+]
+TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=12)
+
+
+@st.composite
+def models(draw: Any) -> ModelProto:
+    inputs = draw(st.lists(TEXTS, max_size=4))
+    outputs = [name for name in draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True)) if name not in inputs] or ["y"]
+    node = helper.make_node(draw(st.sampled_from(["Foo", "Celu", "Concat", "None", "class", "np"])), inputs, outputs)
+    node.name, node.doc_string, node.domain = draw(TEXTS), draw(TEXTS), draw(st.sampled_from(["com.example", "", "-q", "a-b"]))
+    for name in draw(st.lists(TEXTS, max_size=4, unique=True)):
+        values = st.one_of(
+            TEXTS,
+            st.floats(width=32),
+            st.integers(-(2**63), 2**63 - 1),
+            st.binary(max_size=5),
+            st.lists(TEXTS, min_size=1, max_size=3),
+        )
+        node.attribute.append(helper.make_attribute(name, draw(values)))
+    symbol = draw(TEXTS)
+    infos = [
+        helper.make_tensor_value_info(
+            name, draw(st.sampled_from([1, 7, 8, 14])), draw(st.sampled_from([None, [], [symbol, 3]]))
+        )
+        for name in dict.fromkeys(inputs)
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, [symbol]) for name in outputs if name]
+    return helper.make_model(helper.make_graph([node], draw(TEXTS), infos, ends), opset_imports=[helper.make_opsetid("", 13)])
+
+
+def statements(cell: str) -> None:
+    """The cell holds the imports, one class with its two methods, and in these nothing but what a skeleton has."""
+    first, _, body = cell.partition("\n")
+    assert first.isprintable() and first.startswith("%%pyop")
+    tree = ast.parse(body)
+    *imports, cls = tree.body
+    assert {ast.unparse(node) for node in imports} <= {"import numpy as np", "import onnx", "import pyopnb"}
+    assert isinstance(cls, ast.ClassDef) and not cls.bases and not cls.decorator_list
+    methods = cls.body[1:] if isinstance(cls.body[0], ast.Expr) and isinstance(cls.body[0].value, ast.Constant) else cls.body
+    assert [getattr(method, "name", None) for method in methods] in (["__init__", "compute"], ["compute"])
+    for method in methods:
+        assert isinstance(method, ast.FunctionDef) and not method.decorator_list
+        for node in ast.walk(method):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) in (
+                    "float",
+                    "np.array",
+                    "pyopnb.reference",
+                    "NotImplementedError",
+                ) or ast.unparse(node.func).endswith(".reshape")
+        assert all(isinstance(line, (ast.Assign, ast.Return, ast.Raise)) for line in method.body)
+
+
+@given(models())
+@settings(max_examples=150, deadline=None)
+def test_texts_of_the_model_stay_data(model: ModelProto) -> None:
+    cell = pyopnb.skeleton(model, model.graph.node[0])
+    statements(cell)
+    body = cell.partition("\n")[2]
+    names: dict[str, Any] = {"__name__": "cell"}
+    exec(body, names)
+    (cls,) = (value for value in names.values() if isinstance(value, type))
+    pyopnb.ops.signature.schema_of(cls)  # and it is a class that can be an op
+
+
+def test_the_check_of_statements_can_fail() -> None:
+    with pytest.raises(AssertionError):
+        statements("%%pyop\nclass A:\n    def compute(self, x):\n        return __import__('os')\n")
+
+
+# ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
+
+
+def through_skeleton(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    """The results of a one-node model whose node runs through its skeleton."""
+    pyopnb.registry.clear()
+    node = model.graph.node[0]
+    defined(pyopnb.skeleton(model, node))
+    (op,) = pyopnb.registry
+    mine = ModelProto()
+    mine.CopyFrom(model)
+    mine.graph.node[0].domain = op.domain
+    del mine.opset_import[:]
+    mine.opset_import.extend([helper.make_opsetid("", 17), helper.make_opsetid(op.domain, 1)][: 2 if op.domain else 1])
+    mine.ir_version = min(mine.ir_version, pyopnb.models.ort_capabilities.newest_ir_version())
+    return node_tests.run(pyopnb.Session(mine), mine, feeds)
+
+
+NO_SKELETON = {"test_scan_sum", "test_scatter_with_axis", "test_scatter_without_axis"}
+"""ONNX's reference cannot run these; see tests/runtime/test_conformance.py."""
+
+
+def failures(every: int) -> dict[str, str]:
+    cases = [case for case in node_tests.cases().values() if node_tests.can_be_an_op(case.model)]
+    found = {case.name: node_tests.outcome(case, through_skeleton) for case in cases[::every]}
+    return {name: wrong for name, wrong in found.items() if wrong and name not in NO_SKELETON}
+
+
+def test_skeletons_of_onnx_s_node_tests_give_the_expected_outputs() -> None:
+    assert failures(every=12) == {}
+
+
+if __name__ == "__main__":
+    print(failures(every=1))

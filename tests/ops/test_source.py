@@ -1,0 +1,184 @@
+"""The text of an op that stands by itself: what comes along, and what cannot."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.ops.exec_module import run
+from pyopnb.ops.source import free_names, whole
+
+OP = """
+@pyopnb.pyop("demo::A")
+class A:
+    def compute(self, x):
+        return {}
+"""
+
+
+def body(text):
+    """The statements of a text, its own imports left out."""
+    return [ast.unparse(s) for s in ast.parse(text).body if not isinstance(s, (ast.Import, ast.ImportFrom))]
+
+
+def imports(text):
+    return [ast.unparse(s) for s in ast.parse(text).body if isinstance(s, (ast.Import, ast.ImportFrom))]
+
+
+@pytest.mark.parametrize(
+    ("before", "used", "wanted"),
+    [
+        ("", "np.abs(x)", ["import numpy as np"]),
+        ("import numpy", "numpy.abs(x)", ["import numpy"]),
+        ("import os.path as osp", "x if osp.join else x", ["import posixpath as osp"]),
+        ("import xml", "x if xml.sax.handler else x", ["import xml.sax", "import xml.sax.handler"]),
+        ("from numpy import tanh as soft", "soft(x)", ["from numpy import tanh as soft"]),
+        ("from math import pi", "x * pi", ["from math import pi"]),
+        ("from functools import partial", "partial(np.abs)(x)", ["import numpy as np", "from functools import partial"]),
+        ("from typing import Literal as L", "x if L else x", ["from typing import Literal as L"]),
+        ("import collections.abc as abc", "x if abc.Mapping else x", ["import collections.abc as abc"]),
+    ],
+)
+def test_imports(define, before, used, wanted):
+    import xml.sax.handler  # noqa: F401  # somebody has imported them: the text must as well
+
+    text = whole(define(before + OP.format(used)))
+    assert imports(text) == sorted(["import pyopnb", *wanted], key=lambda line: (line.startswith("from"), line))
+    assert len(body(text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "used", "wanted"),
+    [
+        ("LIMIT = 2.5  # volts", "x * LIMIT", "LIMIT = 2.5  # volts"),
+        ("NAMES = {'a': [1, 2],\n         'b': (None, True)}", "x * NAMES['a'][0]", "'b': (None, True)}"),
+        ("TOP = 3\nTOP += 1", "x * TOP", "TOP = 4"),
+        ("far = float('inf')", "np.minimum(x, far)", 'far = float("inf")'),
+        ("table = np.float32([0, 0.1]); table[0] = 7", "x * table[0]", 'np.array([7.0, 0.10000000149011612], dtype="float32")'),
+        ("one = np.float16(0.1)", "x * one", 'one = np.array(0.0999755859375, dtype="float16")[()]'),
+        ("square = lambda v: v * v", "square(x)", "square = lambda v: v * v"),
+        ("def twice(v):\n    return plus(v, v)\ndef plus(a, b):\n    return a + b", "twice(x)", "def plus(a, b):"),
+        ("BASE = 3\ndef up(v, by=BASE):\n    return v + by", "up(x)", "BASE = 3\n\n\ndef up(v, by=BASE):"),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    k: float = 2.0", "x * P().k", "@dataclass\nclass P:"),
+        ("class Base:\n    scale = 2\n    def go(self, v):\n        return v * self.scale", "Base().go(x)", "    scale = 2"),
+        ("import re\nword = re.compile('a')", "x if word.match('a') else x", "word = re.compile('a')"),
+        ("def even(n): return n == 0 or odd(n - 1)\ndef odd(n): return n and even(n - 1)", "x if even(2) else -x", "def odd"),
+    ],
+)
+def test_what_comes_along_as_text(define, before, used, wanted):
+    (version,) = define(before + "\n" + OP.format(used))
+    text = whole([version])
+    assert wanted in text
+    expected = version.cls().compute(np.float32([1, 2]))
+    (made,) = run("pyop_kept_elsewhere", "<elsewhere>", text)
+    assert made.name == "demo::A"
+    np.testing.assert_array_equal(made.cls().compute(np.float32([1, 2])), expected)
+
+
+@pytest.mark.parametrize(
+    ("before", "used", "why"),
+    [
+        ("", "x * nowhere", r"nowhere \(is not defined\)"),
+        ("handle = open(__file__); handle.close()", "x if handle else x", ""),
+        ("for thing in [object()]: pass", "x if thing else x", r"thing \(an object whose text is not known\)"),
+        ("def make():\n    k = 3\n    return lambda v: v * k\nf = make()", "f(x)", r"f \(is defined in a function"),
+        ("import types, sys\nm = types.ModuleType('m'); m.k = 2", "x * m.k", r"m \(the module m, which a fresh process cannot"),
+    ],
+)
+def test_what_cannot(define, before, used, why):
+    versions = define(before + "\n" + OP.format(used))
+    if not why:  # a statement of the file itself that binds it can be run again
+        assert "handle = open(__file__)" in whole(versions)
+        return
+    with pytest.raises(pyopnb.DefinitionError, match=f"op demo::A: expected .*, got .*{why}.*Try: import or define it in"):
+        whole(versions)
+
+
+def test_a_class_without_source():
+    version = pyopnb.registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::Made")
+    with pytest.raises(pyopnb.DefinitionError, match="Made .its source is not known: define it in a %%pyop cell, or in a file"):
+        whole([version])
+
+
+def test_a_class_of_a_function():
+    @pyopnb.pyop("demo::Inner")
+    class Inner:
+        def compute(self, x):
+            return x
+
+    with pytest.raises(pyopnb.DefinitionError, match="is defined in a function"):
+        whole([pyopnb.registry["demo::Inner"].current])
+
+
+def test_several_ops_share_what_they_use(define):
+    versions = define("""
+        K = 2
+        @pyopnb.pyop("demo::Twice", opset=3, module="old")
+        class Twice:
+            def compute(self, x):
+                return x * K
+        @pyopnb.pyop
+        @pyopnb.pyop("demo::Four")
+        class Four(Twice):
+            def compute(self, x):
+                return super().compute(x) * K
+    """)
+    text = whole(versions)
+    assert text.count("K = 2") == 1
+    assert text.count("class Twice") == 1
+    assert '@pyopnb.pyop("demo::Twice", opset=3, module="old")\nclass Twice:' in text
+    assert '@pyopnb.pyop("demo::Four")\n@pyopnb.pyop("pyopnb::Four")\nclass Four(Twice):' in text
+    assert whole(versions) == text
+
+
+def test_a_name_that_means_two_things(define):
+    first = define("K = 2" + OP.format("x * K"))
+    second = define("K = 3" + OP.replace("A", "B").format("x * K"), "other.py")
+    with pytest.raises(pyopnb.DefinitionError, match="K .means two things"):
+        whole([*first, *second])
+
+
+def test_a_text_made_from_a_text_is_the_same(define):
+    text = whole(define("K = [1, 2]\ndef f(v):\n    return v * K[0]\n" + OP.format("f(x)")))
+    assert whole(define(text, "again.py")) == text
+
+
+def test_postponed_hints_stay_postponed(tmp_path, define):
+    later = "@pyopnb.pyop\nclass Later:\n    def compute(self, x: 'float32[N]', y: Unknown = None) -> 'float32[N]': return x\n"
+    path = tmp_path / "later.py"
+    path.write_text(f"from __future__ import annotations\nimport pyopnb\n{later.replace(': Unknown', '')}")
+    (version,) = pyopnb.load_module(path)
+    text = whole([version])
+    assert text.startswith("from __future__ import annotations\n")
+    assert define(text.replace("from __future__ import annotations", ""), "now.py")[0].schema == version.schema
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "class A:\n    k = outer\n    def f(self, a=default) -> hint:\n        return a + k + A.z",
+            ["outer", "default", "hint", "k"],
+        ),
+        ("def f(x):\n    def g():\n        return x + y\n    return [z for z in g()]", ["y"]),
+        ("def f():\n    global n\n    n = 1\n    return n + f()", ["n"]),
+        ("import a.b\nfrom c import d as e\na.b, e, len", ["len"]),
+    ],
+)
+def test_free_names(text, names):
+    assert sorted(free_names(text)) == sorted(names)
+
+
+def test_in_a_fresh_process(define, tmp_path):
+    define("from math import tau\nK = 2\ndef f(v):\n    return v * np.float32(K * tau)\n" + OP.format("f(x)"))
+    pyopnb.save_module(tmp_path / "ops.py")
+    probe = "import ops, numpy as np, pyopnb; print(pyopnb.call('demo::A', np.float32([1])), bool(pyopnb.check('demo::A')))"
+    command = [sys.executable, "-c", f"import sys; sys.path.append({str(tmp_path)!r}); {probe}"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(pyopnb.__file__).parents[1])
+    assert (ran.stdout, ran.stderr) == ("[12.566371] True\n", "")

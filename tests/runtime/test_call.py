@@ -1,0 +1,331 @@
+"""``pyopnb.call``: one op without a model, its sessions reused, every redefinition followed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+import pyopnb
+from pyopnb.runtime import call
+
+X = np.float32([1, -2])
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    """The sessions that were built, from none on."""
+    made = []
+
+    class Counted(pyopnb.Session):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            made.append(self)
+
+    monkeypatch.setattr(call, "_kept", call._Kept())
+    monkeypatch.setattr(call, "Session", Counted)
+    return made
+
+
+@pytest.fixture
+def soft_clip():
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def __init__(self, limit: float = 1.0):
+            self.limit = limit
+
+        def compute(self, x):
+            return np.minimum(x, np.float32(self.limit)).astype(x.dtype)
+
+    return SoftClip
+
+
+def test_an_op_of_the_registry(soft_clip):
+    y = pyopnb.call("demo::SoftClip", [[np.float32(1), np.float32(5)]], limit=2)
+    assert (y.dtype, y.tolist()) == (np.float32, [[1, 2]])
+
+
+def test_onnx_own_ops():
+    assert pyopnb.call("Relu", X).tolist() == pyopnb.call("::Relu", X).tolist() == [1, 0]
+    values, places = pyopnb.call("::TopK", X, np.int64([1]), axis=-1)
+    assert (values.tolist(), places.tolist()) == ([1], [0])
+    assert pyopnb.call("LeakyRelu", X, alpha=2).tolist() == [1, -4]
+    assert pyopnb.call("com.microsoft::Gelu", X).shape == (2,)
+    assert pyopnb.call("Add", 1, 2) == 3
+    assert pyopnb.call("Constant", value=np.eye(2)).tolist() == [[1, 0], [0, 1]]
+    assert pyopnb.call("StringConcat", ["a"], np.array(["b"])).tolist() == ["ab"]
+    assert pyopnb.call("Cast", X, to=16).dtype == ml_dtypes.bfloat16
+    assert [part.tolist() for part in pyopnb.call("Split", X, num_outputs=2, outputs=2)] == [[1], [-2]]
+
+
+def test_an_input_that_is_left_out():
+    assert pyopnb.call("Clip", X, None, np.float32(0)).tolist() == [0, -2]
+    assert pyopnb.call("Clip", X, np.float32(0), None).tolist() == [1, 0]
+
+
+def test_the_version_of_onnx(built):
+    assert pyopnb.call("Upsample", np.ones((1, 1), np.float32), np.float32([2, 1]), opset=9).shape == (2, 1)
+    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=11)[0, 0, 0] == pytest.approx(0.25)
+    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=13)[0, 0, 0] == pytest.approx(0.5)
+
+
+def test_how_many_outputs():
+    @pyopnb.pyop("demo::Two", opset=3)
+    class Two:
+        def compute(self, *xs) -> ("float32[...]", "int64[]"):
+            return xs[0], np.int64(len(xs))
+
+    @pyopnb.pyop("demo::Any")
+    class Any:
+        def compute(self, x):
+            return (x, x, x)
+
+    assert pyopnb.call("demo::Two", X, X, X)[1] == 3
+    assert isinstance(pyopnb.call("demo::Two", X, outputs=1), np.ndarray)
+    assert len(pyopnb.call("demo::Any", X, outputs=3)) == 3
+    with pytest.raises(pyopnb.ResultError, match=r"node 'call' \(demo::Any\), outputs: expected one array, got a tuple of 3"):
+        pyopnb.call("demo::Any", X)
+    for wrong in (0, True, 1.0):
+        with pytest.raises(pyopnb.ModelError, match="call of demo::Any, outputs: expected a number from 1 on"):
+            pyopnb.call("demo::Any", X, outputs=wrong)
+
+
+def test_a_session_serves_all_sizes(built, soft_clip):
+    for size in (0, 1, 5):
+        assert pyopnb.call("demo::SoftClip", np.zeros(size, np.float32)).shape == (size,)
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (((X,), {}), ((X.astype(np.float64),), {})),
+        (((X,), {}), ((X[None],), {})),
+        (((X,), {"a": 1}), ((X,), {"a": 1.0})),
+        (((X,), {"a": 0.0}), ((X,), {"a": -0.0})),
+        (((X,), {"a": 1}), ((X,), {"b": 1})),
+        (((X,), {"a": [1, 2]}), ((X,), {"a": [1]})),
+        (((X,), {"a": np.zeros(2)}), ((X,), {"a": np.array([0, 1e-300])})),
+        (((X,), {"a": np.zeros(2)}), ((X,), {"a": np.zeros((2, 1))})),
+        (((X,), {"a": np.array(["a"], object)}), ((X,), {"a": np.array(["b"], object)})),
+        (((X,), {"a": onnx.GraphProto(name="g")}), ((X,), {"a": onnx.GraphProto(name="h")})),
+        (((X, None), {}), ((X, X), {})),
+        (((X, X), {}), ((X, None, X), {})),
+        (((X,), {}), ((X,), {"outputs": 1})),
+    ],
+)
+def test_what_needs_a_session_of_its_own(built, one, other):
+    @pyopnb.pyop("demo::Op")
+    class Op:
+        def __init__(self, **attrs):
+            self.attrs = attrs
+
+        def compute(self, x, y=None, z=None):
+            return x
+
+    for args, kwargs in (one, other, one, other):
+        pyopnb.call("demo::Op", *args, **kwargs)
+    assert len(built) == 2
+
+
+def test_nan_is_one_attr(built, soft_clip):
+    for _ in range(2):
+        pyopnb.call("demo::SoftClip", X, limit=float("nan"))
+    assert len(built) == 1
+
+
+def test_an_attr_array_that_changes_is_another(built):
+    weight = np.ones(2, np.float32)
+    assert pyopnb.call("Constant", value=weight).tolist() == [1, 1]
+    weight[0] = 7
+    assert pyopnb.call("Constant", value=weight).tolist() == [7, 1]
+
+
+def test_the_oldest_session_goes(built, monkeypatch, soft_clip):
+    monkeypatch.setattr(call, "KEPT_SESSIONS", 2)
+    for limit in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0):
+        pyopnb.call("demo::SoftClip", X, limit=limit)
+    assert len(built) == 4
+    assert len(call._kept._held) == 2
+
+
+def test_a_redefinition_is_followed(built, soft_clip):
+    assert pyopnb.call("demo::SoftClip", X, limit=0.5).tolist() == [0.5, -2]
+
+    @pyopnb.pyop("demo::SoftClip")
+    class Other:
+        def __init__(self, limit: float = 1.0): ...
+
+        def compute(self, x) -> "int64[...]":
+            return x.astype(np.int64)
+
+    assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.int64  # and no warning that a session was built anew
+    pyopnb.registry.rollback("demo::SoftClip")
+    assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.float32
+    pyopnb.registry.remove("demo::SoftClip")
+    with pytest.raises(pyopnb.UnknownOp):
+        pyopnb.call("demo::SoftClip", X, limit=0.5)
+    assert len(built) == 3
+
+
+def test_redefining_another_op_builds_nothing(built, soft_clip):
+    pyopnb.call("demo::SoftClip", X)
+    pyopnb.registry.define(soft_clip, "demo::Other")
+    pyopnb.call("demo::SoftClip", X)
+    assert len(built) == 1
+
+
+def test_an_op_in_the_place_of_one_of_onnx():
+    assert pyopnb.call("Relu", X).tolist() == [1, 0]
+
+    @pyopnb.pyop("::Relu")
+    class Relu:
+        def compute(self, x):
+            return x + 10
+
+    assert pyopnb.call("Relu", X).tolist() == [11, 8]
+    pyopnb.registry.remove("::Relu")
+    assert pyopnb.call("Relu", X).tolist() == [1, 0]
+
+
+def test_state_lives_from_call_to_call_of_one_kind():
+    @pyopnb.pyop("demo::Count")
+    class Count:
+        calls = 0
+
+        def compute(self, x) -> "int64[]":
+            self.calls += 1
+            return np.int64(self.calls)
+
+    assert [pyopnb.call("demo::Count", X) for _ in range(3)] == [1, 2, 3]
+    assert pyopnb.call("demo::Count", X[None]) == 1
+    pyopnb.registry.define(Count, "demo::Count")
+    assert pyopnb.call("demo::Count", X) == 1
+
+
+def test_the_error_is_the_users_own():
+    error = KeyError("mine")
+
+    @pyopnb.pyop("demo::Bad")
+    class Bad:
+        def compute(self, x):
+            raise error
+
+    with pytest.raises(KeyError) as raised:
+        pyopnb.call("demo::Bad", X)
+    assert raised.value is error
+    assert error.__notes__ == ["in node 'call' (demo::Bad), version 1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "error", "message"),
+    [
+        (("SoftClip", X), {}, "UnknownOp", 'call of ::SoftClip: expected an op of the registry or of the installed runtime, got ::SoftClip, which is in neither. Try: "demo::SoftClip"'),
+        (("Rellu", X), {}, "UnknownOp", 'call of ::Rellu: expected an op of the registry or of the installed runtime, got ::Rellu, which is in neither. Try: "::Relu"'),
+        (("demo::Zzzzzzz", X), {}, "UnknownOp", "call of demo::Zzzzzzz: expected an op of the registry or of the installed runtime, got demo::Zzzzzzz, which is in neither. Try: define it: %%pyop"),
+        (("demo::Typed", [1.0]), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
+        (("demo::Typed", X, X), {}, "ModelError", "node 'call' (demo::Typed): expected 1 input, got 2. Try: compute takes (x: float32[...])"),
+        (("demo::Typed",), {}, "ModelError", "node 'call' (demo::Typed), input x: expected float32[...], got nothing. Try: compute takes (x: float32[...])"),
+        (("demo::SoftClip", X), {"limt": 1.0}, "ModelError", "node 'call' (demo::SoftClip), attr limt: expected one of limit, got limt = 1.0. Try: write limit, or let __init__ take limt"),
+        (("Relu", [object()]), {}, "FeedError", "call of Relu, input 0: expected what numpy.asarray makes an array of numbers or str, got object <object object at"),
+        (("Relu", X, [[1], [2, 3]]), {}, "FeedError", "call of Relu, input 1: expected what numpy.asarray makes an array of numbers or str, got setting an array"),
+        (("Relu", np.array(["2020"], "M8[D]")), {}, "FeedError", "call of Relu, input X: expected a dtype that ONNX has, got an array of dtype datetime64[D]."),
+        (("a b::C", X), {}, "DefinitionError", "op name: expected domain::OpType, got 'a b::C'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(soft_clip, args, kwargs, error, message):
+    @pyopnb.pyop("demo::Typed")
+    class Typed:
+        def compute(self, x: "float32[...]"): ...
+
+    with pytest.raises(getattr(pyopnb, error)) as raised:
+        pyopnb.call(*args, **kwargs)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "text", "given"),
+    [
+        (("MatMul", X), {}, "MatMul", "A: float32[2]"),
+        (
+            ("MatMul", np.ones((2, 2), np.float32), np.ones((3, 3), np.float32)),
+            {},
+            "MatMul",
+            "A: float32[2,2], B: float32[3,3]",
+        ),
+        (("MatMul", X, X.astype(float)), {}, "MatMul", "A: float32[2], B: float64[2]"),
+        (("Relu", ["a"]), {}, "parameter (X) of operator (Relu)", "X: string[1]"),
+        (("Softmax", X), {"axs": 1}, "axs", "input: float32[2]"),
+    ],
+)
+def test_what_the_runtime_refuses_names_op_and_ports(args, kwargs, text, given):
+    with pytest.raises(Exception, match=r"ONNXRuntimeError") as raised:
+        pyopnb.call(*args, **kwargs)
+    assert text in str(raised.value)
+    assert "Name:''" not in str(raised.value)
+    assert raised.value.__notes__ == [f"in pyopnb.call of {args[0]} with {given}"]
+
+
+def test_big_endian_and_strided_inputs_are_taken_as_the_values_that_they_are():
+    assert pyopnb.call("Neg", X.astype(">f4")).tolist() == [-1, 2]
+    assert pyopnb.call("Neg", np.arange(6, dtype=np.float32)[::-2]).tolist() == [-5, -3, -1]
+
+
+def test_many_threads(built, soft_clip):
+    failures, go = [], threading.Barrier(8)
+
+    def work(number):
+        try:
+            go.wait()
+            for step in range(50):
+                limit = float((number + step) % 3)
+                x = np.float32([number, step])
+                if pyopnb.call("demo::SoftClip", x, limit=limit).tolist() != np.minimum(x, limit).tolist():
+                    failures.append((number, step))
+                if number == 0 and step % 10 == 0:
+                    pyopnb.registry.define(soft_clip, "demo::SoftClip")
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(call._kept._held) == 3
+
+
+def test_a_call_inside_compute(soft_clip):
+    @pyopnb.pyop("demo::Outer")
+    class Outer:
+        def compute(self, x):
+            return pyopnb.call("demo::SoftClip", pyopnb.call("Neg", x), limit=1.5)
+
+    assert pyopnb.call("demo::Outer", X).tolist() == [-1, 1.5]
+
+
+EXIT = """
+import numpy as np, pyopnb
+@pyopnb.pyop("demo::Id")
+class Id:
+    def compute(self, x): return x
+print(pyopnb.call("demo::Id", np.float32([1])), pyopnb.call("Relu", np.float32([1])))
+"""
+
+
+def test_kept_sessions_do_not_trouble_the_exit():
+    root = Path(pyopnb.__file__).parents[1]
+    ran = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True, cwd=root)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[1.] [1.]\n", "")
+
+
+def test_run_takes_a_model_once():
+    model = pyopnb.parse("(float[N] x) => (y) { y = Neg(x) }")
+    assert pyopnb.run(model, X)["y"].tolist() == pyopnb.run(model, x=X)["y"].tolist() == [-1, 2]

@@ -1,0 +1,560 @@
+"""``Session.trace`` and ``pyopnb.trace``: every tensor of a run, and that looking changes nothing that is not told."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import weakref
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pyopnb
+from pyopnb.runtime.trace import run as run_module
+from pyopnb.runtime.trace.summary import summary_of
+
+X = np.float32([1, -2, 3])
+
+
+def parsed(body, types="float[N] x", gives="float[N] y", opset=18, ir=8):
+    head = f'<ir_version: {ir}, opset_import: ["" : {opset}, "demo" : 1]>'
+    return onnx.parser.parse_model(f"{head}\ng ({types}) => ({gives}) {{\n{body}\n}}")
+
+
+@pytest.fixture
+def chain():
+    return parsed("a = Exp(x)\nb = Neg(a)\ny = Abs(b)")
+
+
+@pytest.fixture
+def counter():
+    """An op whose result says how often its instance was called, and a list of all calls."""
+    calls = []
+
+    @pyopnb.pyop("demo::Count")
+    class Count:
+        def __init__(self):
+            self.calls = 0
+
+        def compute(self, x):
+            self.calls += 1
+            calls.append(self.calls)
+            return x * 0 + np.float32(self.calls)
+
+    return calls
+
+
+# ---- which tensors -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_tensor_of_a_run(chain):
+    trace = pyopnb.Session(chain).trace(x=X)
+    assert list(trace) == ["x", "a", "b", "y"] == list(trace.keys()) == list(trace.summaries)
+    assert np.array_equal(trace["a"], np.exp(X), equal_nan=True) or np.allclose(trace["a"], np.exp(X))
+    assert np.array_equal(trace["b"], -trace["a"]) and np.array_equal(trace["y"], trace["a"])
+    assert list(trace.values) == ["a", "b", "y"] and list(trace.feeds) == ["x"] and trace.outputs == ("y",)
+    assert len(trace) == 4 and "b" in trace and "w" not in trace and dict(trace)["b"] is trace["b"] is trace.values["b"]
+    assert [node.op_type for node in trace.model.graph.node] == ["Exp", "Neg", "Abs"] and len(trace.model.graph.output) == 1
+    assert "onnxruntime" in trace.runtime and "all optimisations" in trace.runtime
+    assert trace.exposure.same and trace.exposure.compared == 1
+
+
+def test_a_feed_that_is_changed_afterwards_changes_no_trace(chain):
+    x = X.copy()
+    trace = pyopnb.Session(chain).trace(x)
+    x[:] = 0
+    assert np.array_equal(trace["x"], X)
+
+
+def test_chosen_names(chain):
+    session = pyopnb.Session(chain)
+    assert list(session.trace(x=X, only="a")) == ["x", "a", "y"]
+    assert list(session.trace(x=X, only=["[ab]"])) == ["x", "a", "b", "y"]
+    with pytest.raises(pyopnb.FeedError, match=r"globs of them, got 'aa'.*write a"):
+        session.trace(x=X, only=["b", "aa"])
+
+
+def test_summaries_alone(chain):
+    session = pyopnb.Session(chain)
+    trace, full = session.trace(x=X, level="summaries"), session.trace(x=X)
+    assert list(trace) == ["x", "y"] and trace.summaries == full.summaries
+    with pytest.raises(KeyError, match="let go"):
+        trace["a"]
+    assert list(session.trace(x=X, level="summaries", only="b").summaries) == ["x", "b", "y"]
+
+
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_the_progress_is_told(chain, level):
+    told = []
+    pyopnb.Session(chain).trace(x=X, level=level, progress=lambda done, total: told.append((done, total)), times=2)
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_bar_of_text_where_there_is_no_notebook(chain, capsys):
+    pyopnb.Session(chain).trace(x=X, progress=True)
+    assert capsys.readouterr().err.endswith("\r3 of 3 tensors\n")
+
+
+def test_what_progress_raises_ends_the_run(chain):
+    class Enough(Exception):
+        pass
+
+    def stop(done, total):
+        raise Enough
+
+    with pytest.raises(Enough):
+        pyopnb.Session(chain).trace(x=X, progress=stop)
+
+
+def test_feeds_by_name_by_place_and_called_as_a_parameter():
+    model = parsed("y = Add(level, only)", "float[N] level, float[N] only")
+    session = pyopnb.Session(model)
+    assert session.trace({"level": X, "only": X})["y"].tolist() == (2 * X).tolist()
+    assert session.trace(X, X)["level"].tolist() == X.tolist()
+    with pytest.raises(pyopnb.FeedError, match="level"):
+        session.trace(X)
+    with pytest.raises(TypeError, match="2 inputs"):
+        session.trace(X, X, X)
+    with pytest.raises(pyopnb.FeedError, match="'all' or 'summaries'"):
+        session.trace(X, level="some")
+    with pytest.raises(pyopnb.FeedError, match="how many runs"):
+        session.trace(X, X, times=-1)
+
+
+def test_outputs_that_no_node_gives_and_outputs_without_a_name():
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "last", "w")]
+    weights = [numpy_helper.from_array(np.full((1, 1, 1), n, np.float32), name) for n, name in enumerate(("r", "w"))]
+    node = helper.make_node("RNN", ["x", "w", "r"], ["", "last"], hidden_size=1)
+    graph = helper.make_graph([node], "g", ends[:1], [ends[1], ends[0], ends[2]], weights)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    x = np.full((2, 1, 1), 100, np.float32)
+    for options in ({}, {"level": "summaries"}, {"only": "last"}, {"on": "reference"}):
+        trace = pyopnb.trace(model, x, **options)
+        assert trace.outputs == ("last", "x", "w")
+        assert (trace["last"].item(), trace["w"].item(), trace["x"].ravel().tolist()) == (1, 1, [100, 100])
+    assert list(pyopnb.trace(model, x).times) == ["last"]
+
+
+def test_dtypes_that_onnxruntime_has_no_arrays_for():
+    for name, scalar in (("BFLOAT16", ml_dtypes.bfloat16), ("FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn), ("STRING", None)):
+        number = getattr(TensorProto, name)
+        session = pyopnb.Session(parsed(f"a = Cast<to = {number}>(x)\ny = Cast<to = 1>(a)", opset=19, ir=9))
+        trace = session.trace(x=X)
+        assert trace["a"].dtype == (scalar or object) and trace["y"].tolist() == X.tolist()
+        assert session.trace(x=X, level="summaries").summaries == trace.summaries
+
+
+def test_int4():
+    model = parsed(f"a = Cast<to = {TensorProto.INT4}>(x)\ny = Cast<to = 1>(a)", opset=21, ir=10)
+    trace = pyopnb.Session(model).trace(x=X)
+    assert trace["a"].dtype == ml_dtypes.int4 and trace.summaries["a"].least == -2
+
+
+@pytest.mark.skipif(not hasattr(TensorProto, "INT2"), reason="the installed onnx has no int2")
+def test_dtypes_that_no_tap_can_have_are_summarised_all_the_same():
+    model = parsed(f"a = Cast<to = {TensorProto.INT2}>(x)\ny = Cast<to = 1>(a)", opset=25, ir=13)
+    try:
+        session = pyopnb.Session(model)
+    except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
+        pytest.skip("the installed runtime has no int2")
+    x = np.float32([1, -2, 0])
+    trace = session.trace(x=x, level="summaries")
+    assert trace.summaries["a"].least == -2 and list(trace) == ["x", "y"]
+    assert session.trace(x=x)["a"].tolist() == [1, -2, 0]
+
+
+def test_what_the_runtime_can_only_run_unexposed_is_said(chain, monkeypatch):
+    session = pyopnb.Session(chain)
+
+    def refuse(*arguments):
+        raise onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented("no kernel")
+
+    monkeypatch.setattr(session, "_beside", refuse)
+    for options, what in (({}, "with its tensors exposed"), ({"optimised": False}, "without optimisations")):
+        with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented) as caught:
+            session.trace(x=X, **options)
+        assert what in caught.value.__notes__[0] and "only=[…]" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_sequences_and_what_is_not_there(level):
+    body = """s = SequenceConstruct(x, x)
+              i = Constant<value = int64 {1}>()
+              y = SequenceAt(s, i)
+              o = Optional<type = float[N]>()
+              has = OptionalHasElement(o)"""
+    model = parsed(body, gives="float[N] y, bool has")
+    trace = pyopnb.Session(model).trace(x=X, level=level)
+    assert trace.summaries["s"].kind == "sequence" and trace.summaries["s"].count == 2
+    assert trace.summaries["o"].kind == "none" and not trace["has"]
+    assert ("s" in trace) == (level == "all")
+
+
+def test_sequences_beside_dtypes_that_onnxruntime_has_no_arrays_for():
+    body = "s = SequenceConstruct(x, x)\ni = Constant<value = int64 {1}>()\nz = SequenceAt(s, i)\n"
+    model = parsed(body + f"a = Cast<to = {TensorProto.BFLOAT16}>(z)\ny = Cast<to = 1>(a)")
+    trace = pyopnb.Session(model).trace(x=X)
+    assert [item.tolist() for item in trace["s"]] == [X.tolist()] * 2 and trace["a"].dtype == ml_dtypes.bfloat16
+
+
+# ---- bodies ------------------------------------------------------------------------------------------------------------------
+
+BODIES = """
+    e = If(c) <then_branch = t () => (float[N] p) { q = Abs(x) p = Neg(q) }, else_branch = f () => (float[N] r) { r = Identity(x) }>
+    last, hist = Loop(trip, always, e) <body = l (int64 i, bool ci, float[N] st) => (bool co, float[N] so, float[N] sc) {
+        co = Identity(ci)
+        so = Add(st, st)
+        sc = Identity(so)
+    }>
+    y = Abs(last)
+"""
+
+
+def bodies(counted=False):
+    text = BODIES.replace("so = Add(st, st)", "so = demo.Count(st)") if counted else BODIES
+    return pyopnb.parse(
+        '<ir_version: 8, opset_import: ["" : 18, "demo" : 1]>\ng (float[N] x, bool c) => (float[N] y) '
+        f"<int64 trip = {{3}}, bool always = {{1}}> {{{text}}}"
+    )
+
+
+def test_bodies_on_demand():
+    session = pyopnb.Session(bodies())
+    x, c = X, np.array(True)
+    assert list(session.trace(x, c).values) == ["e", "last", "hist", "y"]
+    trace = session.trace(x, c, bodies=True)
+    inner = [f"last/body/{name}[{n}]" for n in range(3) for name in ("co", "so", "sc")]
+    assert list(trace.values) == ["e/then_branch/q", "e/then_branch/p", "e", *inner, "last", "hist", "y"]
+    assert trace["e/then_branch/q"].tolist() == np.abs(X).tolist()
+    assert [trace[f"last/body/so[{n}]"].tolist() for n in range(3)] == [(-np.abs(X) * f).tolist() for f in (2, 4, 8)]
+    assert "e/else_branch/r" in session.trace(x, np.array(False), bodies=True)
+    sums = session.trace(x, c, bodies=True, level="summaries")
+    assert list(sums.values) == ["y"] and sums.summaries == trace.summaries
+    chosen = session.trace(x, c, bodies=True, only="last/body/so", times=3)
+    assert list(chosen.values) == [f"last/body/so[{n}]" for n in range(3)] + ["y"]
+
+
+def test_an_op_in_a_body(counter):
+    session = pyopnb.Session(bodies(counted=True))
+    trace = session.trace(X, np.array(True), bodies=True)
+    assert [trace[f"last/body/so[{n}]"][0] for n in range(3)] == [1, 2, 3]
+    assert counter == [1, 2, 3, 1, 2, 3]
+
+
+# ---- what looking changes ----------------------------------------------------------------------------------------------------
+
+
+def fusing():
+    """Gelu in parts, which ONNX Runtime puts together: the whole rounds otherwise."""
+    text = "a = Div(x, s)\nb = Erf(a)\nc = Add(b, one)\nd = Mul(x, c)\ny = Mul(d, half)"
+    model = parsed(text)
+    for name, value in (("s", 2**0.5), ("one", 1), ("half", 0.5)):
+        model.graph.initializer.append(numpy_helper.from_array(np.float32(value), name))
+    return model, np.linspace(-3, 3, 1001, dtype=np.float32)
+
+
+def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
+    model, x = fusing()
+    session = pyopnb.Session(model)
+    trace = session.trace(x=x)
+    plain = session(x=x)["y"]
+    assert not np.array_equal(plain, trace["y"]), "this runtime does not fuse Gelu: the test needs another model"
+    assert not trace.exposure.same and list(trace.exposure.differing) == ["y"]
+    assert trace.exposure.differing["y"] == np.abs(plain.astype(float) - trace["y"]).max()
+    assert "exposing the tensors changed y (by at most" in repr(trace)
+    assert session.trace(x=x, only="a").exposure is not None
+    unoptimised = session.trace(x=x, optimised=False)
+    assert unoptimised.exposure is None and "no optimisations" in unoptimised.runtime
+    assert set(unoptimised.times) == {"a", "b", "c", "d", "y"}
+    assert len(session.trace(x=x, only=["y"]).times) < 5 == len(session.trace(x=x, only=["y"], optimised=False).times)
+
+
+def test_state_lives_on_as_in_one_run(counter):
+    session = pyopnb.Session(parsed("a = demo.Count(x)\ny = Neg(a)"))
+    session(x=X)
+    trace = session.trace(x=X)
+    assert trace["a"][0] == 2 and trace.exposure.same and counter == [1, 2, 2]
+    assert session(x=X)["y"][0] == -3
+    assert session.trace(x=X, check=False)["a"][0] == 4 and counter == [1, 2, 2, 3, 4]
+    assert session.trace(x=X, optimised=False)["a"][0] == 5
+    assert session.trace(x=X, times=3)["a"][0] == 6 and counter[6:] == [6, 6, 7, 8, 9]
+    assert session(x=X)["y"][0] == -7
+
+
+def test_an_op_that_cannot_be_copied_runs_once():
+    @pyopnb.pyop("demo::Locked")
+    class Locked:
+        def __init__(self):
+            self.lock, self.calls = threading.Lock(), 0
+
+        def compute(self, x):
+            self.calls += 1
+            return x * 0 + np.float32(self.calls)
+
+    session = pyopnb.Session(parsed("a = demo.Locked(x)\ny = Neg(a)"))
+    trace = session.trace(x=X)
+    assert trace["a"][0] == 1 and trace.exposure is None and "Locked cannot be copied" in trace.unchecked
+    assert "not compared with an unexposed run" in repr(trace)
+    assert session(x=X)["y"][0] == -2
+
+
+def test_a_redefined_op_serves_and_the_trace_knows_its_version(counter):
+    session = pyopnb.Session(parsed("a = demo.Count(x)\ny = Neg(a)"))
+    assert session.trace(x=X).versions["demo::Count"].number == 1
+
+    @pyopnb.pyop("demo::Count")
+    class Count:
+        def compute(self, x):
+            return x + 1
+
+    trace = session.trace(x=X)
+    assert trace.versions == {"demo::Count": pyopnb.registry["demo::Count"].current} and trace["a"].tolist() == [2, -1, 4]
+
+
+def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
+    def define(hint):
+        def compute(self, x):
+            return x.astype(hint[:7])
+
+        compute.__annotations__["return"] = hint
+        pyopnb.registry.define(type("Cast", (), {"compute": compute}), "demo::Cast")
+
+    define("float32[N]")
+    session = pyopnb.Session(parsed("y = demo.Cast(x)", gives="y"))
+    define("float64[N]")
+    with pytest.warns(pyopnb.SessionRebuilt) as said:
+        trace = session.trace(x=X)
+    assert trace["y"].dtype == np.float64 and said[0].filename == __file__
+
+
+def test_options_of_several_sessions_are_changed_by_one_at_a_time(chain):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = pyopnb.Session(chain, options)
+    entered = threading.Event()
+
+    def look():
+        with run_module._Look(run_module.Wanted(), [], {}, ())._options(session, "folder"):
+            entered.set()
+
+    other = threading.Thread(target=look)
+    with run_module._Look(run_module.Wanted(optimised=False), [], {}, ())._options(session, "folder"):
+        other.start()
+        assert not entered.wait(0.05)
+    other.join()
+    assert entered.is_set() and not options.enable_profiling
+    assert options.graph_optimization_level.name == "ORT_ENABLE_ALL"
+
+
+def test_an_op_that_is_new_since_the_session_was_built_serves_neither_it_nor_its_traces(counter):
+    text = """<ir_version: 8, opset_import: ["" : 18, "demo" : 1, "local" : 1]>
+    g (float[N] x) => (float[N] y) { a = local.Minus(x) b = Abs(a) y = demo.Count(b) }
+    <opset_import: ["" : 18], domain: "local"> Minus (x) => (y) { y = Neg(x) }"""
+    session = pyopnb.Session(pyopnb.parse(text))
+    before = session(x=X)
+
+    class Wrong:
+        def compute(self, x):
+            return x * 0
+
+    pyopnb.registry.define(Wrong, "::Neg")
+    pyopnb.registry.define(Wrong, "::Abs")
+    trace = session.trace(x=X)
+    assert trace["b"].tolist() == np.abs(X).tolist() and list(trace.versions) == ["demo::Count"]
+    assert before["y"][0] == 1 and trace["y"][0] == 2
+    assert session.trace(x=X, level="summaries").summaries["b"] == trace.summaries["b"]
+
+
+def test_an_exception_of_an_op_is_itself():
+    class Mine(Exception):
+        pass
+
+    @pyopnb.pyop("demo::Raises")
+    class Raises:
+        def compute(self, x):
+            raise Mine("here")
+
+    session = pyopnb.Session(parsed("a = Neg(x)\ny = demo.Raises(a)"))
+    for options in ({}, {"check": False}, {"level": "summaries", "check": False}):
+        with pytest.raises(Mine, match="here") as caught:
+            session.trace(x=X, **options)
+        assert "demo::Raises" in "".join(caught.value.__notes__)
+
+
+def test_a_session_is_not_kept_by_its_trace(chain):
+    session = pyopnb.Session(chain)
+    trace = session.trace(x=X)
+    gone = weakref.ref(session)
+    del session
+    gc.collect()
+    assert gone() is None and trace["a"].shape == (3,)
+
+
+def test_the_users_options_stay_as_they_were_and_no_file_is_left(chain, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = pyopnb.Session(chain, options)
+    names = [n for n in dir(options) if not n.startswith("_") and not callable(getattr(options, n))]
+    before = {name: getattr(options, name) for name in names}
+    session.trace(x=X, level="summaries", optimised=False)
+    assert {name: getattr(options, name) for name in names} == before
+    pyopnb.Session(chain).trace(x=X, level="summaries")
+    assert os.listdir(tmp_path) == [] and capfd.readouterr() == ("", "")
+
+
+# ---- times -------------------------------------------------------------------------------------------------------------------
+
+
+def test_times_of_nodes_with_a_part_in_python(counter):
+    model = parsed("a = Exp(x)\nb = demo.Count(a)\ny = Abs(b)")
+    model.graph.node[1].name = "Exp_0"  # what a node without a name may be called for the profile
+    session = pyopnb.Session(model)
+    times = session.trace(x=X).times
+    assert list(times) == ["a", "b", "y"] and all(t.total >= 0 and t.runs == 1 for t in times.values())
+    assert times["a"].python is None and times["a"].crossing is None
+    assert 0 < times["b"].python <= times["b"].total + 1 and times["b"].node == "Exp_0"
+    assert times["b"].crossing == max(0, times["b"].total - times["b"].python)
+    assert session.trace(x=X, times=4).times["b"].runs == 4
+    assert session.trace(x=X, times=False).times is None
+
+
+# ---- models of all kinds -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_nothing_but_onnx_from_bytes_and_a_path(chain, tmp_path):
+    onnx.save(chain, tmp_path / "m.onnx")
+    for given in (chain.SerializeToString(), tmp_path / "m.onnx"):
+        assert list(pyopnb.Session(given).trace(x=X)) == ["x", "a", "b", "y"]
+
+
+def test_initializers_are_read_when_they_are_asked_for(tmp_path):
+    w = np.arange(2000, dtype=np.float32)
+    model = parsed("a = Add(x, w)\ny = Neg(a)")
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    inside = pyopnb.Session(model).trace(np.zeros(2000, np.float32))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    outside = pyopnb.Session(tmp_path / "m.onnx").trace(np.zeros(2000, np.float32))
+    for trace in (inside, outside):
+        assert len(trace.model.SerializeToString()) < 2000
+        assert list(trace.initializers) == ["w"] and "w" in trace.initializers and len(trace.initializers) == 1
+        assert np.array_equal(trace.initializers["w"], w) and np.array_equal(trace["a"], w)
+        with pytest.raises(KeyError, match=r"trace\.initializers\['w'\]"):
+            trace["w"]
+    on_reference = pyopnb.trace(tmp_path / "m.onnx", np.zeros(2000, np.float32), on="reference")
+    assert np.array_equal(on_reference["a"], w) and np.array_equal(on_reference.initializers["w"], w)
+
+
+def test_weights_that_had_to_leave_the_model(monkeypatch):
+    monkeypatch.setattr("pyopnb.models.io._LARGEST_MESSAGE", 2**26 + 1000)  # as if this were more than 2 GB
+    w = np.arange(2000, dtype=np.float32)
+    model = parsed("a = Add(x, w)\ny = Neg(a)")
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    session = pyopnb.Session(model)
+    assert session._taken_out
+    trace = session.trace(np.zeros(2000, np.float32), level="summaries")
+    assert np.array_equal(trace.initializers["w"], w) and trace.summaries["a"].greatest == 1999 and trace.exposure.same
+
+
+def test_local_functions(counter):
+    text = """<ir_version: 8, opset_import: ["" : 18, "demo" : 1, "local" : 1]>
+    g (float[N] x) => (float[N] y) { a = local.Twice(x) y = local.Counted(a) }
+    <opset_import: ["" : 18], domain: "local"> Twice (x) => (y) { y = Add(x, x) }
+    <opset_import: ["" : 18, "demo" : 1], domain: "local"> Counted (x) => (y) { t = demo.Count(x) y = Neg(t) }"""
+    session = pyopnb.Session(pyopnb.parse(text))
+    trace = session.trace(x=X)
+    assert trace["a"].tolist() == (2 * X).tolist() and trace["y"][0] == -1 and counter == [1, 1]
+    assert "demo::Count" in trace.versions and any(n.op_type == "Count" for n in trace.model.graph.node)
+    assert np.array_equal(pyopnb.trace(pyopnb.parse(text), X, on="reference")["y"], trace["y"])
+
+
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_constants_that_the_runtime_folds(level, counter):
+    model = parsed(
+        "k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)", "float[2] x", "float[2] y"
+    )
+    trace = pyopnb.Session(model).trace(np.zeros(2, np.float32), level=level)
+    assert list(trace.summaries) == ["x", "k", "b", "d", "y"]
+    assert trace.summaries["b"].least == -2 and trace["y"].tolist() == [trace.summaries["d"].least] * 2
+
+
+def test_retired_nodes():
+    @pyopnb.pyop("any::Doubled", module="mymodule")
+    class Doubled:
+        def __init__(self):
+            self.calls = 0
+
+        def compute(self, x):
+            self.calls += 1
+            return x * np.float32(self.calls)
+
+    node = helper.make_node(
+        "PyOp", ["x"], ["a"], domain="old", module="mymodule", class_name="Doubled", input_types=[1], output_types=[1]
+    )
+    ends = [helper.make_tensor_value_info(name, 1, [3]) for name in ("x", "y")]
+    graph = helper.make_graph([node, helper.make_node("Neg", ["a"], ["y"])], "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("old", 1)])
+    session = pyopnb.Session(model)
+    session(x=X)
+    trace = session.trace(x=X)
+    assert trace["a"].tolist() == (2 * X).tolist() and trace.times["a"].python > 0
+    assert trace.model.graph.node[0].op_type == "PyOp" and trace.model.graph.node[0].domain == "old"
+
+
+def test_stand_ins_of_the_reference_implementation():
+    model = parsed("a = Celu(x)\ny = Neg(a)", "double[N] x", "double[N] y")
+    with pytest.warns(pyopnb.Filled):
+        session = pyopnb.Session(model, fill=True)
+    trace = session.trace(np.float64([0.5]))
+    assert trace["a"].dtype == np.float64 and trace.times["a"].python > 0
+
+
+# ---- without a session -------------------------------------------------------------------------------------------------------
+
+
+def test_on_the_reference_implementation(chain, counter):
+    trace = pyopnb.trace(chain, X, on="reference")
+    assert list(trace) == ["x", "a", "b", "y"] and "onnx.reference" in trace.runtime
+    assert trace.exposure is None and trace.times is None
+    other = pyopnb.trace(chain, {"x": X})
+    assert all(np.allclose(trace[name], other[name]) for name in trace)
+    only = pyopnb.trace(chain, x=X, on="reference", only="a", level="summaries")
+    assert list(only.summaries) == ["x", "a", "y"] and list(only.values) == ["y"]
+    ops = pyopnb.trace(parsed("a = demo.Count(x)\ny = Neg(a)"), X, on="reference")
+    assert ops["a"].tolist() == [1, 1, 1] and ops.versions["demo::Count"].number == 1 and counter == [1]
+
+
+def test_refusals_without_a_session(chain):
+    with pytest.raises(pyopnb.FeedError, match="'onnxruntime' or 'reference'"):
+        pyopnb.trace(chain, X, on="torch")
+    with pytest.raises(pyopnb.FeedError, match="bodies"):
+        pyopnb.trace(chain, X, on="reference", bodies=True)
+    for wrong in (np.float64([1]), X[None], X.astype("U"), np.zeros(2, "M8[s]")):
+        with pytest.raises(pyopnb.FeedError, match="feed x: expected float32"):
+            pyopnb.trace(chain, wrong, on="reference")
+    with pytest.raises(pyopnb.FeedError, match="write x for y"):
+        pyopnb.trace(chain, y=X, on="reference")
+    with pytest.raises(TypeError, match="1 inputs"):
+        pyopnb.trace(chain, X, X, on="reference")
+
+
+def test_the_text_of_a_long_trace_is_short():
+    model = parsed("\n".join(f"t{n + 1} = Log(t{n})" for n in range(40)), "float[N] t0", "float[N] t40")
+    text = repr(pyopnb.trace(model, t0=np.float32([2, 3])))
+    assert text.count("\n") < 12 and "and 3" in text and "first NaN or Inf: t" in text
+    assert all(cell in text for cell in summary_of(np.float32([2, 3])).cells)
+
+
+def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "m.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(chain.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    with pytest.raises(pyopnb.ModelError, match="ONNX Runtime's own format"):
+        pyopnb.Session(tmp_path / "m.ort").trace(x=X)

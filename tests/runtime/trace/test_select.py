@@ -1,0 +1,49 @@
+"""Which tensors there are to look at, and how they are called."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import pyopnb
+from pyopnb.runtime.trace.select import chosen_names, named_tensors, tappable
+
+TEXT = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[N] x, bool c) => (float[N] y) {
+    "e/then_branch/q" = Neg(x)
+    e = If(c) <then_branch = t () => (float[N] p) { q = Abs(x) p = Identity(q) },
+               else_branch = f () => (seq(float[N]) r) { r = SequenceConstruct(x, x) }>
+    s = SequenceConstruct(x, x)
+    i = Identity(s)
+    j = Identity(x)
+    y = Abs(x)
+}"""
+
+
+@pytest.fixture
+def model():
+    return onnx.parser.parse_model(TEXT.replace('"e/then_branch/q"', "taken"))
+
+
+def test_the_names(model):
+    assert [t.name for t in named_tensors(model)] == ["taken", "e", "s", "i", "j", "y"]
+    inner = ["e/then_branch/q", "e/then_branch/p", "e/else_branch/r"]
+    assert [t.name for t in named_tensors(model, bodies=True)] == ["taken", *inner, "e", "s", "i", "j", "y"]
+    model.graph.node[0].output[0] = "e/then_branch/q"
+    assert [t.name for t in named_tensors(model, bodies=True)][:2] == ["e/then_branch/q", "e/then_branch/q_"]
+
+
+def test_what_a_tap_can_take(model):
+    names = [t.name for t in tappable(model, named_tensors(model, bodies=True))]
+    assert names == ["taken", "e/then_branch/q", "e/then_branch/p", "j", "y"]
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.COMPLEX64, None))
+    assert "taken" not in [t.name for t in tappable(model, named_tensors(model))]
+
+
+def test_globs_and_names_that_look_like_globs():
+    names = ["a", "a[0]", "b"]
+    assert chosen_names(names, "a[0]") == {"a[0]"} and chosen_names(names, ["a*", "b"]) == {"a", "a[0]", "b"}
+    with pytest.raises(pyopnb.FeedError, match="got 'c'"):
+        chosen_names(names, ["a", "c"])
+    with pytest.raises(pyopnb.FeedError, match="got 'c'"):
+        chosen_names([], ["c"])

@@ -1,0 +1,70 @@
+"""A trace as a mapping, and its text."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from pyopnb.runtime.trace.exposure import Exposure
+from pyopnb.runtime.trace.initializers import Initializers
+from pyopnb.runtime.trace.profile import NodeTime
+from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.trace.trace import Trace
+
+MODEL = onnx.parser.parse_model(
+    '<ir_version: 8, opset_import: ["" : 18]> g (float[N] x) => (float[N] y) { a = Log(x) y = Neg(a) }'
+)
+FEEDS = {"x": np.float32([1, 0])}
+VALUES = {"a": np.float32([0, -np.inf]), "y": np.float32([0, np.inf])}
+
+
+@pytest.fixture
+def trace():
+    summaries = {name: summary_of(value) for name, value in {**FEEDS, **VALUES}.items()}
+    return Trace(MODEL, feeds=FEEDS, values=VALUES, summaries=summaries, runtime="a runtime")
+
+
+def test_names_and_arrays(trace):
+    assert list(trace) == list(trace.keys()) == ["x", "a", "y"] and len(trace) == 3 and trace.outputs == ("y",)
+    assert dict(trace) == dict(trace.items()) == {**FEEDS, **VALUES} and trace["x"] is FEEDS["x"]
+    assert "a" in trace and "z" not in trace and 3 not in trace
+    with pytest.raises(KeyError, match="no tensor 'aa' in the trace; nearest: a"):
+        trace["aa"]
+
+
+def test_a_feed_that_is_an_output_is_there_once():
+    trace = Trace(MODEL, feeds=FEEDS, values={**VALUES, "x": FEEDS["x"]}, summaries={})
+    assert len(trace) == len(list(trace)) == 3
+
+
+def test_the_text(trace):
+    first, nasty, *rows = repr(trace).splitlines()
+    assert first == "Trace of 2 nodes, 3 tensors, a runtime" and nasty == "first NaN or Inf: a (Log)"
+    assert [row.split()[0] for row in rows] == ["x", "a", "y"] and rows[1].endswith("1 -Inf")
+    trace.exposure, trace.times = Exposure({"y": 0.5}, 1), {"a": NodeTime("n", "Log", 7)}
+    assert "changed y (by at most 0.5)" in repr(trace).splitlines()[1] and "7 µs" in repr(trace)
+    trace.exposure, trace.unchecked = Exposure({}, 1), "a reason"
+    assert repr(trace).splitlines()[1] == "not compared with an unexposed run: a reason"
+
+
+def test_names_from_a_file_cannot_spoil_the_text():
+    name = "a\n\x1b[31m" + "z" * 10_000
+    trace = Trace(MODEL, feeds={}, values={name: FEEDS["x"]}, summaries={name: summary_of(FEEDS["x"])})
+    assert len(repr(trace).splitlines()) == 2 and "\x1b" not in repr(trace) and len(repr(trace)) < 500
+    assert repr(Trace(MODEL, feeds={}, values={}, summaries={})).count("\n") == 0
+
+
+def test_initializers_are_read_once_and_late():
+    loads = []
+
+    def load():
+        loads.append(1)
+        return [numpy_helper.from_array(np.arange(3), "w"), numpy_helper.from_array(np.float32(1), "v")], None
+
+    initializers = Initializers(load)
+    assert loads == []
+    assert list(initializers) == ["w", "v"] and initializers["w"].tolist() == [0, 1, 2] and len(initializers) == 2
+    assert initializers["w"] is initializers["w"] and not initializers["w"].flags.writeable and loads == [1]
+    assert "x" not in initializers and repr(initializers) == "2 initializers"

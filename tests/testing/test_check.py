@@ -1,0 +1,447 @@
+"""Each verdict has a bad op that fails it, and only it; good ops of many kinds pass all."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.testing.check import Fitness
+
+X = np.float32([[-1, 2, -3], [4, -5, 6]])
+KEPT: list[Any] = []
+
+
+def fitness_of(cls: type, *examples: Any, name: str = "t::Op", **attrs: Any) -> Fitness:
+    pyopnb.registry.define(cls, name)
+    return pyopnb.check(name, *examples, **attrs)
+
+
+# ---- bad ops -----------------------------------------------------------------------------------------------------------------
+
+
+class OtherDtype:
+    def compute(self, x): return x.astype(np.float64)  # fmt: skip
+
+
+class OtherCount:
+    def compute(self, x) -> ("float32[N,M]", "float32[N,M]"): return x  # fmt: skip
+
+
+class OtherRank:
+    def compute(self, x: "float32[N,M]") -> "float32[N]": return x  # fmt: skip
+
+
+class OtherSize:
+    def compute(self, x: "float32[N,M]") -> "float32[N,4]": return x  # fmt: skip
+
+
+class BadDefault:
+    def __init__(self, limit: int = 1.5): ...
+    def compute(self, x): return x  # fmt: skip
+
+
+class MissingAttr:
+    def __init__(self, limit: float): ...
+    def compute(self, x): return x  # fmt: skip
+
+
+class Raises:
+    def compute(self, x): raise OSError("no disk")  # fmt: skip
+
+
+class Exits:
+    def compute(self, x): raise SystemExit(3)  # fmt: skip
+
+
+class InferRaises:
+    def infer(self, x): raise KeyError("rank")  # fmt: skip
+
+    def compute(self, x): return x  # fmt: skip
+
+
+class Unreadable:
+    def compute(self, x):
+        class Strange(Exception):
+            def __str__(self): raise ValueError  # fmt: skip
+
+        raise Strange
+
+
+class OneSize:
+    def infer(self, x): return x.like(shape=(2, 3))  # fmt: skip
+
+    def compute(self, x): return x  # fmt: skip
+
+
+class NoSymbols:
+    def infer(self, x): return x.like(shape=(x.shape[0] + 0, 3))  # fmt: skip
+
+    def compute(self, x): return x[:, :3]  # fmt: skip
+
+
+class Writes:
+    def compute(self, x):
+        x += 8
+        return x
+
+
+class Keeps:
+    """It keeps what no copy can be made for, once it is past the first calls."""
+
+    def __init__(self): self.calls = 0  # fmt: skip
+
+    def compute(self, x):
+        self.calls += 1
+        if self.calls > 1:
+            KEPT.append(memoryview(x))
+        return x * 2
+
+
+class Counts:
+    def __init__(self): self.calls = 0  # fmt: skip
+
+    def compute(self, x):
+        self.calls += 1
+        return x + np.float32(self.calls)
+
+
+class Random:
+    def compute(self, x): return x + np.random.default_rng().random(x.shape, np.float32)  # fmt: skip
+
+
+class Shared:
+    def compute(self, x):
+        self.x = x.copy()
+        time.sleep(0.0005)
+        return self.x * 2
+
+
+class NoEmpty:
+    def compute(self, x: "float32[N,3]"): return x / x[0]  # fmt: skip
+
+
+class EmptyChangesDtype:
+    def compute(self, x: "float32[N,3]"): return np.array([row * np.float32(2) for row in x]).reshape(x.shape)  # fmt: skip
+
+
+class NoScalar:
+    def compute(self, x): return x / np.float32(x.shape[0] + 1)  # fmt: skip
+
+
+class Writeable:
+    def compute(self, x): return x * np.float32(2 if x.flags.writeable else 3)  # fmt: skip
+
+
+class Cancels:
+    def compute(self, x): return x + x.dtype.type(4096) - x.dtype.type(4096)  # fmt: skip
+
+
+class Overflows:
+    def compute(self, x): return np.log(np.exp(x) + 1)  # fmt: skip
+
+
+class Celu:
+    """Not what ONNX's Celu is."""
+
+    def compute(self, x): return np.where(x > 0, x, x * x)  # fmt: skip
+
+
+class LRN:
+    """The sum runs over as many channels as there are batches: the mistake of onnx 1.23.2's reference."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0):
+        self.size, self.alpha, self.beta, self.bias = size, alpha, beta, bias
+
+    def compute(self, x: "float32[N,C,H,W]"):
+        squares = np.zeros_like(x)
+        before = (self.size - 1) // 2
+        for c in range(min(x.shape[:2])):
+            squares[:, c] = (x[:, max(0, c - before) : c + self.size - before] ** 2).sum(axis=1)
+        return (x / (self.bias + self.alpha / self.size * squares) ** self.beta).astype(x.dtype)
+
+
+BAD = [
+    (OtherDtype, X, "schema", r"output 0: expected float32\[\.\.\.\], the first input's dtype.*got float64\[2,3\]\. Try: np\.asarray"),
+    (OtherCount, X, "schema", "outputs: expected 2, as compute's hint says, got 1"),
+    (OtherRank, X, "schema", r"output 0: expected float32\[2\], as the hint of compute says, got float32\[2,3\] for inputs float32\[2,3\]"),
+    (OtherSize, X, "schema", r"expected float32\[2,4\]"),
+    (BadDefault, X, "schema", "default, attr limit: expected int, got float 1.5"),
+    (MissingAttr, X, "schema", "attr limit: expected a value of kind float"),
+    (Raises, X, "schema", r"OSError: no disk \(in compute, line \d+: def compute"),
+    (Exits, X, "schema", r"SystemExit: 3 \(in compute"),
+    (InferRaises, X, "schema", r"KeyError: 'rank' \(in infer"),
+    (Unreadable, X, "schema", "Strange, whose text cannot be made"),
+    (OneSize, X, "shapes", r"expected float32\[2,3\], as infer says, got float32\[3,3\]"),
+    (NoSymbols, X, "shapes", r"TypeError: .*\(in infer"),
+    (Writes, X, "inputs_unmodified", r"compute writes into input x: \[0,0\] is 7.0 instead of -1.0.*Try: x = x.copy\(\), or copy_inputs = True"),
+    (Keeps, X, "inputs_unmodified", "kept a view of input x"),
+    (Counts, X, "repeatable", r"the second call of one instance: output 0\[0,0\] is 1.0 instead of 0.0 \(6 of 6 elements differ\)\. Try: keep nothing"),
+    (Random, X, "repeatable", "the first call of another instance"),
+    (Shared, X, "threads", "with 8 threads at once: output 0.*Try: keep what compute calculates in local variables"),
+    (NoEmpty, X, "empty", r"inputs float32\[0,3\]: IndexError: .*Try: let compute work without elements"),
+    (EmptyChangesDtype, X, "empty", r"expected float32\[\.\.\.\].*got float64\[0,3\]"),
+    (NoScalar, X, "scalar", r"inputs float32\[\]: IndexError.*Try: hint the rank"),
+    (Writeable, X, "runtime", r"output 0\[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
+    (Cancels, X, "precision", r"float16: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
+    (Overflows, np.float32([100, 1]), "precision", r"float32: inf units.*\[0\] is inf instead of 100.0"),
+    (Celu, X, "kernel", r"against ONNX Runtime's own Celu, relative tolerance 1e-05: output 0\[1,1\] is 25.0 instead of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cls", "example", "test", "said"), BAD, ids=[row[0].__name__ for row in BAD])
+def test_a_bad_op_fails_one_test_and_no_other(cls: type, example: np.ndarray, test: str, said: str) -> None:
+    import re
+
+    name = f"t::{cls.__name__}"
+    fitness = fitness_of(cls, example, name=name)
+    assert [verdict.name for verdict in fitness.failures] == [test], fitness
+    assert re.search(said, fitness[test].text), fitness[test].text
+    assert not fitness
+    assert f"not fit: {test}" in repr(fitness)
+    KEPT.clear()
+
+
+def test_every_test_has_a_bad_op() -> None:
+    tests = set(fitness_of(Raises, X)) - {"reference"}
+    assert {row[2] for row in BAD} == tests
+
+
+def test_a_reference_that_the_runtime_has_no_kernel_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyopnb.testing import trials
+
+    def lacking(proto: Any, feeds: Any) -> Any:
+        raise type("NotImplemented", (Exception,), {})("NOT_IMPLEMENTED\nmore")  # as onnxruntime calls it
+
+    monkeypatch.setattr(trials, "run_kernels", lacking)
+    fitness = fitness_of(Celu, X, name="t::Celu")
+    assert [verdict.name for verdict in fitness.failures] == ["reference"]
+    assert "against ONNX's reference implementation of Celu" in fitness["reference"].text
+    assert fitness["kernel"].outcome == "n/a"
+    assert fitness["kernel"].text.endswith("NOT_IMPLEMENTED")
+
+
+def test_the_references_wrong_lrn_is_found() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32)
+    fitness = fitness_of(LRN, x, name="t::LRN", size=3, alpha=0.5)
+    assert fitness["kernel"].outcome == "fail"
+    assert "[0,2," in fitness["kernel"].text or "[1,2," in fitness["kernel"].text or ",4," in fitness["kernel"].text
+    square = np.random.default_rng(0).normal(size=(5, 5, 3, 3)).astype(np.float32)
+    assert fitness_of(LRN, square, name="t::LRN", size=3, alpha=0.5)["kernel"].outcome == "pass"
+
+
+# ---- good ops ----------------------------------------------------------------------------------------------------------------
+
+
+class SoftClip:
+    def __init__(self, limit: float = 1.0): self.limit = limit  # fmt: skip
+
+    def compute(self, x): return self.limit * np.tanh(x / self.limit)  # fmt: skip
+
+
+class MatMul:
+    def compute(self, a: "float32[N,K]", b: "float32[K,M]") -> "float32[N,M]": return a @ b  # fmt: skip
+
+
+class Halve:
+    def infer(self, x): return [x.like(shape=(x.shape[0], None))] * 2  # fmt: skip
+
+    def compute(self, x):
+        if x.ndim != 2:
+            raise ValueError(f"x has {x.ndim} dimensions instead of 2")
+        half = x.shape[1] // 2
+        return x[:, :half], x[:, half:]
+
+
+class Bias:
+    def compute(self, x, b=None): return x if b is None else x + b  # fmt: skip
+
+
+class Sum:
+    def compute(self, *xs): return np.sum(np.stack(xs), axis=0, dtype=xs[0].dtype)  # fmt: skip
+
+
+class Upper:
+    def compute(self, s: "string[N]") -> "string[N]": return np.array([t.upper() for t in s], object)  # fmt: skip
+
+
+class Shape:
+    def compute(self, x) -> "int64[K]": return np.array(x.shape, np.int64)  # fmt: skip
+
+
+class InPlace:
+    copy_inputs = True
+
+    def compute(self, x):
+        x *= 2
+        return x
+
+
+class Serial:
+    serial = True
+
+    def compute(self, x):
+        self.x = x
+        return self.x * 2
+
+
+class Remembers:
+    def compute(self, x):
+        self.last = x
+        return x * 2
+
+
+class Constant:
+    def __init__(self, value: np.ndarray, name: str = "n", op: int = 1, inputs: list[int] = (1,)): self.value = value  # fmt: skip
+
+    def compute(self) -> "float32[2]": return self.value  # fmt: skip
+
+
+class Halves:
+    def compute(self, x: "bfloat16[N]") -> "bfloat16[N]": return (x.astype(np.float32) / 2).astype(x.dtype)  # fmt: skip
+
+
+class NaNs:
+    def compute(self, x): return x * np.float32(np.nan)  # fmt: skip
+
+
+class LeakyRelu:
+    def __init__(self, alpha: float = 0.01): self.alpha = alpha  # fmt: skip
+
+    def compute(self, x): return np.where(x < 0, x * x.dtype.type(self.alpha), x)  # fmt: skip
+
+
+GOOD = [
+    (SoftClip, [X], {"limit": 2.0}),
+    (SoftClip, [], {}),
+    (SoftClip, [X, X[:1], (X, {"limit": 0.5}), np.float64([1e300, 0])], {}),
+    (MatMul, [(X, X.T.copy())], {}),
+    (MatMul, [], {}),
+    (Halve, [X], {}),
+    (Bias, [X, (X, X[0]), (X, None)], {}),
+    (Sum, [(X, X, X)], {}),
+    (Sum, [], {}),
+    (Upper, [np.array(["a", "é"])], {}),
+    (Upper, [], {}),
+    (Shape, [X, np.array(True)], {}),
+    (InPlace, [X], {}),
+    (Serial, [X], {}),
+    (Remembers, [X], {}),
+    (Constant, [()], {"value": np.float32([1, 2])}),
+    (Halves, [], {}),
+    (NaNs, [X], {}),
+    (LeakyRelu, [X, (X, {"alpha": 0.5})], {}),
+    (LeakyRelu, [X.astype(np.float16), X.astype(ml_dtypes.bfloat16)], {}),
+]
+
+
+@pytest.mark.parametrize(("cls", "examples", "attrs"), GOOD, ids=[f"{n}-{row[0].__name__}" for n, row in enumerate(GOOD)])
+def test_a_good_op_passes_all(cls: type, examples: list[Any], attrs: dict[str, Any]) -> None:
+    fitness = fitness_of(cls, *examples, name=f"t::{cls.__name__}", **attrs)
+    assert fitness, fitness
+    assert fitness.ok
+    assert fitness["runtime"].outcome == "pass"
+    assert (fitness["kernel"].outcome == "pass") == (cls in (MatMul, Sum, Shape, LeakyRelu, Constant)), fitness
+
+
+# ---- verdicts ----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_apply_says_why() -> None:
+    fitness = fitness_of(MatMul, (X, X.T.copy()), name="t::MatMul")
+    assert str(fitness["scalar"]) == "scalar: n/a, the hints say the rank of each input, or there is none"
+    assert str(fitness["precision"]) == "precision: n/a, the hints take no float64, or none of the smaller dtypes"
+    assert fitness["reference"].text == "ONNX Runtime has a kernel of that name: see kernel"
+    assert fitness["shapes"].text.startswith("as promised at ")
+    assert fitness_of(Raises, X)["threads"].text == "the op does not run on the examples: see schema"
+    assert fitness_of(Writes, X)["runtime"].text == "first what inputs_unmodified says"
+    assert (
+        fitness_of(Halve, X)["scalar"].text
+        == "refuses clearly 1 of 1: inputs float32[]: ValueError, x has 0 dimensions instead of 2"
+    )
+
+
+def test_examples_that_were_made_are_told() -> None:
+    pyopnb.registry.define(MatMul, "t::MatMul")
+    assert "Tried (float32[2,3], float32[3,4]), made from the hints" in repr(pyopnb.check(MatMul))
+    assert "made" not in repr(pyopnb.check("MatMul", (X, X.T)))
+
+
+def test_an_example_that_is_not_what_the_hints_say() -> None:
+    text = fitness_of(MatMul, (X, X))["schema"].text
+    assert "in matmul" in text.lower() or "matmul" in text
+    wrong = fitness_of(Upper, X)["schema"]
+    assert wrong.outcome == "fail"
+
+    class Add:
+        def compute(self, a: "float32[N]", b: "float32[N]"): return a + b  # fmt: skip
+
+    text = fitness_of(Add, (X[0], X[0, :1]))["schema"].text
+    assert text.startswith(
+        "input b: expected float32[N], with one size a symbol, got float32[1] in the example (float32[3], float32[1])"
+    )
+
+
+def test_examples_that_are_no_arrays() -> None:
+    pyopnb.registry.define(SoftClip, "t::Op")
+    with pytest.raises(pyopnb.FeedError, match="example 1, input 0: expected an array of a dtype of ONNX"):
+        pyopnb.check("t::Op", X, iter([1, 2]))
+    with pytest.raises(pyopnb.FeedError, match="example 0, input 1"):
+        pyopnb.check("t::Op", (X, np.array(["2020-01-01"], "datetime64[D]")))
+    with pytest.raises(pyopnb.UnknownOp, match="Try: t::Op"):
+        pyopnb.check("t::Opp")
+
+
+def test_an_interrupt_is_no_verdict() -> None:
+    class Interrupted:
+        def compute(self, x): raise KeyboardInterrupt  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        fitness_of(Interrupted, X)
+
+
+def test_it_is_a_mapping_and_shown_as_text_html_and_json() -> None:
+    fitness = fitness_of(Counts, X)
+    assert list(fitness) == list(dict(fitness))
+    assert len(fitness) == 11
+    with pytest.raises(KeyError):
+        fitness["nothing"]
+    assert len(repr(fitness).splitlines()) == 12
+    held = json.loads(fitness.to_json())
+    assert (held["op"], held["ok"], held["examples"]) == ("t::Op, version 1", False, ["(float32[2,3])"])
+    assert {row["name"]: row["outcome"] for row in held["verdicts"]}["repeatable"] == "fail"
+    assert fitness._repr_html_().count("<tr>") == 11
+
+
+def test_html_is_escaped() -> None:
+    class Bad:
+        def compute(self, x): raise OSError("<script>\n\x1b[31m")  # fmt: skip
+
+    shown = fitness_of(Bad, X)._repr_html_()
+    assert "<script>" not in shown
+    assert "\x1b" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_nothing_of_the_process_stays_changed() -> None:
+    import sys
+    import warnings
+
+    before = sys.getswitchinterval(), list(warnings.filters), np.geterr(), [op.name for op in pyopnb.registry]
+    fitness_of(SoftClip, X)
+    assert (sys.getswitchinterval(), list(warnings.filters), np.geterr()) == before[:3]
+    assert [op.name for op in pyopnb.registry] == ["t::Op"]
+
+
+class OtherDtype:
+    def compute(self, x) -> "int64[...]": return x  # fmt: skip
+
+
+def test_what_no_session_runs_is_not_said_to_leave_its_inputs() -> None:
+    verdict = fitness_of(OtherDtype, X)["inputs_unmodified"]
+    assert verdict.outcome == "n/a" and "a session does not run the op: " in verdict.text
