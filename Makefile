@@ -43,6 +43,7 @@ test:
 
 lint: .venv/.lint
 	.venv/bin/ruff check
+	.venv/bin/ruff format --check pyopnb tests
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 	find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror

@@ -148,7 +148,7 @@ _AT_FIRST_USE = {
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 
-_displayable.draw_with(lambda: importlib.import_module("pyopnb.display.show"))
+_displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 
 def __getattr__(name: str) -> Any:

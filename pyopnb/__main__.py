@@ -21,8 +21,8 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.models.io import edited, read
-from pyopnb.ops.errors import FeedError, ModelError, PyopError, shown
+from pyopnb.models.io import read, to_model
+from pyopnb.ops.errors import FeedError, ModelError, PyopError, sanitize
 
 __all__ = ["main"]
 
@@ -135,7 +135,7 @@ def _diff(given: argparse.Namespace) -> int:
 
 def _show(given: argparse.Namespace) -> int:
     """Print a model, or save a picture of it."""
-    view = pyopnb.show(edited(read(given.model, data=False)))
+    view = pyopnb.show(to_model(read(given.model, data=False)))
     if given.save is None:
         print(view)
     else:
@@ -158,7 +158,7 @@ def _kind(path: str) -> str:
     ending = Path(path).suffix.lower()
     if ending not in known:
         expected = f"a name that ends in {', '.join(known)}"
-        raise FeedError(f"file {shown(path)}", expected=expected, got=shown(ending) or "no ending")
+        raise FeedError(f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending")
     return ending
 
 
@@ -178,7 +178,7 @@ def _held(path: str) -> Any:
 
 def _feeds(path: str) -> dict[str, Any]:
     if Path(path).suffix.lower() != ".npz":
-        raise FeedError(f"feeds {shown(path)}", expected="a .npz file", got="another", next="np.savez(path, x=x)")
+        raise FeedError(f"feeds {sanitize(path)}", expected="a .npz file", got="another", next="np.savez(path, x=x)")
     found = arrays_in(path)
     assert isinstance(found, dict)  # noqa: S101  # of an .npz file it is
     return found
@@ -186,7 +186,7 @@ def _feeds(path: str) -> dict[str, Any]:
 
 def _ran(path: str, feeds: dict[str, Any], trace: bool) -> Any:
     """What a model gives for the feeds, or all that is there on the way."""
-    where = f"model {shown(path)}"
+    where = f"model {sanitize(path)}"
     try:
         session = pyopnb.Session(path)
         if trace:
@@ -197,7 +197,7 @@ def _ran(path: str, feeds: dict[str, Any], trace: bool) -> Any:
             raise
         raise ModelError(f"{where}: {error}".rstrip(".")) from None
     except Exception as error:  # ONNX Runtime's, or what an op raised: the command cannot go on, and its code is not 1
-        raise ModelError(f"{where}: {shown(f'{type(error).__name__}: {error}', 600)}{_place(error)}") from None
+        raise ModelError(f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_place(error)}") from None
 
 
 def _place(error: Exception) -> str:
@@ -206,19 +206,19 @@ def _place(error: Exception) -> str:
     home = str(Path(pyopnb.__file__).parent)
     others = (home, "<frozen ")
     outside = [frame for frame in frames if not frame.filename.startswith(others) and "onnxruntime" not in frame.filename]
-    return f", at {shown(outside[-1].filename)}:{outside[-1].lineno}" if outside else ""
+    return f", at {sanitize(outside[-1].filename)}:{outside[-1].lineno}" if outside else ""
 
 
 def _saved(path: str) -> Any:
-    where = f"file {shown(path)}"
+    where = f"file {sanitize(path)}"
     try:
         text = Path(path).read_text(encoding="utf-8")
         held = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise FeedError(where, expected="a saved diff", got=shown(str(error))) from None
+        raise FeedError(where, expected="a saved diff", got=sanitize(str(error))) from None
     kind = held.get("format") if isinstance(held, dict) else None
     if not isinstance(kind, str) or kind not in _FORMATS:
-        raise FeedError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=shown(text, 80).replace("\n", " "))
+        raise FeedError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=sanitize(text, 80).replace("\n", " "))
     try:
         return _FORMATS[kind].from_json(text)
     except PyopError as error:
@@ -232,7 +232,7 @@ def _imported(name: str) -> None:
     try:
         importlib.import_module(name)
     except Exception as error:
-        raise ModelError(f"--ops {shown(name)}: {shown(f'{type(error).__name__}: {error}')}{_place(error)}") from None
+        raise ModelError(f"--ops {sanitize(name)}: {sanitize(f'{type(error).__name__}: {error}')}{_place(error)}") from None
 
 
 def _written(path: str, write: Callable[[str], object]) -> None:
@@ -241,11 +241,11 @@ def _written(path: str, write: Callable[[str], object]) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, PyopError):
             raise
-        raise FeedError(f"file {shown(path)}", expected="a file that can be written", got=shown(str(error))) from None
+        raise FeedError(f"file {sanitize(path)}", expected="a file that can be written", got=sanitize(str(error))) from None
 
 
 def _page(title: str, body: str) -> str:
-    said = html.escape(shown(title))
+    said = html.escape(sanitize(title))
     head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{said}</title>'
     style = "font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body style="{style}"><h1>{said}</h1>{body}</body></html>\n'

@@ -12,8 +12,8 @@ from onnx import ModelProto
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.models.diff import ModelDiff, compared_models
 from pyopnb.diffs.ops import OpDiff, compared_versions
-from pyopnb.models.io import glance
-from pyopnb.ops.errors import FeedError, ModelError, briefly
+from pyopnb.models.io import proto_of
+from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, Version
 from pyopnb.runtime.session import Result
 from pyopnb.runtime.trace.trace import Trace
@@ -36,7 +36,7 @@ def diff(a: ModelProto | os.PathLike[str], b: Any, *, rtol: float | None = None,
 def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None) -> Diff: ...
 @overload
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any: ...
-@briefly
+@hide_internal_frames
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
     """Hold two values, two runs, two models, or two versions of an op against each other.
 
@@ -111,10 +111,10 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
 
 def _runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
-    from pyopnb.diffs.traces.compare import against_arrays, apart  # what other diffs do not need
+    from pyopnb.diffs.traces.compare import against_arrays, diff_traces  # what other diffs do not need
 
     if isinstance(a, Trace) and isinstance(b, Trace):
-        return apart(a, b, rtol, atol)
+        return diff_traces(a, b, rtol, atol)
     trace, other = (a, b) if isinstance(a, Trace) else (b, a)
     if not isinstance(other, (Mapping, Result)):
         got = type(other).__name__
@@ -151,6 +151,6 @@ def _is_model(side: Any) -> bool:
 
 def _holds_model(data: bytes) -> bool:
     try:
-        return bool(glance(data).graph.node or glance(data).graph.output)
+        return bool(proto_of(data).graph.node or proto_of(data).graph.output)
     except ModelError:
         return False

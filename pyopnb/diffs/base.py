@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from pyopnb.ops.displayable import Drawn
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import FeedError, sanitize
 
-__all__ = ["Found", "read_back", "written"]
+__all__ = ["DiffBase", "read_back", "written"]
 
 _Diff = TypeVar("_Diff")
 
 
-class Found(Drawn):
+class DiffBase(Displayable):
     """What `pyopnb.diff` gives.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
@@ -38,7 +38,7 @@ class Found(Drawn):
         raise TypeError(f"{article} {name} is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
 
-def written(found: Found, format: str, version: int, **held: Any) -> str:
+def written(found: DiffBase, format: str, version: int, **held: Any) -> str:
     """A diff as strict JSON, with what says how it is to be read."""
     head = {"format": format, "version": version, "verdict": found.verdict, "ok": found.ok}
     return json.dumps({**head, **held}, allow_nan=False)
@@ -55,14 +55,14 @@ def read_back(text: str, format: str, version: int, where: str, build: Callable[
     try:
         held = json.loads(text, parse_constant=_refused)
         if not isinstance(held, dict) or held.get("format") != format:
-            raise FeedError(where, expected=f"JSON with format {format}", got=shown(text, 80))
+            raise FeedError(where, expected=f"JSON with format {format}", got=sanitize(text, 80))
         if held.get("version") != version:
-            raise FeedError(where, expected=f"version {version}", got=shown(held.get("version")), next="a newer pyopnb")
+            raise FeedError(where, expected=f"version {version}", got=sanitize(held.get("version")), next="a newer pyopnb")
         return build(held)
     except FeedError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        got = shown(f"{type(error).__name__}: {error}")
+        got = sanitize(f"{type(error).__name__}: {error}")
         raise FeedError(where, expected="what to_json wrote", got=got) from None
 
 

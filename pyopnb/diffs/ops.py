@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyopnb.diffs.base import Found, read_back, written
-from pyopnb.ops.errors import shown
+from pyopnb.diffs.base import DiffBase, read_back, written
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
@@ -20,7 +20,7 @@ _LINES, _WIDEST = 12, 160
 
 
 @dataclass(frozen=True, repr=False)
-class OpDiff(Found):
+class OpDiff(DiffBase):
     """What `pyopnb.diff` found between two versions of an op, or between two ops.
 
     It has no truth value, as a `Diff` has none.
@@ -143,11 +143,11 @@ def _parts(a: Attr, b: Attr) -> Iterator[tuple[str, str, str]]:
 
 
 def _default(attr: Attr) -> str:
-    return "none" if attr.default is REQUIRED else shown(repr(attr.default), 60)
+    return "none" if attr.default is REQUIRED else sanitize(repr(attr.default), 60)
 
 
 def _choices(attr: Attr) -> str:
-    return shown(", ".join(map(repr, attr.choices)), 60) or "any"
+    return sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
 
 
 def _ports(a: Schema, b: Schema) -> Iterator[str]:
@@ -173,11 +173,11 @@ def _text(value: Any) -> str:
 
 
 def _safe(line: str) -> str:
-    return shown(line, 2000).replace("\\t", "\t")
+    return sanitize(line, 2000).replace("\\t", "\t")
 
 
 def _one_line(line: str) -> str:
-    line = shown(line, 10**6).replace("\n", " ")
+    line = sanitize(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 

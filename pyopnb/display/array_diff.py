@@ -9,7 +9,7 @@ import numpy as np
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import at, brief, number
+from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.diffs.arrays.stats import Facts
 from pyopnb.display.html import details, escaped, image, page, pre
 from pyopnb.display.svg.chart import Chart, bars, card, field, tiles
@@ -45,7 +45,7 @@ def diff(thing: Diff) -> View:
     parts += _details(worst.facts) if worst.facts is not None and worst.facts.differing else []
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
-        rows = [(part.name, sign(part.verdict), part.a, part.reason or brief(part)) for part in ranked[:_ROWS]]
+        rows = [(part.name, sign(part.verdict), part.a, part.reason or summarize(part)) for part in ranked[:_ROWS]]
         more = "" if len(thing.parts) <= _ROWS else f", the worst {_ROWS}"
         parts.append(details(f"{len(thing.parts)} parts{more}", _table(("part", "verdict", "type of a", "what"), rows)))
     return View(thing, title, text, page(parts), svg, drawn[0].png if drawn else b"")
@@ -75,7 +75,8 @@ def described(part: Part) -> str:
     said = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts is None or facts.largest is None or not facts.worst:
         return f"{said}."
-    return f"{said}: at most {number(facts.largest)}, at {at(facts.worst[0].index)}; {facts.differing} of {facts.count} differ."
+    worst = f"at most {format_number(facts.largest)}, at {format_index(facts.worst[0].index)}"
+    return f"{said}: {worst}; {facts.differing} of {facts.count} differ."
 
 
 # ---- pictures ----------------------------------------------------------------------------------------------------------------
@@ -195,14 +196,23 @@ def _brief(value: int) -> str:
 
 def _details(facts: Facts) -> Iterator[str]:
     if facts.worst:
-        rows = [(at(p.index), p.a, p.b, number(p.absolute), number(p.relative), number(p.ulp)) for p in facts.worst]
+        rows = [
+            (format_index(p.index), p.a, p.b, format_number(p.absolute), format_number(p.relative), format_number(p.ulp))
+            for p in facts.worst
+        ]
         yield details("worst elements", _table(("index", "a", "b", "|a-b|", "|a-b|/|b|", "ulp"), rows), open=True)
     sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
     ends = []
     for q in (0.5, 0.9, 0.99, 0.999):
         size, ulp = facts.quantile(q), facts.ulp_quantile(q)
         if size:
-            ends.append((f"{100 * q:g} %", f"{number(size[0])} to {number(size[1])}", f"{ulp[0]} to {ulp[1]}" if ulp else ""))
+            ends.append(
+                (
+                    f"{100 * q:g} %",
+                    f"{format_number(size[0])} to {format_number(size[1])}",
+                    f"{ulp[0]} to {ulp[1]}" if ulp else "",
+                )
+            )
     if ends:
         yield details(f"quantiles{sampled}", _table(("of the pairs", "|a-b| is at most", "ulp are at most"), ends))
     if facts.ulps:

@@ -10,7 +10,7 @@ import base64
 import html
 from collections.abc import Iterable
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["LARGEST", "details", "escaped", "image", "length_of_image", "note", "page", "pre"]
 
@@ -29,7 +29,7 @@ def escaped(text: object, longest: int = 200) -> str:
     >>> escaped("<b>\x07")
     '&lt;b&gt;\\x07'
     """
-    return html.escape(shown(text, longest).replace("\n", " "), quote=True)
+    return html.escape(sanitize(text, longest).replace("\n", " "), quote=True)
 
 
 def image(data: bytes | str, alt: str, *, width: int | None = None, tall: int | None = None) -> str:
@@ -62,7 +62,7 @@ def length_of_image(data: bytes | str) -> int:
 
 def pre(text: str) -> str:
     """Text as it is, lines kept."""
-    return f'<pre style="{_PRE}">{html.escape("".join(shown(line, 2000) for line in text.splitlines(keepends=True)))}</pre>'
+    return f'<pre style="{_PRE}">{html.escape("".join(sanitize(line, 2000) for line in text.splitlines(keepends=True)))}</pre>'
 
 
 def note(text: str) -> str:

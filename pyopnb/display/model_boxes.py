@@ -11,13 +11,13 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from pyopnb.display.svg.graph import Box, Graph, Line
-from pyopnb.models.io import lean
+from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies, first_output, type_of_proto
 from pyopnb.models.onnx_schemas import inferred
 from pyopnb.models.support.operators import is_constant, schema_at
 from pyopnb.models.support.order import in_order, used_inside
 from pyopnb.models.support.ort_types import in_notation, kind_of
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY
 
@@ -67,9 +67,9 @@ class Facts:
 
     def _inferred(self, known: list[Container]) -> list[Container]:
         try:
-            return _containers(inferred(lean(self.model).proto))
+            return _containers(inferred(without_weights(self.model).proto))
         except Exception as error:  # an op's own infer may raise anything; the picture says so instead of failing
-            self.remarks.append(f"types are those that the file declares: {shown(error)}")
+            self.remarks.append(f"types are those that the file declares: {sanitize(error)}")
             return known
 
     def type_of(self, container: Container, name: str) -> str:
@@ -102,7 +102,7 @@ class Facts:
         function = self.function(node)
         if function is not None:
             return [(f"function {title_of(node)}", function)]
-        return [(f"{shown(a.name)}", body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+        return [(f"{sanitize(a.name)}", body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
 
 
 def _domain(name: str) -> str:
@@ -226,7 +226,7 @@ class Scope:
         rows = list(_in_rows(told))
         if node.op_type == _RETIRED:
             values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
-            rows.append(shown(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
+            rows.append(sanitize(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
         attrs = attrs_of(node, defaults)
         return rows[:2] + ([" ".join(attrs)] if attrs else [])
 
@@ -284,7 +284,7 @@ def constant_text(value: TensorProto | tuple[int, ...]) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return shown(value.decode(errors="replace") if isinstance(value, bytes) else value, 20)
+    return sanitize(value.decode(errors="replace") if isinstance(value, bytes) else value, 20)
 
 
 def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
@@ -295,13 +295,13 @@ def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
             continue
         text = _attribute(attribute, defaults)
         if text:
-            told.append(f"{shown(attribute.name, 30)}={text}")
+            told.append(f"{sanitize(attribute.name, 30)}={text}")
     return told
 
 
 def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
     if attribute.ref_attr_name:
-        return f"@{shown(attribute.ref_attr_name, 30)}"
+        return f"@{sanitize(attribute.ref_attr_name, 30)}"
     kind = attribute.type
     if kind == AttributeProto.TENSOR:
         return constant_text(attribute.t).removeprefix("= ")
@@ -324,7 +324,7 @@ def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
 def title_of(node: NodeProto) -> str:
     """The op of a node, with its domain where that is not ONNX's own."""
     domain = _domain(node.domain)
-    return shown(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
+    return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
 
 
 # ---- boxes and lines
@@ -385,13 +385,13 @@ class _Boxes:
     def end(self, name: str) -> Box:
         """An input or output."""
         kind = self._scope.facts.type_of(self._scope.container, name) if self._wishes.shapes else ""
-        return Box(shown(name, 60), (kind,) if kind else (), "end")
+        return Box(sanitize(name, 60), (kind,) if kind else (), "end")
 
     def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
         scope, wishes = self._scope, self._wishes
         rows = scope.rows(node)
         if wishes.names and _says_more(node):
-            rows.insert(0, shown(node.name[-40:], 40))
+            rows.insert(0, sanitize(node.name[-40:], 40))
         held = scope.facts.held(node)
         inside = [opened[id(body)] for _, body in held if id(body) in opened]
         if len(inside) < len(held):
@@ -416,7 +416,7 @@ class _Boxes:
         if name not in self.makers:
             outside = self._scope.seen_outside(name)
             rows = ("from outside",) if outside else ("nothing makes it",)
-            self.makers[name] = self.add(Box(shown(name, 60), rows, "far" if outside else "wrong")), 0
+            self.makers[name] = self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")), 0
         source, port = self.makers[name]
         self.lines.append(Line(source, target, port))
 

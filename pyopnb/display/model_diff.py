@@ -16,7 +16,7 @@ from pyopnb.display.budget import graph, within
 from pyopnb.display.html import details, image, note, page, pre
 from pyopnb.display.svg.chart import card
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["models", "versions"]
 
@@ -40,7 +40,7 @@ def models(thing: ModelDiff, *, side: str | None = None, **options: Any) -> View
         What the drawing of a model takes.
     """
     if side is not None and side not in _SIDES:
-        raise FeedError("show, side", expected=", ".join(_SIDES), got=shown(side), next='side="both"')
+        raise FeedError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     head = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
@@ -98,7 +98,7 @@ def _weight(thing: ModelDiff) -> str:
     drawn = charts(part)
     picture = f'<div style="margin:6px 0">{image(card(drawn, "weight"), described(part))}</div>' if drawn else ""
     name = worst.facts[0].a or worst.facts[0].b if worst.facts else ""
-    return details(f"weight {shown(name, 80)}", picture + pre(str(values)))
+    return details(f"weight {sanitize(name, 80)}", picture + pre(str(values)))
 
 
 def versions(thing: OpDiff) -> View:
@@ -129,7 +129,7 @@ def _source(lines: tuple[str, ...]) -> str:
 def _coloured(lines: tuple[str, ...]) -> Iterator[str]:
     """Signs tell what the colours tell."""
     for line in lines:
-        text = html.escape("".join(shown(line[at : at + 200]) for at in range(0, len(line), 200)).expandtabs(4))
+        text = html.escape("".join(sanitize(line[at : at + 200]) for at in range(0, len(line), 200)).expandtabs(4))
         ground = _GROUNDS.get(line[:1])
         if line.startswith("@@"):
             yield f'<span style="opacity:0.6">{text}</span>'

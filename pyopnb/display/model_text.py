@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnx import NodeProto
 
 from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, counted, title_of
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["listed"]
 
@@ -29,14 +29,14 @@ def listed(title: str, scope: Scope, wishes: Wishes) -> str:
         lines.append(f"  … {counted(len(nodes) - _HEAD - _TAIL, 'node')} more")
         lines += _rows(scope, nodes[-_TAIL:], wishes)
     lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines]
-    return "\n".join([*lines, *(shown(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
+    return "\n".join([*lines, *(sanitize(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:
     told = []
     for name in names[:8]:
         kind = scope.facts.type_of(scope.container, name)
-        told.append(f"{shown(name, 40)}: {kind}" if kind else shown(name, 40))
+        told.append(f"{sanitize(name, 40)}: {kind}" if kind else sanitize(name, 40))
     return ", ".join([*told, f"… {len(names) - 8} more"] if len(names) > 8 else told).replace("\n", " ")
 
 
@@ -49,7 +49,7 @@ def _rows(scope: Scope, nodes: Sequence[NodeProto], wishes: Wishes) -> list[str]
 
 def _row(scope: Scope, node: NodeProto, wishes: Wishes) -> str:
     sign = _MARKS.get(wishes.marks.get(id(node), ""), "*" if id(node) in wishes.marks else " ")
-    outputs = ", ".join(shown(name, 30) or "_" for name in node.output)
+    outputs = ", ".join(sanitize(name, 30) or "_" for name in node.output)
     inputs = ", ".join(_input(scope, name) for name in node.input)
     attrs = attrs_of(node, scope.facts.operator(node)[1])
     attrs += [f"{what}: {counted(len(body.node), 'node')}" for what, body in scope.facts.held(node)]
@@ -62,6 +62,6 @@ def _input(scope: Scope, name: str) -> str:
         return "_"
     value = scope.constant(name)
     if value is None:
-        return shown(name, 30)
+        return sanitize(name, 30)
     text = constant_text(value)
-    return text.removeprefix("= ") if text.startswith("=") else f"{shown(name, 20)}{text}"
+    return text.removeprefix("= ") if text.startswith("=") else f"{sanitize(name, 20)}{text}"

@@ -14,9 +14,9 @@ from pyopnb.display.model_text import listed
 from pyopnb.display.svg.colours import Scale, scale
 from pyopnb.display.svg.graph import Graph, Picture, within
 from pyopnb.display.view import View
-from pyopnb.models.io import glance
+from pyopnb.models.io import proto_of
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, ModelError, nearest, shown
+from pyopnb.ops.errors import FeedError, ModelError, nearest, sanitize
 
 __all__ = ["drawn"]
 
@@ -78,8 +78,8 @@ def drawn(
         ``most`` is no positive number.
     """
     if most < 1:
-        raise FeedError("show, most", expected="1 or more", got=shown(most))
-    proto = glance(model)
+        raise FeedError("show, most", expected="1 or more", got=sanitize(most))
+    proto = proto_of(model)
     facts = Facts(proto)
     scopes = _scopes(facts)  # before any id is taken: a node is one object only as long as something holds it
     open = open if isinstance(open, bool) else list(open)
@@ -130,12 +130,12 @@ def _chosen(
         elif 0 <= key < len(proto.graph.node):
             yield proto.graph.node[key], value
         else:
-            raise ModelError(f"show, {what}", expected=f"a place from 0 to {len(proto.graph.node) - 1}", got=shown(key))
+            raise ModelError(f"show, {what}", expected=f"a place from 0 to {len(proto.graph.node) - 1}", got=sanitize(key))
 
 
 def _nobody(what: str, name: str, known: Iterable[str]) -> ModelError:
-    near = shown(nearest(name, list(known)[:5_000]))
-    return ModelError(f"show, {what}", expected="the name of an output or node", got=shown(name), next=near)
+    near = sanitize(nearest(name, list(known)[:5_000]))
+    return ModelError(f"show, {what}", expected="the name of an output or node", got=sanitize(name), next=near)
 
 
 def _opened(facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool) -> set[int] | None:
@@ -212,7 +212,7 @@ def _rest(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tupl
                     where = (
                         ""
                         if isinstance(body, FunctionProto)
-                        else f"{title_of(node)} '{shown(node.name or first_output(node), 60)}', "
+                        else f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
                     )
                     found[id(body)] = f"{where}{what}: {counted(len(body.node), 'node')}", scopes[id(body)]
     return list(found.values())
@@ -265,9 +265,9 @@ def _image(picture: Picture, alt: str) -> str:
 
 
 def _title(proto: ModelProto, main: Scope) -> str:
-    name = f"model '{shown(proto.graph.name, 60)}'" if proto.graph.name else "model"
+    name = f"model '{sanitize(proto.graph.name, 60)}'" if proto.graph.name else "model"
     opsets = ", ".join(
-        f"{shown(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}" for x in proto.opset_import[:6]
+        f"{sanitize(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}" for x in proto.opset_import[:6]
     )
     ends = f"{counted(len(main.inputs), 'input')}, {counted(len(main.outputs), 'output')}"
     functions = f", {counted(len(proto.functions), 'function')}" if proto.functions else ""

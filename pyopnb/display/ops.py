@@ -7,7 +7,7 @@ import time
 
 from pyopnb.display.html import details, escaped, note, page
 from pyopnb.display.view import View
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.ops.text_table import Table
 
@@ -26,7 +26,7 @@ def version(thing: Version) -> View:
         facts.append(("says", thing.schema.doc.strip().partition("\n")[0]))
     source = "its source is not known" if thing.source is None else "\n".join(numbered(thing.source))
     wide = max(len(name) for name, _ in facts)
-    said = [f"{name.ljust(wide)}  {shown(text)}" for name, text in facts]
+    said = [f"{name.ljust(wide)}  {sanitize(text)}" for name, text in facts]
     parts = [f"<div><b>{escaped(thing)}</b></div>", Table(("", ""), facts)._repr_html_(), _source(thing.source)]
     return View(thing, str(thing), "\n".join([str(thing), *said, "", source]), page(parts))
 
@@ -42,7 +42,7 @@ def numbered(source: str) -> list[str]:
     lines = source.expandtabs(4).rstrip("\n").split("\n")
     wide = len(str(len(lines)))
     # shown cuts what is long; a source must be there to its end.
-    whole = ("".join(shown(line[at : at + 200]) for at in range(0, len(line), 200)) for line in lines)
+    whole = ("".join(sanitize(line[at : at + 200]) for at in range(0, len(line), 200)) for line in lines)
     return [f"{number:>{wide}}  {line}".rstrip() for number, line in enumerate(whole, 1)]
 
 

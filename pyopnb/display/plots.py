@@ -21,7 +21,7 @@ from pyopnb.display.svg.colours import NOT_FINITE, palette
 from pyopnb.display.svg.to_matplotlib import SHARP, figured
 from pyopnb.display.tensors import matrix_of
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, PyopError, shown
+from pyopnb.ops.errors import FeedError, PyopError, sanitize
 from pyopnb.runtime.feeds import Result
 from pyopnb.runtime.trace.trace import Trace
 
@@ -44,7 +44,7 @@ def figure(thing: Any) -> Any:
         matplotlib is not installed.
     """
     has = "a model, a diff, a trace, a result or an array"
-    raise FeedError("plot", expected=has, got=shown(type(thing).__name__), next='save("….svg"), where there is a picture')
+    raise FeedError("plot", expected=has, got=sanitize(type(thing).__name__), next='save("….svg"), where there is a picture')
 
 
 @figure.register
@@ -115,7 +115,7 @@ def _(thing: Diff) -> Any:
 
 def _plain(text: str) -> str:
     """Text in which matplotlib sees no formulas."""
-    return shown(text, 120).replace("$", r"\$")
+    return sanitize(text, 120).replace("$", r"\$")
 
 
 def _where(made: Any, axes: Any, facts: Facts) -> None:
@@ -195,7 +195,7 @@ def _(thing: TraceDiff) -> Any:
     if any(one.accumulated and math.isfinite(one.accumulated) for one in steps):
         axes.set_yscale("log")
     if len(steps) <= _NODES:
-        axes.set_xticks(range(len(steps)), [_plain(shown(step.name, 24)) for step in steps], rotation=90, fontsize="x-small")
+        axes.set_xticks(range(len(steps)), [_plain(sanitize(step.name, 24)) for step in steps], rotation=90, fontsize="x-small")
     sides = thing.a if thing.a == thing.b else f"{thing.a} against {thing.b}"
     axes.set_title(_plain(f"{thing.verdict}, {sides}"), fontsize="small")
     axes.set(ylabel="largest |a-b|", xlabel="nodes in order")
@@ -215,7 +215,7 @@ def _(thing: Trace) -> Any:
     axes.barh(places, python, color="#6a5acd", label="in Python")
     rest = [max(0.0, one.total - inside) for one, inside in zip(ranked, python, strict=True)]
     axes.barh(places, rest, left=python, color="#9aa5b1", label="in ONNX Runtime")
-    axes.set_yticks(places, [_plain(shown(f"{one.node} ({one.op_type})", 40)) for one in ranked], fontsize="small")
+    axes.set_yticks(places, [_plain(sanitize(f"{one.node} ({one.op_type})", 40)) for one in ranked], fontsize="small")
     axes.invert_yaxis()
     axes.set(xlabel="µs", title=_plain(thing.runtime))
     axes.legend(fontsize="small")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyopnb.display.html import escaped
 from pyopnb.display.plots import pixels
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["write"]
 
@@ -31,9 +31,9 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
     can = _can(view)
     if ending not in can:
         raise FeedError(
-            f"save, {shown(type(view.thing).__name__)}",
+            f"save, {sanitize(type(view.thing).__name__)}",
             expected=f"a name that ends in {', '.join(can)}",
-            got=shown(path.name),
+            got=sanitize(path.name),
             next=_instead(ending, can, path),
         )
     _put(path, _written(view, ending))
@@ -46,7 +46,7 @@ def _can(view: View) -> list[str]:
 
 def _instead(ending: str, can: list[str], path: Path) -> str:
     other = ".svg" if ".svg" in can and ending != ".svg" else ".html"
-    return f"save({shown(repr(str(path.with_suffix(other))))})"
+    return f"save({sanitize(repr(str(path.with_suffix(other))))})"
 
 
 def _written(view: View, ending: str) -> bytes:

@@ -20,7 +20,7 @@ from pyopnb.display import array_diff, loaded, model_diff, models, ops, plots, t
 from pyopnb.display.save import write
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
-from pyopnb.ops.errors import FeedError, briefly, nearest, shown
+from pyopnb.ops.errors import FeedError, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.runtime.feeds import Result
 from pyopnb.runtime.session import Session
@@ -31,7 +31,7 @@ __all__ = ["html", "plot", "save", "show", "view"]
 _SHOWN = "a model, session, trace, result, array, diff, op version, op or the registry"
 
 
-@briefly
+@hide_internal_frames
 def show(thing: Any, **options: Any) -> View:
     """Draw a thing, as text and as a picture that stays in the saved notebook.
 
@@ -74,7 +74,7 @@ def show(thing: Any, **options: Any) -> View:
             raise
         known = _options(thing)
         said = f"Try: {nearest(found[1], known)}" if known else "It takes no options"
-        raise TypeError(f"show: a {shown(type(thing).__name__)} is drawn without {shown(found[1])}=. {said}") from None
+        raise TypeError(f"show: a {sanitize(type(thing).__name__)} is drawn without {sanitize(found[1])}=. {said}") from None
 
 
 def _options(thing: Any) -> list[str]:
@@ -91,7 +91,7 @@ def _options(thing: Any) -> list[str]:
 @singledispatch
 def view(thing: Any, **options: Any) -> View:
     """The drawing of anything that can be drawn."""
-    raise FeedError("show", expected=_SHOWN, got=shown(type(thing).__name__), next="pyopnb.show(np.asarray(…)) for numbers")
+    raise FeedError("show", expected=_SHOWN, got=sanitize(type(thing).__name__), next="pyopnb.show(np.asarray(…)) for numbers")
 
 
 @view.register

@@ -14,7 +14,7 @@ from pyopnb.display.svg.chart import Chart, card, tiles
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.pool import pooled
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, NotationError, shown
+from pyopnb.ops.errors import FeedError, NotationError, sanitize
 from pyopnb.runtime.trace.summary import Summary, summary_of
 
 __all__ = ["array", "arrays", "line", "matrix_of"]
@@ -44,7 +44,7 @@ def line(summary: Summary) -> str:
 
 
 def _said(summary: Summary) -> Iterator[str]:
-    yield summary.kind if summary.type is None else shown(summary.type)
+    yield summary.kind if summary.type is None else sanitize(summary.type)
     if summary.kind == "sequence":
         yield f"of {summary.count}"
     if summary.kind not in ("number", "text"):
@@ -55,7 +55,7 @@ def _said(summary: Summary) -> Iterator[str]:
     elif not scalar:
         yield f"n={summary.count:,}"
     if summary.kind == "text" and summary.longest is not None:
-        quoted = f'"{shown(summary.longest, 40)}"'
+        quoted = f'"{sanitize(summary.longest, 40)}"'
         yield quoted if scalar else f"{summary.distinct} different, longest {quoted}"
     elif summary.least is not None:
         yield from _numbers(summary, scalar)
@@ -90,7 +90,7 @@ def _short(value: Any) -> str:
 def array(thing: Any, name: str = "") -> View:
     """The drawing of one array."""
     value, summary = _looked_at(thing)
-    said = f"{shown(name, 80)}: {line(summary)}" if name else line(summary)
+    said = f"{sanitize(name, 80)}: {line(summary)}" if name else line(summary)
     charts, body = _picture(value, summary, _SIDE, _TILE)
     svg = card(charts, said) if charts else ""
     parts = [pre(said), image(svg, f"{said}. {_meaning(charts)}") if svg else body]
@@ -108,7 +108,7 @@ def arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
             parts.append(note(more))
             break
         value, summary = _looked_at(value)
-        said = f"{shown(name, 80)}: {line(summary)}"
+        said = f"{sanitize(name, 80)}: {line(summary)}"
         lines.append(said)
         parts.append(pre(said))
         if room < LARGEST // 20:
@@ -260,7 +260,7 @@ def _texts(value: np.ndarray) -> str:
     if not value.ndim:
         return ""
     quoted = [
-        f"[{','.join(map(str, index))}] {shown(repr(str(item)), 90)}"
+        f"[{','.join(map(str, index))}] {sanitize(repr(str(item)), 90)}"
         for index, item in zip(np.ndindex(value.shape), value.flat, strict=False)
     ][:_TEXTS]
     more = value.size - len(quoted)
@@ -269,5 +269,5 @@ def _texts(value: np.ndarray) -> str:
 
 def _items(value: Any) -> str:
     pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
-    made = [f"[{shown(repr(key), 60)}] {line(_looked_at(item)[1])}" for key, item in pairs[:_TEXTS]]
+    made = [f"[{sanitize(repr(key), 60)}] {line(_looked_at(item)[1])}" for key, item in pairs[:_TEXTS]]
     return pre("\n".join(made)) + (note(f"and {len(pairs) - _TEXTS:,} more") if len(pairs) > _TEXTS else "")

@@ -10,7 +10,7 @@ from onnx import ModelProto, ValueInfoProto
 from onnx.defs import onnx_opset_version as newest
 from onnx.helper import make_node, make_opsetid, make_tensor_value_info
 
-from pyopnb.diffs.arrays.report import brief, number
+from pyopnb.diffs.arrays.report import format_number, summarize
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.display.array_diff import badge, charts, described, sign
@@ -18,7 +18,7 @@ from pyopnb.display.budget import graph, within
 from pyopnb.display.html import details, image, note, page, pre
 from pyopnb.display.svg.chart import card
 from pyopnb.display.view import View
-from pyopnb.ops.errors import NotationError, shown
+from pyopnb.ops.errors import NotationError, sanitize
 from pyopnb.ops.types import tensor_type
 
 __all__ = ["runs"]
@@ -73,9 +73,9 @@ def _drawn(thing: TraceDiff, model: Any, options: dict[str, Any], head: list[str
 
 
 def _names(model: Any) -> set[str]:
-    from pyopnb.models.io import glance  # here: only who gives a model pays for reading it
+    from pyopnb.models.io import proto_of  # here: only who gives a model pays for reading it
 
-    return {name for node in glance(model).graph.node for name in node.output if name}
+    return {name for node in proto_of(model).graph.node for name in node.output if name}
 
 
 def _model(thing: TraceDiff) -> ModelProto:
@@ -123,7 +123,9 @@ def _opened(thing: TraceDiff) -> Iterator[str]:
         if drawn:
             held.append(f'<div style="margin:6px 0">{image(card(drawn, step.name), described(part))}</div>')
         held.append(pre(str(tensor.diff)))
-        yield details(f"{_WORDS[step.verdict]}: {shown(step.name, 80)} → {shown(tensor.b, 60)}", "".join(held), open=place == 0)
+        yield details(
+            f"{_WORDS[step.verdict]}: {sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}", "".join(held), open=place == 0
+        )
     if len(steps) > _ORIGINS:
         yield note(f"and {len(steps) - _ORIGINS} more places where it begins")
 
@@ -139,14 +141,14 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
 def _row(step: Step) -> tuple[str, ...]:
     versions = "" if step.versions == (None, None) else " → ".join("?" if one is None else str(one) for one in step.versions)
     alone = "not run" if step.isolated is None else _said(step.isolated)
-    times = "" if step.amplification is None else number(step.amplification)
+    times = "" if step.amplification is None else format_number(step.amplification)
     return step.name, _WORDS[step.verdict], _said(step.accumulated), alone, times, versions
 
 
 def _said(error: float) -> str:
-    return "no number" if math.isinf(error) else number(error)
+    return "no number" if math.isinf(error) else format_number(error)
 
 
 def _pair(tensor: Tensor) -> tuple[str, ...]:
     part = tensor.diff.worst
-    return tensor.b, tensor.a, sign(part.verdict), part.reason or brief(part), tensor.by
+    return tensor.b, tensor.a, sign(part.verdict), part.reason or summarize(part), tensor.by

@@ -14,7 +14,7 @@ from pyopnb.display.html import details, escaped, note, page
 from pyopnb.display.tensors import line
 from pyopnb.display.view import View
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.trace.profile import NodeTime
 from pyopnb.runtime.trace.summary import Summary
@@ -42,7 +42,7 @@ def trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     if by not in ("time", "size", "std") or (by == "time" and not thing.times):
         kinds = "time, size or std" if thing.times else "size or std: nothing was timed"
         raise FeedError(
-            "show, by", expected=kinds, got=shown(by), next="session.trace(…, times=True)" if by == "time" else 'by="size"'
+            "show, by", expected=kinds, got=sanitize(by), next="session.trace(…, times=True)" if by == "time" else 'by="size"'
         )
     colours, legend = _colours(thing, by)
     first = [name for name in [thing.nasty] if name is not None and name in _makers(thing)]
@@ -82,7 +82,7 @@ def _warnings(thing: Trace) -> Iterator[str]:
         yield f"not compared with an unexposed run: {thing.unchecked}"
     if thing.nasty is not None:
         made = _makers(thing).get(thing.nasty, "a feed")
-        yield f"the first NaN or infinity is in {shown(thing.nasty)}, from {made}: {line(thing.summaries[thing.nasty])}"
+        yield f"the first NaN or infinity is in {sanitize(thing.nasty)}, from {made}: {line(thing.summaries[thing.nasty])}"
 
 
 def _makers(thing: Trace) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _tables(thing: Trace) -> Iterator[str]:
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
     yield within(f"{len(rows)} tensors{more}", ("tensor", "from", "what"), kept, _BYTES, open=not thing.times)
     if thing.versions:
-        listed = [(str(one), shown(one.schema)) for one in list(thing.versions.values())[:50]]
+        listed = [(str(one), sanitize(one.schema)) for one in list(thing.versions.values())[:50]]
         yield details(
             f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry",
             Table(("version", "takes and gives"), listed)._repr_html_(),
@@ -130,7 +130,9 @@ def _times(times: Mapping[str, NodeTime]) -> tuple[str, str]:
     for one in ranked[:_ROWS]:
         split = ("", "") if one.python is None or one.crossing is None else (f"{one.python:,.0f}", f"{one.crossing:,.0f}")
         bar = "▇" * max(1, round(16 * one.total / most)) if one.total else ""
-        rows.append((shown(one.node), shown(one.op_type), f"{one.total:,.0f}", f"{100 * one.total / total:.1f} %", bar, *split))
+        rows.append(
+            (sanitize(one.node), sanitize(one.op_type), f"{one.total:,.0f}", f"{100 * one.total / total:.1f} %", bar, *split)
+        )
     runs = max(one.runs for one in times.values())
     said = f"times: {total:,.0f} µs in {len(times)} nodes, {f'the median of {runs} runs' if runs > 1 else 'one run'}"
     table = Table(("node", "op", "µs", "share", "", "in Python", "crossing"), rows)._repr_html_()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyopnb.ops.displayable import Drawn
+from pyopnb.ops.displayable import Displayable
 
 __all__ = ["View"]
 
 
 @dataclass(frozen=True, repr=False)
-class View(Drawn):
+class View(Displayable):
     """What `pyopnb.show` gives: text at a prompt, HTML in a notebook, and files through `save`.
 
     Attributes

@@ -17,14 +17,14 @@ from pyopnb.models.order import in_order
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, NotationError, briefly, nearest, shown
+from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["model", "node", "type_outputs"]
 
 
-@briefly
+@hide_internal_frames
 def node(
     op: str, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
 ) -> NodeProto:
@@ -60,11 +60,11 @@ def _names(names: Sequence[str] | str) -> list[str]:
 
 def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
-        return helper.make_attribute(key, _tensor(value, f"node {op}, attr {shown(key)}"))
+        return helper.make_attribute(key, _tensor(value, f"node {op}, attr {sanitize(key)}"))
     return attribute_of(key, value)
 
 
-@briefly
+@hide_internal_frames
 def model(
     nodes: Sequence[NodeProto] | NodeProto,
     inputs: Mapping[str, Any],
@@ -112,9 +112,9 @@ def model(
     """
     made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
     given = {} if initializers is None else dict(initializers)
-    takes = [_value_info(key, value, f"input {shown(key)}") for key, value in inputs.items()]
+    takes = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
     gives = _outputs(outputs)
-    held = [_tensor(value, f"initializer {shown(key)}", key) for key, value in given.items()]
+    held = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
     _refuse_doubles(made, inputs, given)
     _refuse_unknown_ops(made, functions)
     made = in_order(made, {*inputs, *given}, [info.name for info in gives])
@@ -136,7 +136,7 @@ def _refuse_doubles(nodes: Sequence[NodeProto], inputs: Mapping[str, Any], initi
         for output in filter(None, made.output):
             if output in owners:
                 got = f"{owners[output]} and an output of {made.op_type}"
-                raise ModelError(f"name {shown(output)}", expected="one meaning", got=got, next="rename one of them")
+                raise ModelError(f"name {sanitize(output)}", expected="one meaning", got=got, next="rename one of them")
             owners[output] = f"an output of {made.op_type}"
 
 
@@ -153,14 +153,14 @@ def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.Fun
         raise ModelError(
             site.where,
             expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
-            got=shown(full_name(node)),
+            got=sanitize(full_name(node)),
             next=_nearest_op(node.op_type, known),
         )
 
 
 def _nearest_op(name: str, known: set[str]) -> str:
     close = nearest(name, sorted(known))
-    return close if close in known else f"a domain of your own for a new op: demo::{shown(name)}"
+    return close if close in known else f"a domain of your own for a new op: demo::{sanitize(name)}"
 
 
 # ---- types ------------------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
 
 def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfoProto]:
     if isinstance(outputs, Mapping):
-        return [_value_info(name, value, f"output {shown(name)}") for name, value in outputs.items()]
+        return [_value_info(name, value, f"output {sanitize(name)}") for name, value in outputs.items()]
     return [ValueInfoProto(name=name) for name in _names(outputs)]
 
 
@@ -187,7 +187,7 @@ def _array(value: Any, where: str) -> np.ndarray:
         array = np.asarray(value)
         kind = dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
-        got = shown(str(error)) if not isinstance(error, NotationError) else f"an array of dtype {shown(array.dtype)}"
+        got = sanitize(str(error)) if not isinstance(error, NotationError) else f"an array of dtype {sanitize(array.dtype)}"
         raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
     if kind.name != "string":
         return array
@@ -197,7 +197,7 @@ def _array(value: Any, where: str) -> np.ndarray:
             raise ModelError(
                 f"{where}{at}",
                 expected="str, in an array of Python objects",
-                got=f"{type(item).__name__} {shown(repr(item))}",
+                got=f"{type(item).__name__} {sanitize(repr(item))}",
                 next="np.asarray(…, dtype=…)",
             )
     return array.astype(object)

@@ -11,12 +11,22 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto
 
-from pyopnb.models.markers import restore
+from pyopnb.models.markers import remove_markers
 from pyopnb.models.nodes import tensors
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, closest, shown
+from pyopnb.ops.errors import ModelError, closest, sanitize
 
-__all__ = ["FOLDER", "Source", "edited", "glance", "lean", "look", "mistaken", "read", "remedy"]
+__all__ = [
+    "FOLDER",
+    "Source",
+    "format_advice",
+    "guess_format",
+    "open_readonly",
+    "proto_of",
+    "read",
+    "to_model",
+    "without_weights",
+]
 
 _LARGEST_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
@@ -72,12 +82,12 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bo
         source = Source(_parsed(bytes(model), where), given=bytes(model))
     elif isinstance(model, (str, os.PathLike)):
         path = Path(os.fspath(model))
-        where = f"model {shown(str(path))}"
+        where = f"model {sanitize(str(path))}"
         source = Source(_parsed(_bytes_of(path, where), where), given=str(path))
         base_dir = path.resolve().parent if base_dir is None else base_dir
     else:
         raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
-    restore(source.proto)
+    remove_markers(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
     if data:
         source.folder = _folder(source, base_dir, where)
@@ -86,7 +96,7 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bo
     return source
 
 
-def edited(source: Source) -> ModelProto:
+def to_model(source: Source) -> ModelProto:
     """The model of a source that its reader has changed, to be handed out.
 
     Initializers that had been taken out are back, and a session in this process finds the external data where it was.
@@ -125,7 +135,7 @@ def _bytes_of(path: Path, where: str) -> bytes:
         # The first words are those of ONNX Runtime, which the retired PyOp kept.
         raise ModelError(f"Load {where} failed. File doesn't exist", next=_path_like(path)) from None
     except OSError as error:
-        raise ModelError(where, expected="a file that can be read", got=shown(str(error))) from error
+        raise ModelError(where, expected="a file that can be read", got=sanitize(str(error))) from error
 
 
 def _path_like(path: Path) -> str:
@@ -133,7 +143,7 @@ def _path_like(path: Path) -> str:
     folder = path.parent
     stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ".onnx"] if folder.is_dir() else []
     near = closest(path.stem, stems)
-    return shown(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}.onnx"))
+    return sanitize(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}.onnx"))
 
 
 def _parsed(data: bytes, where: str) -> ModelProto:
@@ -143,13 +153,13 @@ def _parsed(data: bytes, where: str) -> ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError:
-        raise ModelError(where, expected="an ONNX model", got=_looks_like(data), next=remedy(data)) from None
+        raise ModelError(where, expected="an ONNX model", got=_looks_like(data), next=format_advice(data)) from None
     if not proto.HasField("graph"):
-        raise ModelError(where, expected="an ONNX model with a graph", got=_looks_like(data), next=remedy(data))
+        raise ModelError(where, expected="an ONNX model with a graph", got=_looks_like(data), next=format_advice(data))
     return proto
 
 
-def mistaken(data: bytes) -> str | None:
+def guess_format(data: bytes) -> str | None:
     """What the bytes of a file are that came in the place of another; None where nothing like that is seen."""
     head = data[:200].lstrip()
     if not data:
@@ -159,7 +169,7 @@ def mistaken(data: bytes) -> str | None:
     return "HTML or XML, perhaps the page about a file" if head[:1] == b"<" else None
 
 
-def remedy(data: bytes) -> str | None:
+def format_advice(data: bytes) -> str | None:
     """What to type where that helps."""
     head = data[:200].lstrip()
     if head.startswith(_POINTER):
@@ -169,9 +179,9 @@ def remedy(data: bytes) -> str | None:
 
 def _looks_like(data: bytes) -> str:
     head = data[:60].lstrip()
-    if mistaken(data) is None and head.isascii() and head.decode().replace("\n", " ").isprintable():
-        return f"text that begins with {shown(head.decode().splitlines()[0])}"
-    return mistaken(data) or f"{len(data)} bytes that are no model with a graph"
+    if guess_format(data) is None and head.isascii() and head.decode().replace("\n", " ").isprintable():
+        return f"text that begins with {sanitize(head.decode().splitlines()[0])}"
+    return guess_format(data) or f"{len(data)} bytes that are no model with a graph"
 
 
 def _copied(model: ModelProto) -> Source:
@@ -180,10 +190,10 @@ def _copied(model: ModelProto) -> Source:
         proto = ModelProto()
         proto.CopyFrom(model)
         return Source(proto)
-    return lean(model)
+    return without_weights(model)
 
 
-def lean(model: ModelProto) -> Source:
+def without_weights(model: ModelProto) -> Source:
     """A copy of a model without the data of its large initializers, which are in ``taken_out``, not copied."""
     proto = ModelProto()
     for descriptor, value in model.ListFields():
@@ -229,7 +239,7 @@ def _folder(source: Source, base_dir: str | os.PathLike[str] | None, where: str)
         return None
     if base_dir is None:
         raise ModelError(
-            f"{where}, initializer {shown(outside[0].name)}",
+            f"{where}, initializer {sanitize(outside[0].name)}",
             expected="the folder of its external data",
             got="a model in memory, which has none",
             next="base_dir=…, or give the path of the model",
@@ -245,22 +255,22 @@ def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     path = Path(os.path.normpath(folder / location)) if location and "\0" not in location else folder
     if not path.is_relative_to(folder) or path.resolve() != path:
-        got = f"{shown(location)}, which leads elsewhere"
+        got = f"{sanitize(location)}, which leads elsewhere"
     elif not path.is_file():
-        got = f"{shown(location) or 'no name'}, which is no file in {shown(str(folder))}"
+        got = f"{sanitize(location) or 'no name'}, which is no file in {sanitize(str(folder))}"
     elif path.stat().st_nlink > 1:
-        got = f"{shown(location)}, which has other names (a hard link can lead anywhere)"
+        got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
     else:
         return
     raise ModelError(
-        f"{where}, initializer {shown(tensor.name)}",
+        f"{where}, initializer {sanitize(tensor.name)}",
         expected="a data file of its own beside the model",
         got=got,
         next="copy the file",
     )
 
 
-def look(model: Any) -> Source:
+def open_readonly(model: Any) -> Source:
     """A model and where its weights are, only to be looked at: a ModelProto is not copied, and may be without its data.
 
     Raises
@@ -270,14 +280,14 @@ def look(model: Any) -> Source:
     """
     if not isinstance(model, ModelProto):
         return read(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
-    source = Source(glance(model))
+    source = Source(proto_of(model))
     folder = _remembered(model)
     if folder is not None:
         source.folder = _folder(source, folder, "model")
     return source
 
 
-def glance(model: Any) -> ModelProto:
+def proto_of(model: Any) -> ModelProto:
     """The proto of a model, only to be looked at: a ModelProto as it is, nothing copied, and no external data looked for.
 
     Raises
@@ -293,7 +303,7 @@ def glance(model: Any) -> ModelProto:
         where, data = "model bytes", bytes(model)
     elif isinstance(model, (str, os.PathLike)):
         path = Path(os.fspath(model))
-        where = f"model {shown(str(path))}"
+        where = f"model {sanitize(str(path))}"
         data = _bytes_of(path, where)
     else:
         raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)

@@ -10,12 +10,12 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.models.io import edited, read
+from pyopnb.models.io import read, to_model
 from pyopnb.models.nodes import summary
 from pyopnb.models.op_metadata import KeptOp, kept_ops
-from pyopnb.ops.displayable import Drawn
-from pyopnb.ops.errors import ModelError, briefly, nearest, shown, shown_source
-from pyopnb.ops.exec_module import defined, run
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize, sanitize_source
+from pyopnb.ops.exec_module import define_all, run
 from pyopnb.ops.registry import Version
 
 __all__ = ["Loaded", "load"]
@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SHOWN = 64_000  # characters of sources that an output holds
 
 
-class Loaded(Drawn):
+class Loaded(Displayable):
     """What `load` found in a file.
 
     Attributes
@@ -50,7 +50,7 @@ class Loaded(Drawn):
     @property
     def head(self) -> str:
         """The model on one line."""
-        return f"{shown(os.path.basename(self.path))}: {summary(self.model)}"
+        return f"{sanitize(os.path.basename(self.path))}: {summary(self.model)}"
 
     @property
     def next(self) -> str:
@@ -61,16 +61,16 @@ class Loaded(Drawn):
         rest = [op for op in self.ops.values() if op.name not in ran]
         if not rest:
             return f"Ran {', '.join(map(str, self.versions))}."
-        names = ", ".join(f'"{shown(op.name)}"' for op in rest)
+        names = ", ".join(f'"{sanitize(op.name)}"' for op in rest)
         said = f"Ran {', '.join(map(str, self.versions))}; nothing else was run." if ran else "Nothing of this was run."
-        path = shown(repr(self.path))
+        path = sanitize(repr(self.path))
         return f"{said} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
     def state(self, op: KeptOp) -> str:
         """How the op stands to the registry's of that name, on a few words; its schema after it."""
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
-        schema = shown(op.schema) if ran is None else str(ran.schema)
+        schema = sanitize(op.schema) if ran is None else str(ran.schema)
         if ran is not None:
             said = f"run, now version {ran.number}"
         elif version is None:
@@ -84,16 +84,16 @@ class Loaded(Drawn):
         """The sources as they can be shown, in the order of the ops; what is too long for one output says so at its end."""
         left, texts = _SHOWN, []
         for op in self.ops.values():
-            text = shown_source(op.source.rstrip("\n"))
+            text = sanitize_source(op.source.rstrip("\n"))
             if len(text) > left:
-                name = shown(repr(op.name))
+                name = sanitize(repr(op.name))
                 text = f"{text[:left]}\n… {len(text) - left} characters more are NOT shown: print(….ops[{name}].source)"
             left = max(0, left - len(text))
             texts.append(text)
         return texts
 
 
-@briefly
+@hide_internal_frames
 def load(
     model: str | os.PathLike[str] | bytes | ModelProto,
     ops: Collection[str] = (),
@@ -153,16 +153,19 @@ def load(
     definitions = []
     for op in {op.name: op for op in chosen}.values():
         definitions.append((op, _run(op)))
-    versions = tuple(version for op, found in definitions for version in defined(found, op.source))
+    versions = tuple(version for op, found in definitions for version in define_all(found, op.source))
     path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
-    return Loaded(path, edited(source), kept, versions)
+    return Loaded(path, to_model(source), kept, versions)
 
 
 def _listed(ops: Any) -> list[str]:
     if isinstance(ops, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in ops):
         return list(ops)
     raise ModelError(
-        "load, ops", expected="a list of names or digests", got=shown(repr(ops), 60), next='ops=["demo::SoftClip"], one by one'
+        "load, ops",
+        expected="a list of names or digests",
+        got=sanitize(repr(ops), 60),
+        next='ops=["demo::SoftClip"], one by one',
     )
 
 
@@ -170,14 +173,14 @@ def _chosen(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
     found = next((op for op in ops.values() if name in (op.name, op.digest)), None)
     if found is not None:
         return found
-    got = shown(repr(name), 100)
+    got = sanitize(repr(name), 100)
     if name.startswith("sha256:") and not _DIGEST.fullmatch(name):
         raise ModelError("load, ops", expected="a digest with all its 64 digits", got=got, next="copy it from what load shows")
     if name.startswith("sha256:"):
         raise ModelError("load, ops", expected="the digest of a source in the file", got=got, next="load the file without ops")
     if set(name) & set("*?[]") or name.lower() in ("all", "true", "yes", ""):
         raise ModelError("load, ops", expected="names or digests, one by one", got=got, next="load the file without ops")
-    next_ = repr(shown(nearest(name, ops))) if ops else "save it with its ops: pyopnb.save"
+    next_ = repr(sanitize(nearest(name, ops))) if ops else "save it with its ops: pyopnb.save"
     raise ModelError("load, ops", expected="an op that the file keeps", got=got, next=next_)
 
 
@@ -187,6 +190,8 @@ def _run(op: KeptOp) -> list[Any]:
     name = f"pyop_kept_{re.sub(r'[^0-9A-Za-z]', '_', op.name)}_{digits}"
     found = run(name, f"<{op.name} sha256:{digits}>", op.source)
     if [one.name for one in found] != [op.name]:
-        got = ", ".join(shown(one.name) for one in found) or "none"
-        raise ModelError(f"op {shown(op.name)}, as the model keeps it", expected="a source that defines this op alone", got=got)
+        got = ", ".join(sanitize(one.name) for one in found) or "none"
+        raise ModelError(
+            f"op {sanitize(op.name)}, as the model keeps it", expected="a source that defines this op alone", got=got
+        )
     return found

@@ -15,7 +15,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.nodes import Site, walk
 from pyopnb.ops.types import TensorType
 
-__all__ = ["MARKER", "PREFIX", "NumberedNode", "number", "restore"]
+__all__ = ["MARKER", "PREFIX", "NumberedNode", "add_markers", "remove_markers"]
 
 MARKER = "pyopnb_node"
 PREFIX = "pyopnb:"
@@ -29,7 +29,7 @@ class NumberedNode:
     Attributes
     ----------
     site : Site
-        Its domain and op type in there are those of the file until `number` writes it.
+        Its domain and op type in there are those of the file until `add_markers` writes it.
     fixed : tuple of int
         The runtime's element types of outputs whose rank is unknown, 0 elsewhere; they become part of the op type.
     """
@@ -48,7 +48,7 @@ class NumberedNode:
         return PREFIX + self.domain, self.op_type + suffix
 
 
-def number(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
+def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
     """Write numbers, domains and op types into a session's own copy of a model, and import the domains."""
     domains: dict[str, int] = {}
     for place, entry in enumerate(nodes):
@@ -71,7 +71,7 @@ def _import(scope: ModelProto | FunctionProto, domains: Iterable[str]) -> None:
     scope.opset_import.extend(helper.make_opsetid(domain, 1) for domain in domains if domain not in known)
 
 
-def restore(proto: ModelProto) -> None:
+def remove_markers(proto: ModelProto) -> None:
     """Take numbers and private domains out again: those of a model that ONNX Runtime saved, or of the session's own copy."""
     for site in walk(proto):
         if site.node.domain.startswith(PREFIX):

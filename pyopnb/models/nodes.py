@@ -25,7 +25,7 @@ from onnx import (
 )
 
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
@@ -74,9 +74,13 @@ class Site:
     @property
     def where(self) -> str:
         """The node as messages name it."""
-        name = f"node '{shown(self.node.name)}'" if self.node.name else f"the node of output '{shown(first_output(self.node))}'"
+        name = (
+            f"node '{sanitize(self.node.name)}'"
+            if self.node.name
+            else f"the node of output '{sanitize(first_output(self.node))}'"
+        )
         inside = f", in {self.path}" if self.path else ""
-        return f"{name} ({shown(full_name(self.node))}{inside})"
+        return f"{name} ({sanitize(full_name(self.node))}{inside})"
 
 
 def first_output(node: NodeProto) -> str:
@@ -92,7 +96,7 @@ def full_name(node: NodeProto) -> str:
 def walk(model: ModelProto) -> Iterator[Site]:
     """Every node of the model, outer ones before those inside them."""
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
-    scopes += [(f, f"function {shown(f.domain)}::{shown(f.name)}") for f in model.functions]
+    scopes += [(f, f"function {sanitize(f.domain)}::{sanitize(f.name)}") for f in model.functions]
     while scopes:
         scope, path = scopes.pop(0)
         for node in scope.node:
@@ -101,7 +105,7 @@ def walk(model: ModelProto) -> Iterator[Site]:
                 bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
                 if not bodies:
                     continue
-                inside = f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute.name)}"
+                inside = f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute.name)}"
                 scopes += [(body, f"{path}, {inside}" if path else inside) for body in bodies]
 
 
@@ -132,7 +136,7 @@ def refuse_circles(held: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
     if calls:
         domain, name = min(calls)
         raise ModelError(
-            f"function {shown(domain)}::{shown(name)}", expected="an end of its calls", got="a function that calls itself"
+            f"function {sanitize(domain)}::{sanitize(name)}", expected="an end of its calls", got="a function that calls itself"
         )
 
 
@@ -174,12 +178,14 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
         if attribute.ref_attr_name:
             continue
         if attribute.name in values:
-            raise ModelError(f"{where}, attr {shown(attribute.name)}", expected="one value", got="two attributes of that name")
+            raise ModelError(
+                f"{where}, attr {sanitize(attribute.name)}", expected="one value", got="two attributes of that name"
+            )
         try:
             values[attribute.name] = attribute_value(attribute, model)
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(
-                f"{where}, attr {shown(attribute.name)}", expected="a value that can be read", got=shown(str(error))
+                f"{where}, attr {sanitize(attribute.name)}", expected="a value that can be read", got=sanitize(str(error))
             ) from error
     return values
 
@@ -311,4 +317,4 @@ def summary(model: ModelProto) -> str:
 
 def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:
     kind = types.get(info.name, ANY)
-    return shown(info.name) if kind == ANY else f"{shown(info.name)}: {kind}"
+    return sanitize(info.name) if kind == ANY else f"{sanitize(info.name)}: {kind}"

@@ -40,8 +40,8 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import PyopError, shown
-from pyopnb.ops.instantiate import instantiate, promised, settled
+from pyopnb.ops.errors import PyopError, sanitize
+from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
@@ -304,7 +304,7 @@ class _Inference:
             return  # removed meanwhile
         display = getattr(context, "get_display_name", str)()  # old onnx cannot say which node it is
         found = _NAME.search(display)
-        where = f"node '{shown(found[1])}' ({op.name})" if found else f"a node of {op.name}"
+        where = f"node '{sanitize(found[1])}' ({op.name})" if found else f"a node of {op.name}"
         values = {}
         for attr in op.current.schema.attrs:
             given = context.get_attribute(attr.name)
@@ -320,8 +320,8 @@ def _infer(op: Op, values: dict[str, Any], where: str, context: Any) -> None:
     schema.check_inputs(given, where)
     count = context.get_num_outputs()
     instance = instantiate(version, schema, values, where) if schema.infers else None
-    for place, promise in enumerate(promised(schema, instance, given, count, where)):
-        kind = settled(promise, ANY, given)
+    for place, promise in enumerate(promised_types(schema, instance, given, count, where)):
+        kind = resolve_type(promise, ANY, given)
         if kind is not None and kind.dtype is not None:
             context.set_output_type(place, type_proto(kind))
 

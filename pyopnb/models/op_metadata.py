@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from pyopnb.ops.errors import DefinitionError, ModelError, shown
+from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
 from pyopnb.ops.registry import Version, registry, split_name
-from pyopnb.ops.source import whole
+from pyopnb.ops.source import source_closure
 
 __all__ = ["LARGEST_SOURCE", "PREFIX", "KeptOp", "digest", "keep", "kept_ops"]
 
@@ -62,12 +62,12 @@ class KeptOp:
         if digest(version.source) == self.digest:
             return True
         try:
-            return digest(whole([version])) == self.digest
+            return digest(source_closure([version])) == self.digest
         except DefinitionError:
             return None
 
     def __repr__(self) -> str:
-        return f"{shown(self.name)}  {self.digest}"
+        return f"{sanitize(self.name)}  {self.digest}"
 
 
 def digest(source: str) -> str:
@@ -106,7 +106,7 @@ def kept_ops(model: ModelProto) -> dict[str, KeptOp]:
 
 def _read(name: str, text: str) -> KeptOp:
     if len(name) > 200 or not _is_name(name):
-        raise _refused(name, "domain::OpType", shown(repr(name)))
+        raise _refused(name, "domain::OpType", sanitize(repr(name)))
     if len(text) > LARGEST_SOURCE:
         raise _refused(name, f"at most {LARGEST_SOURCE} characters", str(len(text)))
     try:
@@ -115,13 +115,13 @@ def _read(name: str, text: str) -> KeptOp:
     except (ValueError, KeyError, RecursionError):
         fields = []
     if not fields or not all(isinstance(item, str) for item in fields):
-        raise _refused(name, f"JSON with {', '.join(_FIELDS)}", shown(text, 60) or "nothing")
+        raise _refused(name, f"JSON with {', '.join(_FIELDS)}", sanitize(text, 60) or "nothing")
     op = KeptOp(name, *fields)
     if strange := sorted({c for c in op.source if (c < " " and c not in "\n\t") or c == "\x7f" or "\ud800" <= c <= "\udfff"}):
         # A carriage return ends a comment for Python and not for the eye.
         raise _refused(name, "a source of plain lines", f"the character {strange[0].encode('unicode_escape').decode()} in it")
     if digest(op.source) != op.digest:
-        raise _refused(name, f"a source with the digest {shown(op.digest, 80)}", digest(op.source), "get the file anew")
+        raise _refused(name, f"a source with the digest {sanitize(op.digest, 80)}", digest(op.source), "get the file anew")
     return op
 
 
@@ -140,4 +140,4 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refused(name: str, expected: str, got: str, next: str | None = None) -> ModelError:
-    return ModelError(f"op {shown(name)}, as the model keeps it", expected=expected, got=got, next=next)
+    return ModelError(f"op {sanitize(name)}, as the model keeps it", expected=expected, got=got, next=next)

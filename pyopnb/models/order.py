@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from onnx import GraphProto, NodeProto
 
 from pyopnb.models.nodes import Site, bodies
-from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.errors import ModelError, nearest, sanitize
 
 __all__ = ["in_order", "used"]
 
@@ -36,11 +36,11 @@ def in_order(nodes: Sequence[NodeProto], known: Collection[str], outputs: Sequen
         read = list(used(node))
         for name, where in read:
             if name not in names:
-                raise _nobody(f"{where}, input {shown(name)}", name, names)
+                raise _nobody(f"{where}, input {sanitize(name)}", name, names)
         waits.append({makers[name] for name, _ in read if name in makers})
     for name in outputs:
         if name not in names:
-            raise _nobody(f"output {shown(name)}", name, names)
+            raise _nobody(f"output {sanitize(name)}", name, names)
     order = _sorted(waits)
     if len(order) < len(nodes):
         raise _circle(nodes, waits, set(range(len(nodes))) - set(order))
@@ -51,8 +51,8 @@ def _nobody(where: str, name: str, names: Collection[str]) -> ModelError:
     return ModelError(
         where,
         expected="an input, an initializer or an output of a node",
-        got=f"{shown(name)}, which nobody makes",
-        next=shown(nearest(name, sorted(names))),
+        got=f"{sanitize(name)}, which nobody makes",
+        next=sanitize(nearest(name, sorted(names))),
     )
 
 
@@ -104,7 +104,7 @@ def _circle(nodes: Sequence[NodeProto], waits: Sequence[set[int]], caught: set[i
     while (before := min(waits[way[-1]] & caught)) not in way:
         way.append(before)
     circle = [before, *reversed(way[way.index(before) :])]
-    shown_way = " → ".join(shown(nodes[place].name or nodes[place].output[0] or nodes[place].op_type) for place in circle)
+    shown_way = " → ".join(sanitize(nodes[place].name or nodes[place].output[0] or nodes[place].op_type) for place in circle)
     return ModelError(
         _where(nodes[circle[0]]),
         expected="nodes that can run one after the other",

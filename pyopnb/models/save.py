@@ -16,11 +16,11 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from pyopnb.models.io import FOLDER, Source, read
 from pyopnb.models.nodes import attribute_values, tensors, walk
 from pyopnb.models.op_metadata import KeptOp, digest, keep
-from pyopnb.ops.atomic_write import written
+from pyopnb.ops.atomic_write import atomic_write
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, briefly, shown
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import Op, registry
-from pyopnb.ops.source import whole
+from pyopnb.ops.source import source_closure
 
 __all__ = ["save"]
 
@@ -29,7 +29,7 @@ _ALIGNED = 4096  # a page, so that the runtime can map the data
 _STAYS = 1024  # bytes of a tensor up to which it stays in the model
 
 
-@briefly
+@hide_internal_frames
 def save(
     model: ModelProto | bytes | str | os.PathLike[str],
     path: str | os.PathLike[str],
@@ -87,7 +87,7 @@ def save(
     beside = _move_out(source, _outside(source, external_data), target)
     try:
         data = _serialized(source.proto)
-        with written(target) as (file, _):
+        with atomic_write(target) as (file, _):
             file.write(data)
     except BaseException:
         if beside is not None and beside not in former:
@@ -121,7 +121,7 @@ def _word(value: Any) -> str:
 
 
 def _kept(op: Op) -> KeptOp:
-    source = whole([op.current])
+    source = source_closure([op.current])
     return KeptOp(op.name, source, digest(source), str(op.current.schema), _version())
 
 
@@ -147,7 +147,7 @@ def _move_out(source: Source, outside: list[TensorProto], target: Path) -> Path 
         for tensor in tensors(source.proto):
             _take_in(source, tensor)
         return None
-    with written(target.with_name(f"{target.name}.data")) as (file, names):
+    with atomic_write(target.with_name(f"{target.name}.data")) as (file, names):
         sum_ = hashlib.sha256()
         places = list(_write_data(source, outside, file, sum_))
         # The data's name holds its digest: until the model is replaced, the one before it finds its own.
@@ -179,13 +179,13 @@ def _data_of(source: Source, tensor: TensorProto) -> bytes:
     path = Path(source.folder or "", entries.get("location", ""))
     wanted = math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
     length = (wanted + 7) // 8
-    where, offset = f"initializer {shown(tensor.name)}", entries.get("offset") or "0"
+    where, offset = f"initializer {sanitize(tensor.name)}", entries.get("offset") or "0"
     if not offset.isdecimal() or len(offset) > 20 or min(tensor.dims, default=0) < 0:
-        raise ModelError(where, expected="an offset and sizes from 0 on", got=shown(offset))
+        raise ModelError(where, expected="an offset and sizes from 0 on", got=sanitize(offset))
     with path.open("rb") as file:
         there = os.fstat(file.fileno()).st_size - int(offset)
         if there < length:
-            raise ModelError(where, expected=f"{length} bytes in {shown(path.name)}", got=str(max(there, 0)))
+            raise ModelError(where, expected=f"{length} bytes in {sanitize(path.name)}", got=str(max(there, 0)))
         file.seek(int(offset))
         return file.read(length)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx.shape_inference
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
 
-from pyopnb.models.io import lean
+from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, type_of_proto, walk
 from pyopnb.ops.types import ANY, TensorType
 
@@ -63,7 +63,7 @@ def _of_tensor(tensor: TensorProto) -> ValueInfoProto:
 
 
 def _inferred(proto: ModelProto) -> ModelProto:
-    known = lean(proto).proto
+    known = without_weights(proto).proto
     try:
         return onnx.shape_inference.infer_shapes(known)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):

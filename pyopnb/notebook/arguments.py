@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from pyopnb.notebook.expressions import Given, given
-from pyopnb.ops.errors import PyopError, shown
+from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, split_name
 
 __all__ = ["CELL", "op_name", "read", "usage", "words"]
@@ -57,7 +57,7 @@ def _given(text: str, where: str) -> Given:
     try:
         return given(text)
     except SyntaxError:
-        raise usage(where, "x=EXPR, y=EXPR", shown(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
+        raise usage(where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
 
 
 def op_name(args: argparse.Namespace, class_name: str) -> str:
@@ -70,7 +70,9 @@ def op_name(args: argparse.Namespace, class_name: str) -> str:
     except PyopError as error:
         raise UsageError(str(error)) from None
     if "::" in (args.name or "") and asked != domain:
-        raise UsageError(f"%%pyop: {shown(args.name)} and --domain {shown(args.domain)} name two domains. Try: leave one out")
+        raise UsageError(
+            f"%%pyop: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
+        )
     return f"{asked}::{op_type}"
 
 
@@ -79,7 +81,7 @@ def words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:  # a quote that is not closed
-        raise UsageError(f"{error}: {shown(line.strip())}") from None
+        raise UsageError(f"{error}: {sanitize(line.strip())}") from None
 
 
 def usage(where: str, expected: str, got: str, next: str) -> UsageError:

@@ -13,7 +13,7 @@ from pyopnb.notebook.expressions import bound, given
 from pyopnb.notebook.file_watcher import files
 from pyopnb.notebook.names import model_of
 from pyopnb.notebook.table import Source, history_table
-from pyopnb.ops.errors import UnknownOp, closest, shown
+from pyopnb.ops.errors import UnknownOp, closest, sanitize
 from pyopnb.ops.registry import Version, registry
 
 __all__ = ["COMMANDS", "Command", "Line", "read_line"]
@@ -92,7 +92,7 @@ def read_line(line: str) -> tuple[Command, Line]:
     command = COMMANDS.get(words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
         close = closest(name, COMMANDS)
-        raise usage("%pyop", f"{', '.join(COMMANDS)} or nothing", shown(name), COMMANDS[close].usage if close else "%pyop?")
+        raise usage("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), COMMANDS[close].usage if close else "%pyop?")
     if "x=EXPR" in command.form:
         first, _, rest = behind.strip().partition(" ")
         read = Line(words(first), set(), rest.strip())
@@ -118,13 +118,13 @@ _KINDS = {
 def _refuse_wrong(command: Command, line: Line) -> None:
     named, takes = f"%pyop {command.name}", command.takes
     if unknown := sorted(line.options - set(command.options)):
-        raise usage(named, " or ".join(command.options) or "no option", shown(unknown[0]), command.usage)
+        raise usage(named, " or ".join(command.options) or "no option", sanitize(unknown[0]), command.usage)
     if len(line.places) < command.least or (command.most is not None and len(line.places) > command.most):
         kinds = list(dict.fromkeys(_KINDS[word] for word in takes))
-        raise usage(named, " and ".join(kinds), shown(" ".join(line.places)), command.usage)
+        raise usage(named, " and ".join(kinds), sanitize(" ".join(line.places)), command.usage)
     for word, text in zip(takes, line.places, strict=False):
         if word in ("N", "A", "B") and not text.isdecimal():
-            raise usage(f"{named}, version", "a number", shown(text), command.usage)
+            raise usage(f"{named}, version", "a number", sanitize(text), command.usage)
 
 
 # ---- what they do; each imports what it needs when it is first typed ---------------------------------------------------------
@@ -176,7 +176,7 @@ def _check(shell: Any, line: Line) -> object:
         what = given(line.rest)
     except SyntaxError:
         next_ = "%pyop check OP x=np.ones(3), limit=2.0"
-        raise usage(f"%pyop check {line.places[0]}", "x=EXPR, y=EXPR", shown(line.rest), next_) from None
+        raise usage(f"%pyop check {line.places[0]}", "x=EXPR, y=EXPR", sanitize(line.rest), next_) from None
     names = {name for name, _ in what.named} & {port.name for port in version.schema.inputs}
     if not what.placed and not names:  # attrs alone: the inputs are made from the hints
         return check(version.op, **what.values(shell.user_ns)[1])
@@ -218,7 +218,7 @@ def _load(shell: Any, line: Line) -> object:
     files(shell).forget(path)
     if "--watch" in line.options:
         files(shell).follow(path)
-        print(f"{shown(path)} is loaded again whenever it is saved; until: %pyop load {shown(path)}")
+        print(f"{sanitize(path)} is loaded again whenever it is saved; until: %pyop load {sanitize(path)}")
     return None
 
 
@@ -227,7 +227,7 @@ def _save(shell: Any, line: Line) -> object:
 
     path, *ops = line.places
     for version in save_module(path, *ops, overwrite="--overwrite" in line.options):
-        print(f"{shown(path)}: {version!r}")
+        print(f"{sanitize(path)}: {version!r}")
     return None
 
 

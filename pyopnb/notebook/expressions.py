@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import FeedError, closest, shown
+from pyopnb.ops.errors import FeedError, closest, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import type_of
@@ -80,9 +80,9 @@ def bound(version: Version, what: Given, namespace: dict[str, Any]) -> tuple[lis
     unknown = [name for name in attrs if name not in known]
     if unknown and not schema.open_attrs:
         raise FeedError(
-            f"{version}, {shown(unknown[0])}",
+            f"{version}, {sanitize(unknown[0])}",
             expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
-            got=shown(unknown[0]),
+            got=sanitize(unknown[0]),
             next=f"{close}=…" if (close := closest(unknown[0], known)) else f"the op takes {schema}",
         )
     return _inputs(version, list(schema.inputs), placed, named), attrs
@@ -127,7 +127,7 @@ class Tried:
 
     def __repr__(self) -> str:
         takes = ["None" if item is None else str(type_of(np.asarray(item))) for item in self.inputs]
-        takes += [f"{name}={shown(repr(value), 40)}" for name, value in self.attrs.items()]
+        takes += [f"{name}={sanitize(repr(value), 40)}" for name, value in self.attrs.items()]
         gives = ", ".join(str(type_of(result)) for result in self.results)
         head = f"{self.version}: ({', '.join(takes)}) -> {gives}, {1000 * self.seconds:.3g} ms with making a session"
         return "\n".join([head, *(np.array2string(result, threshold=60, edgeitems=3) for result in self.results)])

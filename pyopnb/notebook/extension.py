@@ -10,7 +10,7 @@ from pyopnb.notebook.progress import progress_bar
 from pyopnb.notebook.pyop_cell import Registration, as_python
 from pyopnb.notebook.pyop_magic import PyopMagics
 from pyopnb.notebook.tracebacks import show_briefly, show_fully
-from pyopnb.ops.progress import bar_with
+from pyopnb.ops.progress import set_bar
 
 __all__ = ["load", "unload"]
 
@@ -25,7 +25,7 @@ def load(shell: Any) -> None:
     shell.ast_transformers.append(Registration())
     shell.Completer.custom_matchers += [completion.complete, onnx_magic.complete]
     show_briefly(shell)
-    bar_with(progress_bar)
+    set_bar(progress_bar)
     clicks.hear(shell)
     # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
     shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
@@ -35,7 +35,7 @@ def unload(shell: Any) -> None:
     """Take the extension out of a shell. Ops that it defined stay in the registry; what is live in outputs ends."""
     end(shell)
     shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
-    bar_with(None)
+    set_bar(None)
     show_fully()
     for callback in list(shell.events.callbacks["pre_run_cell"]):
         if _is_ours(callback):

@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Any, cast
 
-from pyopnb.ops.errors import PyopError, shown
+from pyopnb.ops.errors import PyopError, sanitize
 
 __all__ = ["Files", "files"]
 
@@ -91,7 +91,7 @@ def _load(file: str) -> None:
 
 
 def _say(file: str, what: str) -> None:
-    print(f"{shown(os.path.basename(file))} was saved and not loaded; its ops are as they were.\n{what}", file=sys.stderr)
+    print(f"{sanitize(os.path.basename(file))} was saved and not loaded; its ops are as they were.\n{what}", file=sys.stderr)
 
 
 def files(shell: Any) -> Files:

@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from pyopnb.models.nodes import summary
 from pyopnb.models.text.parse import parse
 from pyopnb.notebook.pyop_cell import briefly
-from pyopnb.ops.errors import PyopError, shown
+from pyopnb.ops.errors import PyopError, sanitize
 
 __all__ = ["OnnxMagics", "complete"]
 
@@ -46,9 +46,9 @@ def _read(line: str) -> argparse.Namespace:
     try:
         args: argparse.Namespace = _PARSER.parse_args(shlex.split(line))
     except ValueError as error:  # a quote that is not closed
-        raise UsageError(f"{error}: {shown(line)}") from None
+        raise UsageError(f"{error}: {sanitize(line)}") from None
     if not args.name.isidentifier() or keyword.iskeyword(args.name):
-        raise _usage("%%onnx, NAME", "a name that a variable can have", shown(args.name), "%%onnx clipper")
+        raise _usage("%%onnx, NAME", "a name that a variable can have", sanitize(args.name), "%%onnx clipper")
     return args
 
 

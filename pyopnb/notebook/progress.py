@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.ops.progress import Progress, Throttled, counted, text_bar
+from pyopnb.ops.progress import Progress, Throttled, progress_text, text_bar
 
 __all__ = ["progress_bar"]
 
@@ -16,7 +16,7 @@ class _Shown:
         self.done, self.total, self.what = done, total, what
 
     def __repr__(self) -> str:
-        return counted(self.done, self.total, self.what)
+        return progress_text(self.done, self.total, self.what)
 
     def _repr_html_(self) -> str:
         return f'<progress value="{self.done}" max="{self.total}" aria-label="{self!r}"></progress> {self!r}'

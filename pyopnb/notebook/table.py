@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyopnb.ops.errors import shown_source
+from pyopnb.ops.errors import sanitize_source
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.text_table import Table
 
@@ -24,7 +24,7 @@ class Source:
         return self.text
 
     def _repr_html_(self) -> str:
-        text = html.escape(shown_source(self.text), quote=True)
+        text = html.escape(sanitize_source(self.text), quote=True)
         return f'<pre style="font-family:monospace;margin:0;white-space:pre;overflow-x:auto">{text}</pre>'
 
 

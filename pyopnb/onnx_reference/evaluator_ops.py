@@ -13,9 +13,9 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
-from pyopnb.ops.coerce import described, exact_array
+from pyopnb.ops.coerce import describe_value, exact_array
 from pyopnb.ops.errors import ModelError, ResultError
-from pyopnb.ops.instantiate import instantiate, note, promised, settled
+from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.schema import Schema, same
 from pyopnb.ops.types import ANY, TensorType, type_of
@@ -114,16 +114,16 @@ class _Evaluated:
         symbols: dict[str, int] = {}
         self._check_sizes(schema, types, symbols)
         count = len(self.node.output)
-        told = promised(schema, instance, types, count, self.where)
+        told = promised_types(schema, instance, types, count, self.where)
         with self.op.lock if schema.serial else nullcontext():
             try:
                 returned = instance.compute(*(_lent(array, schema) for array in given))  # type: ignore[attr-defined]
             except BaseException as error:
-                note(error, f"in {self.where}, version {version.number}")
+                add_note(error, f"in {self.where}, version {version.number}")
                 raise
         results = self._counted(schema, returned)
         return tuple(
-            self._result(schema, place, results[place], told[place], settled(told[place], ANY, types), symbols, given)
+            self._result(schema, place, results[place], told[place], resolve_type(told[place], ANY, types), symbols, given)
             if name
             else None
             for place, name in enumerate(self.node.output)
@@ -153,7 +153,7 @@ class _Evaluated:
         results = returned if isinstance(returned, tuple) else (returned,)
         if len(results) != wanted:
             one = "one array" if wanted == 1 else f"a tuple of {wanted}"
-            got = f"a tuple of {len(results)}" if isinstance(returned, tuple) else described(returned)
+            got = f"a tuple of {len(results)}" if isinstance(returned, tuple) else describe_value(returned)
             raise ResultError(f"{self.where}, outputs", expected=one, got=got, next="return one value an output")
         return results
 

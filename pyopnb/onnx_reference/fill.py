@@ -11,16 +11,16 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 
-from pyopnb.models.edit.replace import opened, place
-from pyopnb.models.edit.select import Where, chosen
-from pyopnb.models.io import Source, edited
+from pyopnb.models.edit.replace import open_for_edit, put_ops
+from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.io import Source, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, standing_in
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, briefly, shown
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry, split_name
 
 __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
@@ -82,7 +82,7 @@ def _told(nodes: Sequence[FilledNode]) -> str:
     return "\n".join(lines)
 
 
-@briefly
+@hide_internal_frames
 def fill(
     model: ModelProto | bytes | str | os.PathLike[str],
     nodes: Where = (),
@@ -124,11 +124,11 @@ def fill(
     >>> pyopnb.Session(filled)(x=np.float64([-1, 2]))["y"]
     array([-0.63212056,  2.        ])
     """
-    source = opened(model, base_dir)
+    source = open_for_edit(model, base_dir)
     done = fill_source(source, nodes, model)
     if done:
         warnings.warn(Filled(done), stacklevel=3)
-    return edited(source)
+    return to_model(source)
 
 
 def fill_source(source: Source, nodes: Where = (), original: object = None) -> list[FilledNode]:
@@ -136,7 +136,7 @@ def fill_source(source: Source, nodes: Where = (), original: object = None) -> l
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _define_again(proto)
-    wanted = [] if _is_nothing(nodes) else chosen(proto, nodes, original)
+    wanted = [] if _is_nothing(nodes) else select_sites(proto, nodes, original)
     if not wanted and not missing(proto):
         return []
     filling = _Filling(proto)
@@ -205,7 +205,7 @@ class _Filling:
             self._over.update(map(id, inner))
             changes.append((site, self._stand_in(site)))
             self.done.append(FilledNode(site.where, changes[-1][1], reason))
-        place(self.proto, changes)
+        put_ops(self.proto, changes)
         for site, _ in changes:
             if len(site.node.output) != 1:
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
@@ -224,11 +224,11 @@ class _Filling:
             for name in filter(None, names):
                 kind = self._type(site, name)
                 if kind is not None and (uncarried := _uncarried(kind)):
-                    return f"its {end} {shown(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
+                    return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
         if outer := _captured(node):
-            return f"its body reads {shown(outer[0])} from outside"
+            return f"its body reads {sanitize(outer[0])} from outside"
         changed = [inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)]
-        return f"its body holds {shown(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
+        return f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
 
     def _changed(self, node: NodeProto) -> bool:
         version, limit = self._version(node), newest_version(_domain(node))

@@ -17,7 +17,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.models.nodes import full_name, input_types
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, briefly, nearest, shown
+from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -30,7 +30,7 @@ _LARGEST = 2**31 - 1  # that onnx takes as a version
 _STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
 
 
-@briefly
+@hide_internal_frames
 def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any) -> Any:
     """Run ONNX's reference implementation of one operator.
 
@@ -118,7 +118,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     if schema is not None and not schema.deprecated and not ahead:
         return schema
     known = {s.name for s in onnx.defs.get_all_schemas() if s.domain == domain and not s.deprecated}
-    where = f"reference of {shown(domain)}::{shown(op_type)}"
+    where = f"reference of {sanitize(domain)}::{sanitize(op_type)}"
     if op_type in known or schema is not None:
         raise ModelError(where, expected="a version in which ONNX has it", got=f"version {opset or 'newest'}")
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
@@ -354,9 +354,9 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
     known = schema.attributes.get(name)
     if known is None:
         raise ModelError(
-            f"{where}, attr {shown(name)}",
+            f"{where}, attr {sanitize(name)}",
             expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
-            got=f"{shown(name)} = {shown(repr(value))}",
+            got=f"{sanitize(name)} = {sanitize(repr(value))}",
             next=f"write {nearest(name, schema.attributes)}" if schema.attributes else "leave it out",
         )
     kind = AttributeProto.AttributeType.Value(known.type.name)
@@ -366,7 +366,7 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
         raise ModelError(
             f"{where}, attr {name}",
             expected=f"a value of kind {known.type.name}",
-            got=f"{type(value).__name__} {shown(repr(value))}",
+            got=f"{type(value).__name__} {sanitize(repr(value))}",
         ) from error
 
 

@@ -18,13 +18,13 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
-from pyopnb.models.edit.select import chosen
+from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read
 from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, one_for_all, schema_of_op
-from pyopnb.ops.errors import DefinitionError, ModelError, briefly, shown
+from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
 
@@ -60,7 +60,7 @@ class Cell(str):
         return str(self)
 
 
-@briefly
+@hide_internal_frames
 def skeleton(
     model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
 ) -> Cell:
@@ -115,11 +115,14 @@ def skeleton(
 
 def _site(proto: ModelProto, node: Any, model: object) -> Site:
     wanted = node.site.node if isinstance(node, MissingNode) and node.site else node
-    sites = chosen(proto, wanted, model)
+    sites = select_sites(proto, wanted, model)
     if isinstance(wanted, str) and len(sites) > 1:
-        names = [shown(s.node.name or first_output(s.node), 40) for s in sites]
+        names = [sanitize(s.node.name or first_output(s.node), 40) for s in sites]
         raise ModelError(
-            f"node {shown(repr(wanted))}", expected="one node", got=f"{len(sites)}: {', '.join(names[:8])}", next=repr(names[0])
+            f"node {sanitize(repr(wanted))}",
+            expected="one node",
+            got=f"{len(sites)}: {', '.join(names[:8])}",
+            next=repr(names[0]),
         )
     return sites[0]
 
@@ -131,7 +134,7 @@ def _checked_name(site: Site) -> tuple[str, str]:
         raise ModelError(
             site.where,
             expected="a domain and an op type of letters, digits, _ and, in the domain, . and -",
-            got=shown(repr(full_name(site.node))),
+            got=sanitize(repr(full_name(site.node))),
             next="rename the operator in a copy of the model",
         ) from error
 
@@ -233,7 +236,7 @@ def _versions(proto: ModelProto, site: Site) -> dict[str, int]:
 
 
 def _holds(function: FunctionProto, site: Site) -> bool:
-    return site.scope is function or site.path.startswith(f"function {shown(function.domain)}::{shown(function.name)},")
+    return site.scope is function or site.path.startswith(f"function {sanitize(function.domain)}::{sanitize(function.name)},")
 
 
 def _schema(node: NodeProto, version: int | None) -> Any:
@@ -348,7 +351,8 @@ def _text(described: _Described, domain: str, op_type: str, lacking: bool) -> st
     lines += ["import pyopnb", "", ""]
     if not lacking:
         lines += [
-            f"# ONNX Runtime has {shown(full_name(described.site.node))}: this op stands in the domain {DEFAULT_DOMAIN}, and",
+            f"# ONNX Runtime has {sanitize(full_name(described.site.node))}: "
+            f"this op stands in the domain {DEFAULT_DOMAIN}, and",
             f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
         ]
     lines += [f"class {class_name}:"]
@@ -380,7 +384,7 @@ def _docstring(described: _Described) -> list[str]:
         kept += wrapped
     while kept and not kept[-1]:
         kept.pop()
-    safe = [shown(line, 2000).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in kept]
+    safe = [sanitize(line, 2000).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in kept]
     return [f'"""{safe[0]}', *safe[1:], '"""', ""] if len(safe) > 1 or safe[0].endswith('"') else [f'"""{safe[0]}"""', ""]
 
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["written"]
+__all__ = ["atomic_write"]
 
 
 @contextmanager
-def written(path: Path) -> Iterator[tuple[BinaryIO, list[Path]]]:
+def atomic_write(path: Path) -> Iterator[tuple[BinaryIO, list[Path]]]:
     """A file to write, which gets its name only once all is in it and on the disk.
 
     It comes with a list that holds the name; who finds a better one while writing changes it there. A link is not followed:
@@ -23,12 +23,14 @@ def written(path: Path) -> Iterator[tuple[BinaryIO, list[Path]]]:
     """
     names = [path]
     if path.is_dir():
-        raise ModelError(f"file {shown(str(path))}", expected="the name of a file", got="a folder")
+        raise ModelError(f"file {sanitize(str(path))}", expected="the name of a file", got="a folder")
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise ModelError(
-            f"file {shown(str(path))}", expected="a folder that can be written to", got=shown(error.strerror or str(error))
+            f"file {sanitize(str(path))}",
+            expected="a folder that can be written to",
+            got=sanitize(error.strerror or str(error)),
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.dtypes import DType
-from pyopnb.ops.errors import ResultError, shown
+from pyopnb.ops.errors import ResultError, sanitize
 from pyopnb.ops.types import type_of
 
-__all__ = ["cast", "described", "exact_array"]
+__all__ = ["cast_expression", "describe_value", "exact_array"]
 
 
 def exact_array(value: Any, want: DType, where: str, expected: str, *, arrays_only: bool) -> np.ndarray:
@@ -22,7 +22,7 @@ def exact_array(value: Any, want: DType, where: str, expected: str, *, arrays_on
         It is None, ragged, of another dtype, or holds what is no string.
     """
     if arrays_only and not isinstance(value, (np.ndarray, np.generic)):
-        raise ResultError(where, expected=f"{expected} as an ndarray", got=described(value), next="return np.asarray(…)")
+        raise ResultError(where, expected=f"{expected} as an ndarray", got=describe_value(value), next="return np.asarray(…)")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ResultError(where, expected=expected, got="a masked array, and ONNX has no place for the mask", next=".filled(…)")
     try:
@@ -30,15 +30,15 @@ def exact_array(value: Any, want: DType, where: str, expected: str, *, arrays_on
         texts = object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=texts)
     except ValueError as error:
-        raise ResultError(where, expected=expected, got=f"{described(value)}: {shown(str(error))}") from None
+        raise ResultError(where, expected=expected, got=f"{describe_value(value)}: {sanitize(str(error))}") from None
     if want.name == "string":
         return _strings(array, where, expected, value)
     if array.dtype != want.numpy and array.dtype.newbyteorder("=") != want.numpy:
-        raise ResultError(where, expected=expected, got=described(value), next=cast("y", want))
+        raise ResultError(where, expected=expected, got=describe_value(value), next=cast_expression("y", want))
     return np.asarray(array, dtype=want.numpy).view(np.ndarray)
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What came, in the notation of types where it has one."""
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
         try:
@@ -56,7 +56,7 @@ def described(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__}"
 
 
-def cast(name: str, want: DType) -> str:
+def cast_expression(name: str, want: DType) -> str:
     """What to type to make an array of that dtype of what a name stands for."""
     module = "np" if hasattr(np, want.name) else "ml_dtypes"
     return f"np.asarray({name}, dtype={module}.{want.numpy.name})"
@@ -66,9 +66,9 @@ def _strings(array: np.ndarray, where: str, expected: str, value: Any) -> np.nda
     if array.dtype.kind in "UT":
         return np.asarray(array.astype(object))
     if array.dtype != object:
-        raise ResultError(where, expected=expected, got=described(value), next="np.array([…], dtype=object) of str")
+        raise ResultError(where, expected=expected, got=describe_value(value), next="np.array([…], dtype=object) of str")
     for index, item in np.ndenumerate(array):
         if not isinstance(item, str):
             at = f"[{', '.join(map(str, index))}]" if index else ""
-            raise ResultError(f"{where}{at}", expected="str", got=f"{type(item).__name__} {shown(repr(item))}")
+            raise ResultError(f"{where}{at}", expected="str", got=f"{type(item).__name__} {sanitize(repr(item))}")
     return np.asarray(array).view(np.ndarray)

@@ -10,17 +10,17 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Drawn", "draw_with"]
+__all__ = ["Displayable", "display_with"]
 
 _found: list[Callable[[], Any]] = []
 
 
-def draw_with(find: Callable[[], Any]) -> None:
+def display_with(find: Callable[[], Any]) -> None:
     """Say where drawings are made: ``find()`` gives what has ``html(thing)``, ``save(thing, path)`` and ``plot(thing)``."""
     _found[:] = [find]
 
 
-class Drawn:
+class Displayable:
     """An object that `pyopnb.show` can draw."""
 
     __slots__ = ()

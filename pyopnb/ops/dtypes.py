@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.ops.errors import NotationError, shown
+from pyopnb.ops.errors import NotationError, sanitize
 
 __all__ = ["DTYPES", "DType", "dtype", "is_element"]
 
@@ -151,8 +151,8 @@ def dtype(value: object) -> DType:
         row = _BY_NAME["string"] if numpy.kind in "UT" else _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         raise NotationError(
-            f"dtype {shown(value)}",
+            f"dtype {sanitize(value)}",
             expected="one of " + ", ".join(r.name for r in DTYPES),
-            got=f"{type(value).__name__} {shown(value)}",
+            got=f"{type(value).__name__} {sanitize(value)}",
         )
     return row

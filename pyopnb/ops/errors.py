@@ -31,17 +31,17 @@ __all__ = [
     "ResultError",
     "SchemaChanged",
     "UnknownOp",
-    "briefly",
     "closest",
+    "hide_internal_frames",
     "nearest",
-    "shown",
-    "shown_source",
+    "sanitize",
+    "sanitize_source",
 ]
 
 _LONGEST = 200
 
 
-def shown(value: object, longest: int = _LONGEST) -> str:
+def sanitize(value: object, longest: int = _LONGEST) -> str:
     r"""Text that came from a file, a user or an array, made safe to print.
 
     Control characters and the bidirectional marks that can reorder a line become escapes, and what is
@@ -49,7 +49,7 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
     Examples
     --------
-    >>> shown("a\x1b[31mred")
+    >>> sanitize("a\x1b[31mred")
     'a\\x1b[31mred'
     """
     text = value if isinstance(value, str) else str(value)
@@ -60,10 +60,10 @@ def shown(value: object, longest: int = _LONGEST) -> str:
     return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
 
 
-def shown_source(source: str) -> str:
+def sanitize_source(source: str) -> str:
     """A source for the eye, whole: nothing is cut, and what could deceive is an escape."""
     lines = [line.expandtabs(4) for line in source.split("\n")]
-    return "\n".join("".join(shown(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
+    return "\n".join("".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -83,7 +83,7 @@ _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
 
-def briefly(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+def hide_internal_frames(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
     """Make a public function refuse with the user's own line as the whole traceback: the text names the place.
 
     What the user's code raises passes with all its frames.

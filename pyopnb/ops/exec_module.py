@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pyopnb.ops.registry import Definition, Version, gathered, registry
 
-__all__ = ["defined", "run"]
+__all__ = ["define_all", "run"]
 
 
 def run(name: str, file: str, text: str | bytes) -> list[Definition]:
@@ -43,7 +43,7 @@ def run(name: str, file: str, text: str | bytes) -> list[Definition]:
     return definitions
 
 
-def defined(definitions: Sequence[Definition], source: str | None = None) -> tuple[Version, ...]:
+def define_all(definitions: Sequence[Definition], source: str | None = None) -> tuple[Version, ...]:
     """Put them into the registry, with a source of their own if one is given."""
     made = [replace(one, source=source or one.source) for one in definitions]
     return tuple(registry.define(one.cls, one.name, opset=one.opset, module=one.module, source=one.source) for one in made)

@@ -9,7 +9,7 @@ from pyopnb.ops.registry import Version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["instantiate", "note", "promised", "settled"]
+__all__ = ["add_note", "instantiate", "promised_types", "resolve_type"]
 
 
 def instantiate(version: Version, schema: Schema, values: dict[str, Any], where: str) -> object:
@@ -18,24 +18,24 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
     try:
         return version.cls(**kwargs)
     except BaseException as error:
-        note(error, f"in {where}, version {version.number}, __init__")
+        add_note(error, f"in {where}, version {version.number}, __init__")
         raise
 
 
-def promised(
+def promised_types(
     schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str
 ) -> tuple[TensorType | None, ...]:
     """What an op says of the outputs of a node; None for each it says nothing of. What ``infer`` raises gets a note."""
     try:
         said = schema.infer(instance, given, count, where)
     except BaseException as error:
-        note(error, f"in {where}, infer")
+        add_note(error, f"in {where}, infer")
         raise
     said = said or ()
     return tuple(said[i] if i < len(said) and said[i] != ANY else None for i in range(count))
 
 
-def settled(promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
+def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
     """The op's word, else the file's, else the dtype of the first input that is there."""
     first = next((t.dtype for t in given if t), None)
     if promise is None:
@@ -45,7 +45,7 @@ def settled(promise: TensorType | None, declared: TensorType, given: Sequence[Te
     return promise
 
 
-def note(error: BaseException, text: str) -> None:
+def add_note(error: BaseException, text: str) -> None:
     """Put a note on an exception once; an exception that takes none goes on without."""
     try:
         if text not in getattr(error, "__notes__", ()):

@@ -7,18 +7,18 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.ops.atomic_write import written
-from pyopnb.ops.errors import DefinitionError, UnknownOp, briefly, shown
-from pyopnb.ops.exec_module import defined, run
+from pyopnb.ops.atomic_write import atomic_write
+from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
+from pyopnb.ops.exec_module import define_all, run
 from pyopnb.ops.registry import Version, registry
-from pyopnb.ops.source import whole
+from pyopnb.ops.source import source_closure
 
 __all__ = ["load_module", "save_module"]
 
 _HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
 
 
-@briefly
+@hide_internal_frames
 def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
@@ -70,17 +70,19 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
     """
     target = Path(os.fspath(path))
     if target.suffix != ".py":
-        raise DefinitionError("file", expected="a name that ends in .py", got=shown(str(path)), next=shown(f"{target.stem}.py"))
+        raise DefinitionError(
+            "file", expected="a name that ends in .py", got=sanitize(str(path)), next=sanitize(f"{target.stem}.py")
+        )
     chosen = list({op.name: op for op in (map(registry.__getitem__, ops) if ops else registry)}.values())
     if not chosen:
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):
         got = "a file that was written or changed by somebody else"
-        where, next_ = f"file {shown(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
+        where, next_ = f"file {sanitize(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
         raise DefinitionError(where, expected="a new name", got=got, next=next_)
     versions = tuple(op.current for op in chosen)
-    text = whole(versions)
-    with written(target) as (file, _):
+    text = source_closure(versions)
+    with atomic_write(target) as (file, _):
         file.write(f"{_HEAD}{_sum(text)}\n{text}".encode())
     return versions
 
@@ -97,7 +99,7 @@ def _is_ours(path: Path) -> bool:
     return first == f"{_HEAD}{_sum(rest)}"
 
 
-@briefly
+@hide_internal_frames
 def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     """Run a file of Python and define the ops in it: the classes under ``@pyopnb.pyop``.
 
@@ -121,16 +123,16 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     """
     __tracebackhide__ = True
     file = Path(os.fspath(path)).absolute()
-    where = f"file {shown(str(path))}"
+    where = f"file {sanitize(str(path))}"
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        next_ = f"a path from {shown(os.getcwd())}"
+        next_ = f"a path from {sanitize(os.getcwd())}"
         raise DefinitionError(where, expected="a file of Python", got="no such file", next=next_) from None
     except OSError as error:
-        raise DefinitionError(where, expected="a file that can be read", got=shown(error.strerror or str(error))) from None
+        raise DefinitionError(where, expected="a file that can be read", got=sanitize(error.strerror or str(error))) from None
     name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
     found = run(name, str(file), data)
     if not found:
         raise DefinitionError(where, expected="an op", got="none", next="@pyopnb.pyop above the class")
-    return defined(found)
+    return define_all(found)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "Throttled", "advanced", "bar", "bar_with", "counted", "lengthy", "text_bar"]
+__all__ = ["Progress", "Throttled", "advance", "bar", "progress_text", "set_bar", "text_bar", "tracking"]
 
 Progress = Callable[[int, int], object]
 """Called with how many there were, and of how many."""
@@ -22,7 +22,7 @@ _INTERVAL = 0.1  # seconds: a front end that is told more often does nothing els
 _PATIENCE = 1.0  # seconds after which something is long
 
 
-def bar_with(make: Callable[[str], Progress] | None) -> None:
+def set_bar(make: Callable[[str], Progress] | None) -> None:
     """Say how a bar is made, one for each run, of what it counts; None says that it is text again."""
     _found[:] = [] if make is None else [make]
 
@@ -36,15 +36,15 @@ def text_bar(what: str) -> Progress:
     """A bar that is a line of text on stderr."""
     # What is no terminal may keep every line of it, as a notebook does.
     interval = _INTERVAL if sys.stderr is not None and sys.stderr.isatty() else 10 * _INTERVAL
-    return Throttled(lambda done, total: _write(counted(done, total, what), done == total), interval)
+    return Throttled(lambda done, total: _write(progress_text(done, total, what), done == total), interval)
 
 
-def counted(done: int, total: int, what: str) -> str:
+def progress_text(done: int, total: int, what: str) -> str:
     """What a bar says.
 
     Examples
     --------
-    >>> counted(3, 31, "tensors"), counted(51380224, 100000000, "elements")
+    >>> progress_text(3, 31, "tensors"), progress_text(51380224, 100000000, "elements")
     ('3 of 31 tensors', '51,380,224 of 100,000,000 elements')
     """
     return f"{done:,} of {total:,} {what}"
@@ -102,13 +102,13 @@ def _watched() -> bool:
 
 
 @contextmanager
-def lengthy(what: str, total: int) -> Iterator[None]:
-    """Let what may become long be seen, as `advanced` tells how far it is; what is part of something long is not told again.
+def tracking(what: str, total: int) -> Iterator[None]:
+    """Let what may become long be seen, as `advance` tells how far it is; what is part of something long is not told again.
 
     Examples
     --------
-    >>> with lengthy("elements", 100):
-    ...     advanced("elements", 50)
+    >>> with tracking("elements", 100):
+    ...     advance("elements", 50)
     """
     if _now.get() is not None:
         yield
@@ -122,7 +122,7 @@ def lengthy(what: str, total: int) -> Iterator[None]:
         _now.reset(token)
 
 
-def advanced(what: str, count: int) -> None:
+def advance(what: str, count: int) -> None:
     """Say that so many more are done, to whoever counts these."""
     counting = _now.get()
     if counting is not None and counting.what == what:

@@ -21,8 +21,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from pyopnb.ops.displayable import Drawn
-from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, shown
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, sanitize
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
@@ -51,7 +51,7 @@ _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)
-class Version(Drawn):
+class Version(Displayable):
     """The n-th definition of an op under one name.
 
     Attributes
@@ -93,7 +93,7 @@ class Version(Drawn):
 
 
 @dataclass(repr=False)
-class Op(Drawn):
+class Op(Displayable):
     """A name and the versions that stood under it, the newest last.
 
     Attributes
@@ -144,17 +144,17 @@ def split_name(name: str) -> tuple[str, str]:
     domain, found, op_type = name.rpartition("::")
     domain = domain if found else DEFAULT_DOMAIN
     if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
-        raise DefinitionError("op name", expected="domain::OpType", got=shown(repr(name)), next='"demo::SoftClip"')
+        raise DefinitionError("op name", expected="domain::OpType", got=sanitize(repr(name)), next='"demo::SoftClip"')
     return ("" if domain == "ai.onnx" else domain), op_type
 
 
 def check_opset(opset: object, where: str) -> None:
     """Raise `DefinitionError` unless an op can be there from that version of its domain on."""
     if type(opset) is not int or not 1 <= opset <= 1000:
-        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=shown(repr(opset)))
+        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=sanitize(repr(opset)))
 
 
-class Registry(Drawn):
+class Registry(Displayable):
     """Ops by name. `pyopnb.registry` is the one that sessions use; tests make their own.
 
     Examples
@@ -273,9 +273,9 @@ class Registry(Drawn):
             found = self._by_type(name)
             if found is None:
                 raise UnknownOp(
-                    f"op {shown(name)}",
+                    f"op {sanitize(name)}",
                     expected="an op of the registry",
-                    got=shown(name),
+                    got=sanitize(name),
                     next=nearest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
                 )
             return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.ops.errors import ModelError, NotationError, ResultError, nearest, shown
+from pyopnb.ops.errors import ModelError, NotationError, ResultError, nearest, sanitize
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same"]
@@ -68,7 +68,9 @@ class Attr:
         return hash((self.name, self.kind))
 
     def __str__(self) -> str:
-        default = "" if self.default is REQUIRED else f" = {shown(' '.join(map(str.strip, repr(self.default).splitlines())))}"
+        default = (
+            "" if self.default is REQUIRED else f" = {sanitize(' '.join(map(str.strip, repr(self.default).splitlines())))}"
+        )
         return f"{self.name}: {self.kind}{default}"
 
     def take(self, value: Any, where: str) -> Any:
@@ -87,7 +89,7 @@ class Attr:
         raise ModelError(
             f"{where}, attr {self.name}",
             expected=expected,
-            got=f"{kind_of_value(value)} {shown(repr(value))}",
+            got=f"{kind_of_value(value)} {sanitize(repr(value))}",
             next=f"change the node's attribute, or the annotation of {self.name} in __init__",
         )
 
@@ -203,10 +205,10 @@ class Schema:
         unknown = [name for name in values if name not in known]
         if unknown and not self.open_attrs:
             raise ModelError(
-                f"{where}, attr {shown(unknown[0])}",
+                f"{where}, attr {sanitize(unknown[0])}",
                 expected=f"one of {', '.join(known)}" if known else "no attrs",
-                got=f"{shown(unknown[0])} = {shown(repr(values[unknown[0]]))}",
-                next=f"write {nearest(unknown[0], known)}, or let __init__ take {shown(unknown[0])}",
+                got=f"{sanitize(unknown[0])} = {sanitize(repr(values[unknown[0]]))}",
+                next=f"write {nearest(unknown[0], known)}, or let __init__ take {sanitize(unknown[0])}",
             )
         missing = [a for a in self.attrs if a.default is REQUIRED and a.name not in values]
         if missing:
@@ -318,7 +320,7 @@ def _said(answer: object, count: int, where: str) -> tuple[TensorType, ...]:
         raise ResultError(
             f"{where}, infer",
             expected="types, as float32[N,3] or x.like(shape=…)",
-            got=shown(repr(answer)),
+            got=sanitize(repr(answer)),
             next="return one type an output",
         ) from error
     if len(said) < count:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from pyopnb.ops.dtypes import is_element
-from pyopnb.ops.errors import DefinitionError, NotationError, shown
+from pyopnb.ops.errors import DefinitionError, NotationError, sanitize
 from pyopnb.ops.schema import KINDS, OBJECTS, REQUIRED, SCALARS, Attr, Port, Schema, kind_of_value
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
@@ -54,10 +54,10 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        raise DefinitionError("pyop", expected="a class", got=f"{type(cls).__name__} {shown(repr(cls))}")
+        raise DefinitionError("pyop", expected="a class", got=f"{type(cls).__name__} {sanitize(repr(cls))}")
     where = f"class {cls.__name__}"
     if not callable(getattr(cls, "compute", None)):
-        got = "no compute" if not hasattr(cls, "compute") else f"compute = {shown(repr(_compute(cls)))}"
+        got = "no compute" if not hasattr(cls, "compute") else f"compute = {sanitize(repr(_compute(cls)))}"
         raise DefinitionError(where, expected="a method compute", got=got, next="def compute(self, x): return x")
     for is_kind, kind in _NOT_CALLED_THROUGH:
         if is_kind(_compute(cls)):
@@ -107,7 +107,7 @@ def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: 
             raise DefinitionError(
                 f"{where}, attr {parameter.name}",
                 expected=f"an annotation of {', '.join(KINDS[:5])}, a list of these, np.ndarray or onnx.ModelProto",
-                got=shown(str(parameter.annotation)),
+                got=sanitize(str(parameter.annotation)),
             )
         return Attr(parameter.name, kind, default, _choices(hint))
     if default is REQUIRED or default is None or (isinstance(default, (list, tuple)) and not default):
@@ -181,7 +181,7 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
             raise DefinitionError(
                 f"{where}, compute, input {parameter.name}",
                 expected="no default, or None for an optional input",
-                got=shown(repr(parameter.default)),
+                got=sanitize(repr(parameter.default)),
                 next=f"{parameter.name}=None",
             )
         variadic = parameter.kind is parameter.VAR_POSITIONAL

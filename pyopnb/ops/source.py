@@ -22,18 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import DefinitionError, shown
+from pyopnb.ops.errors import DefinitionError, sanitize
 from pyopnb.ops.registry import Version, pyop, registry
 from pyopnb.ops.schema import same
 
-__all__ = ["free_names", "whole"]
+__all__ = ["free_names", "source_closure"]
 
 _OF_EVERY_MODULE = {"__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__debug__", "__spec__"}
 _LONGEST_CONSTANT = 20_000  # characters of a value that is written out
 _NOWHERE = object()
 
 
-def whole(versions: Sequence[Version]) -> str:
+def source_closure(versions: Sequence[Version]) -> str:
     """The text of a module that defines these ops, each under its name.
 
     Raises
@@ -49,7 +49,7 @@ def whole(versions: Sequence[Version]) -> str:
     for version in versions:
         text.add_op(version)
     if text.lacking:
-        what = [f"{shown(name, 40)} ({why})" for name, why in text.lacking.items()]
+        what = [f"{sanitize(name, 40)} ({why})" for name, why in text.lacking.items()]
         several = "" if len(what) <= 8 else f" and {len(what) - 8} more"
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
@@ -170,13 +170,13 @@ class _Text:
             return
         if isinstance(value, types.ModuleType):
             self._import_submodules(name, value, user)
-        if not self.bind(name, value, shown(user.splitlines()[0], 60)):
+        if not self.bind(name, value, sanitize(user.splitlines()[0], 60)):
             return
         line = _import_line(name, value, place)
         if line is not None:
             self.imports[line] = None
         elif isinstance(value, types.ModuleType):
-            self.lacking[name] = f"the module {shown(value.__name__)}, which a fresh process cannot import"
+            self.lacking[name] = f"the module {sanitize(value.__name__)}, which a fresh process cannot import"
         elif not self._add_definition(name, value) and not self._add_constant(name, value, place):
             kind = "class" if isinstance(value, type) else type(value).__name__
             self.lacking[name] = f"{_article(kind)} whose text is not known"

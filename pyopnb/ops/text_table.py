@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["Table"]
 
@@ -50,7 +50,7 @@ def _td(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return shown(text).replace("\n", " ")
+    return sanitize(text).replace("\n", " ")
 
 
 def _escaped(text: str) -> str:

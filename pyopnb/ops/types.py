@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import NotationError, shown
+from pyopnb.ops.errors import NotationError, sanitize
 
 __all__ = ["ANY", "Dim", "TensorType", "tensor_type", "type_of"]
 
@@ -46,7 +46,7 @@ class TensorType:
     shape: tuple[Dim, ...] | None
 
     def __str__(self) -> str:
-        dims = "..." if self.shape is None else ",".join("?" if d is None else shown(d) for d in self.shape)
+        dims = "..." if self.shape is None else ",".join("?" if d is None else sanitize(d) for d in self.shape)
         return f"{self.dtype or 'any'}[{dims}]"
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
@@ -91,8 +91,8 @@ def tensor_type(value: object) -> TensorType:
         return value
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=shown(repr(value)))
-    where = shown(value)
+        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)))
+    where = sanitize(value)
     dims = match["dims"]
     element = None if match["dtype"] == "any" else dtype(match["dtype"])
     if dims is None or dims.strip() == "...":
@@ -108,7 +108,7 @@ def _dim(text: str, where: str) -> Dim:
         return int(text)
     if _SYMBOL.fullmatch(text):
         return text
-    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=shown(text) or "nothing")
+    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=sanitize(text) or "nothing")
 
 
 def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:
@@ -119,7 +119,9 @@ def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:
         elif isinstance(dim, (int, np.integer)) and 0 <= dim <= _LARGEST:
             checked.append(int(dim))
         else:
-            raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=shown(repr(dim)))
+            raise NotationError(
+                f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=sanitize(repr(dim))
+            )
     return tuple(checked)
 
 

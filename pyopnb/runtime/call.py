@@ -15,14 +15,14 @@ import onnxruntime
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.models.build import node
-from pyopnb.models.edit.inline import inlined
+from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import Source, read
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
 from pyopnb.models.text.parse import take_as_floats
 from pyopnb.models.text.validate import is_unknown, known_ops
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, briefly, nearest, shown
-from pyopnb.ops.instantiate import note
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.types import TensorType, type_of
@@ -37,7 +37,7 @@ KEPT_SESSIONS = 64
 """Sessions that `call` keeps for the next call of their kind; the one that was used longest ago goes first."""
 
 
-@briefly
+@hide_internal_frames
 def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.
 
@@ -50,7 +50,7 @@ def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     return Session(model)(*feeds, **named)
 
 
-@briefly
+@hide_internal_frames
 def trace(
     model: Any,
     /,
@@ -106,7 +106,7 @@ def trace(
     if on == "onnxruntime":
         return Session(model, base_dir=base_dir)._look(feeds, named, wanted)
     if on != "reference":
-        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=shown(repr(on)))
+        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=sanitize(repr(on)))
     if bodies:
         raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
     return _on_reference(read(model, base_dir), feeds, named, wanted)
@@ -116,7 +116,7 @@ def _on_reference(source: Source, feeds: Sequence[Any], named: Mapping[str, Any]
     __tracebackhide__ = True
     from pyopnb.runtime.trace.reference import evaluated
 
-    source.proto = inlined(source.proto, is_op(source.proto, frozenset()))
+    source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
     held = {tensor.name for tensor in source.proto.graph.initializer}
     names = [info.name for info in source.proto.graph.input if info.name not in held]
     if len(feeds) == 1 and isinstance(feeds[0], Mapping):
@@ -124,11 +124,11 @@ def _on_reference(source: Source, feeds: Sequence[Any], named: Mapping[str, Any]
     elif len(feeds) <= len(names):
         given = {**dict(zip(names, feeds, strict=False)), **named}
     else:
-        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
+        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given")
     return evaluated(source, given, wanted.only, keep=wanted.level == "all")
 
 
-@briefly
+@hide_internal_frames
 def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
     """Run one op in ONNX Runtime, on a model of one node.
 
@@ -211,13 +211,13 @@ def _array(op: str, place: int, value: Any) -> np.ndarray:
         if array.dtype.kind not in "OUT":
             return array.astype(array.dtype.newbyteorder("="))
         wrong = [item for item in array.ravel() if not isinstance(item, str)]
-        got = f"{type(wrong[0]).__name__} {shown(repr(wrong[0]))}" if wrong else None
+        got = f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]))}" if wrong else None
     except ValueError as error:
-        got = shown(str(error).rstrip("."))
+        got = sanitize(str(error).rstrip("."))
     if got is None:
         return array.astype(object)
     raise FeedError(
-        f"call of {shown(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
+        f"call of {sanitize(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
     )
 
 
@@ -305,7 +305,7 @@ def _made(
     __tracebackhide__ = True
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     if outputs is not None and (type(outputs) is not int or outputs < 1):
-        raise ModelError(f"call of {shown(op)}, outputs", expected="a number from 1 on", got=shown(repr(outputs)))
+        raise ModelError(f"call of {sanitize(op)}, outputs", expected="a number from 1 on", got=sanitize(repr(outputs)))
     epoch = registry.epoch
     version = _version(registry.find(domain, op_type))
     schema = _schema(domain, op_type, opset) if version is None else None
@@ -337,9 +337,9 @@ def _refuse_unknown(domain: str, op_type: str) -> None:
     known = known_ops()
     close = known.get(nearest(op_type, known))
     raise UnknownOp(
-        f"call of {shown(domain)}::{shown(op_type)}",
+        f"call of {sanitize(domain)}::{sanitize(op_type)}",
         expected="an op of the registry or of the installed runtime",
-        got=f"{shown(domain)}::{shown(op_type)}, which is in neither",
+        got=f"{sanitize(domain)}::{sanitize(op_type)}, which is in neither",
         next=f'"{"::".join(close)}"' if close else "define it: %%pyop",
     )
 
@@ -386,7 +386,7 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
         kind = type_of(array)
     except ValueError:
         got = f"an array of dtype {array.dtype}"
-        raise FeedError(f"call of {shown(op)}, input {shown(name)}", expected="a dtype that ONNX has", got=got) from None
+        raise FeedError(f"call of {sanitize(op)}, input {sanitize(name)}", expected="a dtype that ONNX has", got=got) from None
     return kind.like(shape=[None] * array.ndim)
 
 
@@ -396,7 +396,7 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
         if array is None or want.dtype is None or want.dtype == type_of(array).dtype:
             continue
         raise FeedError(
-            f"call of {shown(op)}, input {shown(name)}",
+            f"call of {sanitize(op)}, input {sanitize(name)}",
             expected=str(want),
             got=str(type_of(array)),
             next=f"np.asarray({name}, dtype=np.{want.dtype.name})" if hasattr(np, want.dtype.name) else None,
@@ -427,8 +427,6 @@ def _noted(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.
     """The error; the runtime's own with a note on what was called, as it knows of no types that were fed."""
     if type(error).__module__.startswith("onnxruntime"):
         given = zip(names, [a for a in arrays if a is not None], strict=True)
-        note(
-            error,
-            f"in pyopnb.call of {shown(op)} with {', '.join(f'{shown(n)}: {type_of(a)}' for n, a in given) or 'no inputs'}",
-        )
+        told = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in given)
+        add_note(error, f"in pyopnb.call of {sanitize(op)} with {told or 'no inputs'}")
     return error

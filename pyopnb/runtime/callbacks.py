@@ -1,7 +1,7 @@
 """What pyopnb is to ONNX Runtime: a custom-op library, and the Python functions that the library calls.
 
 The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `place` while a session is built, `failed`
-when something raised, and the methods of `Place` in a run.
+when something raised, and the methods of `Kernel` in a run.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ except ImportError as error:
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import ModelError, PyopError, shown
-from pyopnb.ops.instantiate import instantiate, note, settled
+from pyopnb.ops.errors import ModelError, PyopError, sanitize
+from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.feeds import known_dims, named_dims
-from pyopnb.runtime.kernel import OPEN, Place, promise
+from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
 
 __all__ = ["failed", "get_library_path", "infer", "place", "signatures"]
@@ -134,12 +134,12 @@ def _bare(domain: str, op_type: str, name: str) -> tuple[Op, str]:
     if op is None:
         plain = domain.removeprefix(PREFIX)
         raise ModelError(
-            f"node '{shown(name)}' ({shown(plain)}::{shown(op_type)})",
+            f"node '{sanitize(name)}' ({sanitize(plain)}::{sanitize(op_type)})",
             expected="an op of the registry",
             got="none of that name, or a node that only pyopnb.Session can run",
             next="define it: %%pyop, then pyopnb.Session(model)",
         )
-    return op, f"node '{shown(name)}' ({op.name})" if name else f"a node of {op.name}"
+    return op, f"node '{sanitize(name)}' ({op.name})" if name else f"a node of {op.name}"
 
 
 _Signature = tuple[str, str, int, int, int, list[int]]
@@ -224,13 +224,13 @@ def infer(
             except _Unreadable:
                 return [None] * count
             instance = instantiate(op.current, schema, values, where) if schema.infers else None
-            said = promise(schema, instance, given, count, where, None)
+            said = promised_outputs(schema, instance, given, count, where, None)
         return [_complete(t, given, fixed) for t, fixed in zip(said, _padded(fixed_by_hints(schema), count), strict=True)]
     plan, node = planned
     given = [_sure(kind, place in node.scalars) for place, kind in enumerate(given)]
     answers = []
     for number, promised in enumerate(_promise_early(plan, node, given, reader)):
-        kind = settled(promised, node.numbered.declared[number], given)
+        kind = resolve_type(promised, node.numbered.declared[number], given)
         fixed = _padded(node.numbered.fixed, node.outputs)[number]
         answer = _complete(kind, given, fixed)
         if answer is None and kind is not None and kind.dtype and not fixed and not _alike(kind.dtype, given):
@@ -260,7 +260,7 @@ def _promise_early(
             instance = instantiate(version, schema, values, node.where)
             if not node.linked:  # each call of a local function is a node of its own
                 node.early[version.number] = instance
-        return promise(schema, instance, given, node.outputs, node.where, node.retired)
+        return promised_outputs(schema, instance, given, node.outputs, node.where, node.retired)
 
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
@@ -292,28 +292,28 @@ def place(
     inputs: list[tuple[int, tuple[Any, ...] | None] | None],
     outputs: list[tuple[int, tuple[Any, ...] | None] | None],
     reader: Any,
-) -> Place:
+) -> Kernel:
     """The Python half of a kernel that the runtime is making."""
     given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
     planned = _planned(domain, marker)
     if planned is None:
         op, where = _bare(domain, op_type, name)
-        return Place(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
+        return Kernel(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
     plan, node = planned
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
-    made = Place(node.op, node.where, values, given, resolved, node, plan.epoch)
+    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch)
     plan.places.add(made)
     return made
 
 
-def failed(where: Place | None, state: Any, error: BaseException) -> str:
+def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     """Put node, op and version on an exception; its text with the last line of its traceback, for a bare session."""
     ours = issubclass(type(error), PyopError)  # it names node and op itself, and its traceback ends in pyopnb
     lines = [_text(error)]
     if not ours:
         place = [] if where is None else [f"in {where.describe(state)}"]
         for line in place:
-            note(error, line)
+            add_note(error, line)
         lines += dict.fromkeys([*_notes(error), *place])
         lines += _last_frame(error)
     return "\n".join(lines)
@@ -324,14 +324,14 @@ def failed(where: Place | None, state: Any, error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        return shown(f"{type(error).__name__}: {error}", 2000)
+        return sanitize(f"{type(error).__name__}: {error}", 2000)
     except BaseException:
         return f"{type(error).__name__}, whose text cannot be made"
 
 
 def _notes(error: BaseException) -> list[str]:
     try:
-        return [shown(line) for line in getattr(error, "__notes__", ())]
+        return [sanitize(line) for line in getattr(error, "__notes__", ())]
     except BaseException:
         return []
 

@@ -12,10 +12,10 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.ops.coerce import cast
-from pyopnb.ops.displayable import Drawn
+from pyopnb.ops.coerce import cast_expression
+from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
-from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.ops.errors import FeedError, nearest, sanitize
 from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
@@ -99,12 +99,12 @@ class Feeds:
             raise FeedError(
                 "feeds",
                 expected=self._listed(),
-                got=", ".join(shown(name) for name in feeds) or "nothing",
-                next=f"write {nearest(unknown[0], self.types)} for {shown(unknown[0])}" if unknown else f"{missing[0]}=…",
+                got=", ".join(sanitize(name) for name in feeds) or "nothing",
+                next=f"write {nearest(unknown[0], self.types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
             )
 
     def _listed(self) -> str:
-        return ", ".join(f"{shown(name)}: {kind or 'no tensor'}" for name, kind in self.types.items()) or "no feeds"
+        return ", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in self.types.items()) or "no feeds"
 
     def _one(self, name: str, value: Any) -> Any:
         want = self.types[name] if name in self.types else self._optional[name]
@@ -112,7 +112,7 @@ class Feeds:
             return value
         array = value if isinstance(value, np.ndarray) else _array(name, value, want)
         if not _same_dtype(array, want.dtype) or not _same_shape(array.shape, want.shape):
-            raise FeedError(f"feed {shown(name)}", expected=str(want), got=_got(array), next=_remedy(name, array, want))
+            raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=_got(array), next=_remedy(name, array, want))
         if _exotic(want.dtype):
             return to_ortvalue(array, want.dtype)
         return array
@@ -130,7 +130,7 @@ def _array(name: str, value: Any, want: TensorType) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise FeedError(f"feed {shown(name)}", expected=str(want), got=shown(str(error))) from None
+        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=sanitize(str(error))) from None
 
 
 def _same_dtype(array: np.ndarray, want: DType) -> bool:
@@ -159,9 +159,9 @@ def _got(array: np.ndarray) -> str:
 
 def _remedy(name: str, array: np.ndarray, want: TensorType) -> str | None:
     if want.dtype is not None and not _same_dtype(array, want.dtype):
-        return f"{shown(name)}={cast(shown(name), want.dtype)}"
+        return f"{sanitize(name)}={cast_expression(sanitize(name), want.dtype)}"
     # Where the rank is right, it is the data that are others.
-    return None if array.ndim == want.rank else f"{shown(name)}={shown(name)}.reshape(…)"
+    return None if array.ndim == want.rank else f"{sanitize(name)}={sanitize(name)}.reshape(…)"
 
 
 # ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
 # ---- results -----------------------------------------------------------------------------------------------------------------
 
 
-class Result(Drawn):
+class Result(Displayable):
     """What one run gave: arrays by name, in the order of the model's outputs.
 
     Examples
@@ -288,6 +288,6 @@ class Result(Drawn):
 
 def _shown_value(name: str, value: Any) -> str:
     if not isinstance(value, (np.ndarray, np.generic)):
-        return f"{shown(name)}: {type(value).__name__}\n{value!r}"
+        return f"{sanitize(name)}: {type(value).__name__}\n{value!r}"
     with np.printoptions(threshold=100, edgeitems=3):
-        return f"{shown(name)}: {type_of(value)}\n{value}"
+        return f"{sanitize(name)}: {type_of(value)}\n{value}"

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.coerce import described, exact_array
+from pyopnb.ops.coerce import describe_value, exact_array
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, SchemaChanged
-from pyopnb.ops.instantiate import instantiate, note, promised
+from pyopnb.ops.instantiate import add_note, instantiate, promised_types
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
@@ -22,7 +22,7 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.legacy_pyop import Retired
 from pyopnb.runtime.plan import PlannedNode, building
 
-__all__ = ["OPEN", "Place", "promise"]
+__all__ = ["OPEN", "Kernel", "promised_outputs"]
 
 OPEN = Schema(attrs=(), open_attrs=True, inputs=(Port("inputs", variadic=True),), outputs=None, copy_inputs=True)
 """The schema of every retired PyOp node: it is the node that says what there is."""
@@ -30,7 +30,7 @@ OPEN = Schema(attrs=(), open_attrs=True, inputs=(Port("inputs", variadic=True),)
 _BY_RUNTIME = {row.runtime: row for row in DTYPES}
 
 
-class Place:
+class Kernel:
     """An op at a node of one session: the Python half of a kernel.
 
     Parameters
@@ -168,7 +168,7 @@ class Place:
         with building(None):  # what the user's code builds in here is not part of the session that is being built
             if instance is None:
                 instance = instantiate(version, schema, values, self.where)
-            return instance, promise(schema, instance, self.given, len(self.resolved), self.where, self.retired)
+            return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.retired)
 
     def _state(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> Any:
         """What the bridge needs for calls of this version."""
@@ -248,7 +248,7 @@ class Place:
     def refuse_count(self, state: Any, given: int, value: Any) -> None:
         """Raise for a wrong number of results."""
         one = "one array" if state.results == 1 else f"a tuple of {state.results}"
-        got = f"a tuple of {given}" if isinstance(value, tuple) else described(value)
+        got = f"a tuple of {given}" if isinstance(value, tuple) else describe_value(value)
         raise ResultError(f"{self.where}, outputs", expected=one, got=got, next="return one value an output")
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
@@ -283,7 +283,7 @@ class Place:
         )
         if error is None:
             raise escaped
-        note(error, str(escaped))
+        add_note(error, str(escaped))
 
     def _version_of(self, state: Any) -> Version:
         return next((v for v, held in self._states.values() if held is state), self.op.current)
@@ -298,10 +298,10 @@ def _listed(types: Sequence[TensorType | None]) -> str:
     return ", ".join(str(t or ANY) for t in types) or "nothing"
 
 
-def promise(
+def promised_outputs(
     schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str, retired: Retired | None
 ) -> tuple[TensorType | None, ...]:
     """What an op, or a retired node, says of the outputs of a node; None for each it says nothing of."""
     if retired:
         return retired.outputs[:count] + (None,) * (count - len(retired.outputs))
-    return promised(schema, instance, given, count, where)
+    return promised_types(schema, instance, given, count, where)

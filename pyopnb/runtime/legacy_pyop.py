@@ -20,12 +20,12 @@ from onnx import AttributeProto, ModelProto
 
 from pyopnb.models.nodes import Site, attribute_values
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, shown
+from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, sanitize
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import TensorType
 
-__all__ = ["OP_TYPE", "Asked", "Retired", "checked_modules", "describe", "serve"]
+__all__ = ["OP_TYPE", "LegacyNode", "Retired", "checked_modules", "describe", "serve"]
 
 OP_TYPE = "PyOp"
 _RESERVED = ("module", "class_name", "compute", "input_types", "output_types")
@@ -48,7 +48,7 @@ class Retired:
                 )
 
 
-class Asked:
+class LegacyNode:
     """What one node asks for: checked, and nothing imported yet."""
 
     def __init__(self, site: Site, model: ModelProto) -> None:
@@ -66,7 +66,7 @@ class Asked:
         self.attrs = {k: v for k, v in values.items() if k not in _RESERVED}
 
 
-def describe(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) -> list[Asked]:
+def describe(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) -> list[LegacyNode]:
     """Read and check every retired node of a model; nothing is imported.
 
     Raises
@@ -76,19 +76,19 @@ def describe(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) 
     ModuleRefused
         A node asks for a module that is neither in the registry nor allowed.
     """
-    asked = [Asked(site, model) for site in sites]
+    asked = [LegacyNode(site, model) for site in sites]
     for one in asked:
         if registry.find_class(one.module, one.class_name) is None and one.module not in modules:
             raise ModuleRefused(
-                f"{one.where} asks for class {shown(one.class_name)} of module {shown(one.module)}, and nothing is imported "
-                "because a model says so",
-                next=f"Session(model, modules=[{shown(one.module)!r}]) if you trust that module, "
-                f"or define the class: %%pyop --module {shown(one.module)}",
+                f"{one.where} asks for class {sanitize(one.class_name)} of module {sanitize(one.module)}, "
+                "and nothing is imported because a model says so",
+                next=f"Session(model, modules=[{sanitize(one.module)!r}]) if you trust that module, "
+                f"or define the class: %%pyop --module {sanitize(one.module)}",
             )
     return asked
 
 
-def serve(asked: Asked) -> Op:
+def serve(asked: LegacyNode) -> Op:
     """The op for a node that `describe` has passed: the registry's, else the class that the allowed module defines."""
     registered = registry.find_class(asked.module, asked.class_name)
     if registered is not None:
@@ -97,22 +97,22 @@ def serve(asked: Asked) -> Op:
         module = importlib.import_module(asked.module)
     except ImportError as error:
         raise ModelError(
-            f"{asked.where}, module {shown(asked.module)}",
+            f"{asked.where}, module {sanitize(asked.module)}",
             expected="a module that can be imported",
-            got=shown(str(error)),
+            got=sanitize(str(error)),
             next="put its folder on sys.path",
         ) from error
     found = vars(module).get(asked.class_name)
     if not isinstance(found, type) or not _defined_in(module, found):
         if isinstance(found, type):
-            origin = f"one of {shown(found.__module__)}, or made elsewhere"
+            origin = f"one of {sanitize(found.__module__)}, or made elsewhere"
         else:
             origin = "none" if found is None else type(found).__name__
         raise ModuleRefused(
-            f"{asked.where}, class {shown(asked.class_name)}",
-            expected=f"a class that {shown(asked.module)} itself defines",
+            f"{asked.where}, class {sanitize(asked.class_name)}",
+            expected=f"a class that {sanitize(asked.module)} itself defines",
             got=origin,
-            next=f"define class {shown(asked.class_name)} in {shown(asked.module)}",
+            next=f"define class {sanitize(asked.class_name)} in {sanitize(asked.module)}",
         )
     return _pinned(found, asked)
 
@@ -124,16 +124,16 @@ def _defined_in(module: ModuleType, cls: type) -> bool:
     return type(says) is str and says == module.__name__ and (not own or any(f.__globals__ is vars(module) for f in own))
 
 
-def _pinned(cls: type, asked: Asked) -> Op:
+def _pinned(cls: type, asked: LegacyNode) -> Op:
     """An op with one version, outside the registry."""
     if not callable(getattr(cls, asked.retired.compute, None)):
         raise ModelError(
-            f"{asked.where}, class {shown(asked.class_name)}",
+            f"{asked.where}, class {sanitize(asked.class_name)}",
             expected=f"a method {asked.retired.compute}",
             got="none",
             next=f"def {asked.retired.compute}(self, x): …",
         )
-    op = Op(f"{shown(asked.module)}::{asked.class_name}")
+    op = Op(f"{sanitize(asked.module)}::{asked.class_name}")
     any_inputs = schema_of(type("Retired", (), {"compute": staticmethod(lambda *inputs: inputs)}))
     op.versions = (Version(op.name, 1, cls, any_inputs, 1, None, time.time(), 0),)
     return op
@@ -142,7 +142,7 @@ def _pinned(cls: type, asked: Asked) -> Op:
 def checked_modules(modules: Any) -> frozenset[str]:
     """The caller's permission: exact names and nothing else; no True, no pattern, no prefix."""
     if isinstance(modules, str) or not all(isinstance(m, str) and m for m in _listed(modules)):
-        raise ModelError("Session, modules", expected='a list of exact names, as ["mymodule"]', got=shown(repr(modules)))
+        raise ModelError("Session, modules", expected='a list of exact names, as ["mymodule"]', got=sanitize(repr(modules)))
     return frozenset(modules)
 
 
@@ -163,7 +163,7 @@ def _text(values: dict[str, Any], key: str, where: str, missing: str) -> str:
 def _name(value: Any, key: str, where: str) -> str:
     good = isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value) and not value.startswith("__")
     if not good:
-        raise ModelError(f"{where}, {key}", expected="one identifier, no dots and no dunder", got=shown(repr(value)))
+        raise ModelError(f"{where}, {key}", expected="one identifier, no dots and no dunder", got=sanitize(repr(value)))
     return str(value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime
 
 from pyopnb.models.io import Source
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.feeds import initializer_to_ortvalue
 
 __all__ = ["LENT", "QUIET", "session_options"]
@@ -49,7 +49,7 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
     new = {name: initializer_to_ortvalue(tensor) for name, tensor in tensors.items() if name not in lent}
     if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
         raise ModelError(
-            f"initializer {shown(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
+            f"initializer {sanitize(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
         )
     if new:
         options.add_external_initializers(list(new), list(new.values()))

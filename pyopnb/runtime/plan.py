@@ -24,7 +24,7 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.ort_capabilities import schema_domains
-from pyopnb.ops.errors import ModelError, UnknownOp, closest, shown
+from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
 from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
@@ -212,7 +212,7 @@ def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -
         kind = types.get(name, ANY)
         if kind.dtype is not None and not kind.dtype.carried:
             raise ModelError(
-                f"{where}, input {shown(name)}",
+                f"{where}, input {sanitize(name)}",
                 expected="a dtype that ONNX Runtime gives to custom ops",
                 got=str(kind),
                 next="put a Cast before the node, where ONNX has one",
@@ -231,6 +231,6 @@ def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
             raise UnknownOp(
                 site.where,
                 expected="an op of the registry, or of a library registered in the options",
-                got=f"{shown(full_name(node))}, which is in neither",
+                got=f"{sanitize(full_name(node))}, which is in neither",
                 next=f"define it: %%pyop{f', or write {close}' if close else ''}",
             ) from None  # it stays the context, and says no more

@@ -13,11 +13,11 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.models.edit.inline import inlined
+from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import Source, read
-from pyopnb.models.markers import number, restore
+from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.ops.errors import PyopError, shown
+from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
@@ -121,7 +121,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         epoch = registry.epoch
         forget_inferred(source.proto)
-        source.proto = inlined(source.proto, is_op(source.proto, self._modules))
+        source.proto = inline_ops(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
         for place, values in self._changed.items():
             plan.nodes[place].values.update(values)
@@ -152,7 +152,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if self._model_bytes is None:
             return read(self._model_path, self._folder)
         proto = ModelProto.FromString(self._model_bytes)
-        restore(proto)
+        remove_markers(proto)
         return Source(proto, self._folder, self._taken_out)
 
     def _beside(
@@ -170,7 +170,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _attempt(self, source: Source, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
         __tracebackhide__ = True
         options, providers, provider_options, kwargs = self._arguments
-        number(source.proto, [node.numbered for node in plan.nodes])
+        add_markers(source.proto, [node.numbered for node in plan.nodes])
         options = session_options(options, source)
         keywords = dict(kwargs)
         if not providers or list(providers) == [_CPU]:
@@ -374,7 +374,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values()):  # no input is a map itself
             return {**feeds[0], **named}
         if len(feeds) > len(names):
-            raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(shown, names))}), and {len(feeds)} were given")
+            raise TypeError(
+                f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given"
+            )
         return {**dict(zip(names, feeds, strict=False)), **named}
 
     def trace(
@@ -460,19 +462,19 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     def _look(self, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
         __tracebackhide__ = True
-        from pyopnb.runtime.trace.run import traced
+        from pyopnb.runtime.trace.run import run_traced
 
         try:
             self._follow()  # here, so that a warning names the user's line
-            return traced(self, self._given(feeds, named), wanted)
+            return run_traced(self, self._given(feeds, named), wanted)
         except PyopError as error:
             raise error.with_traceback(None)  # noqa: B904  # as in __init__
 
     def __repr__(self) -> str:
         if "_feeds" not in vars(self):
             return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
-        takes = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
-        gives = ", ".join(f"{shown(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
+        takes = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
+        gives = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
 
 

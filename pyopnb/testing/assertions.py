@@ -6,7 +6,7 @@ from typing import Any
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.parts import VERDICTS
-from pyopnb.ops.errors import FeedError, closest, shown
+from pyopnb.ops.errors import FeedError, closest, sanitize
 
 __all__ = ["assert_close"]
 
@@ -73,13 +73,13 @@ def assert_close(
     __tracebackhide__ = True
     if at_least not in _PASSING:
         known = ", ".join(_PASSING)
-        raise FeedError("assert_close, at_least", expected=known, got=shown(at_least), next=closest(str(at_least), _PASSING))
+        raise FeedError("assert_close, at_least", expected=known, got=sanitize(at_least), next=closest(str(at_least), _PASSING))
     found = _judged(actual, rtol, atol) if expected is _NOTHING else diff(actual, expected, rtol=rtol, atol=atol)
     # Of a verdict that arrays do not have, `ok` is all that is known.
     if found.ok and (found.verdict not in _PASSING or _PASSING.index(found.verdict) <= _PASSING.index(at_least)):
         return found
     asked = "" if at_least == "close" else f"expected {at_least}, got "
-    prefix = f"{shown(where).replace(chr(10), ' ')}: " if where else ""
+    prefix = f"{sanitize(where).replace(chr(10), ' ')}: " if where else ""
     lines = f"{prefix}{asked}{found}".splitlines()
     # Not of a class of its own: unittest leaves out our frames only where it is an AssertionError and nothing else.
     error = AssertionError("\n".join(lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.models.edit.replace import find_op
-from pyopnb.ops.errors import briefly, shown
+from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.registry import Op
 from pyopnb.testing.subject import Subject, example_of, made_example
 from pyopnb.testing.trials import TRIALS, Failed, Skipped, raised
@@ -116,10 +116,10 @@ class Fitness(Mapping[str, Verdict]):
 
 
 def _on_one_line(text: str) -> str:
-    return shown(" ".join(text.split()), 1000)
+    return sanitize(" ".join(text.split()), 1000)
 
 
-@briefly
+@hide_internal_frames
 def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> Fitness:
     """Try whether an op is fit to be used in models.
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.types import type_of
 
 __all__ = ["RELATIVE", "difference", "is_float", "ulps"]
@@ -73,7 +73,7 @@ def _worst(wrong: np.ndarray, got: np.ndarray, want: np.ndarray, size: np.ndarra
     place = int(np.argmax(wrong if size is None else np.where(wrong, size, -1.0)))
     index = np.unravel_index(place, got.shape)
     at = f"[{','.join(map(str, index))}]"
-    return f"{at} is {shown(got[index])} instead of {shown(want[index])} ({count} of {got.size} elements differ)"
+    return f"{at} is {sanitize(got[index])} instead of {sanitize(want[index])} ({count} of {got.size} elements differ)"
 
 
 def ulps(got: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
@@ -101,4 +101,4 @@ def ulps(got: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
         return 0.0, ""
     index = np.unravel_index(int(np.argmax(off)), off.shape)
     at = f"[{','.join(map(str, index))}]"
-    return float(off.max()), f"{at} is {shown(got[index])} instead of {shown(exact[index])}"
+    return float(off.max()), f"{at} is {sanitize(got[index])} instead of {sanitize(exact[index])}"

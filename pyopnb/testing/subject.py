@@ -14,12 +14,12 @@ from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.coerce import exact_array
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import FeedError, ResultError, shown
+from pyopnb.ops.errors import FeedError, ResultError, sanitize
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.registry import Op
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.kernel import promise
+from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session import Session
 
 __all__ = ["Arrays", "Example", "Subject", "example_of", "listed", "made_example"]
@@ -45,7 +45,7 @@ class Example:
         return {f"x{place}": array for place, array in enumerate(self.inputs) if array is not None}
 
     def __str__(self) -> str:
-        attrs = "".join(f", {shown(key)}={shown(repr(value), 40)}" for key, value in self.attrs.items())
+        attrs = "".join(f", {sanitize(key)}={sanitize(repr(value), 40)}" for key, value in self.attrs.items())
         return f"({f'{listed(self.types)}{attrs}' if self.types else attrs.removeprefix(', ')})"
 
 
@@ -70,7 +70,7 @@ def _array(part: Any, where: str) -> np.ndarray:
         array = np.asarray(part)
         kind = str(type_of(array))
     except ValueError as error:
-        raise FeedError(where, expected="an array of a dtype of ONNX", got=shown(str(error))) from None
+        raise FeedError(where, expected="an array of a dtype of ONNX", got=sanitize(str(error))) from None
     if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
         raise FeedError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__}, which holds Python objects")
     return array.astype(object) if kind.startswith("string") else array
@@ -157,7 +157,7 @@ class Subject:
         return tuple(results)
 
     def promised(self, example: Example, outputs: int, instance: object) -> tuple[TensorType | None, ...]:
-        return promise(self.schema, instance, example.types, outputs, self.op.name, None)
+        return promised_outputs(self.schema, instance, example.types, outputs, self.op.name, None)
 
     def session(self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None) -> Session:
         made = self.node(example)

@@ -19,7 +19,7 @@ from onnx import ModelProto
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, shown
+from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.session import Session, run_kernels
@@ -417,7 +417,7 @@ def _lost(subject: Subject, low: Example) -> tuple[float, str] | None:
 
 def _has_operator(subject: Subject) -> None:
     if not onnx.defs.has(subject.op.op_type, domain=""):
-        raise Skipped(f"ONNX has no operator {shown(subject.op.op_type)}")
+        raise Skipped(f"ONNX has no operator {sanitize(subject.op.op_type)}")
 
 
 def _operator(subject: Subject, example: Example, outputs: int) -> ModelProto:
@@ -445,7 +445,7 @@ def _agree(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndarray]], 
         if found := _same(results, want, _relative):
             raise Failed(
                 f"{example}, against {whose}, relative tolerance {_limits(want)}: {found}. "
-                f"Try: correct compute, or name the op otherwise if it is not meant to be {shown(subject.op.op_type)}"
+                f"Try: correct compute, or name the op otherwise if it is not meant to be {sanitize(subject.op.op_type)}"
             )
     if not said:
         raise Skipped(why)
@@ -457,12 +457,12 @@ def _limits(arrays: Sequence[np.ndarray]) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return shown(str(error).strip().partition("\n")[0])
+    return sanitize(str(error).strip().partition("\n")[0])
 
 
 def _kernel(subject: Subject) -> str:
     _has_operator(subject)
-    return _agree(subject, run_kernels, f"ONNX Runtime's own {shown(subject.op.op_type)}")
+    return _agree(subject, run_kernels, f"ONNX Runtime's own {sanitize(subject.op.op_type)}")
 
 
 def _reference(subject: Subject) -> str:
@@ -480,7 +480,7 @@ def _reference(subject: Subject) -> str:
 
         return [np.asarray(one) for one in ReferenceEvaluator(proto).run(None, feeds)]
 
-    return _agree(subject, run, f"ONNX's reference implementation of {shown(subject.op.op_type)}")
+    return _agree(subject, run, f"ONNX's reference implementation of {sanitize(subject.op.op_type)}")
 
 
 def _lacks(error: Exception) -> bool:

@@ -13,7 +13,23 @@ import pyopnb
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 
 NODES = 100_000
-KINDS = ("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Exp", "Softplus", "Erf", "Ceil", "Floor", "Softmax", "Add", "Mul", "Sub", "Max")
+KINDS = (
+    "Abs",
+    "Neg",
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Exp",
+    "Softplus",
+    "Erf",
+    "Ceil",
+    "Floor",
+    "Softmax",
+    "Add",
+    "Mul",
+    "Sub",
+    "Max",
+)
 
 
 def chain(kinds: tuple[str, ...]) -> onnx.ModelProto:
@@ -28,7 +44,9 @@ def chain(kinds: tuple[str, ...]) -> onnx.ModelProto:
         nodes.append(helper.make_node(kind, inputs, [last]))
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", last))
     imports = [helper.make_opsetid("", newest_opset())]
-    return helper.make_model(helper.make_graph(nodes[:NODES], "chain", [x], [y]), opset_imports=imports, ir_version=newest_ir_version())
+    return helper.make_model(
+        helper.make_graph(nodes[:NODES], "chain", [x], [y]), opset_imports=imports, ir_version=newest_ir_version()
+    )
 
 
 def rows() -> Iterator[Row]:

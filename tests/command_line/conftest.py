@@ -29,7 +29,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, node in nodes.items():
         inputs = {each: "float32[N]" for each in node.input}
         onnx.save(pyopnb.model([node], inputs, "y"), folder / f"{name}.onnx")
-    for name, array in {"x": x, "near": x + np.float32(1e-6), "far": x + 1, "empty": np.zeros((0, 3)), "scalar": np.float64(2)}.items():
+    for name, array in {
+        "x": x,
+        "near": x + np.float32(1e-6),
+        "far": x + 1,
+        "empty": np.zeros((0, 3)),
+        "scalar": np.float64(2),
+    }.items():
         np.save(folder / f"{name}.npy", array)
         np.savez(folder / f"{name}.npz", x=array)
     np.savez(folder / "other.npz", z=x)
@@ -42,7 +48,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "objects.npz", x=np.array([{}], object))
     np.save(folder / "objects.npy", np.array([{}], object))
     (folder / "x.pb").write_bytes(onnx.numpy_helper.from_array(x).SerializeToString())
-    (folder / "bf16.pb").write_bytes(onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, [2], [1.0, 2.0]).SerializeToString())
+    (folder / "bf16.pb").write_bytes(
+        onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, [2], [1.0, 2.0]).SerializeToString()
+    )
     outside = onnx.TensorProto(data_type=1, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="/etc/passwd")
     (folder / "outside.pb").write_bytes(outside.SerializeToString())

@@ -76,8 +76,14 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("diff relu.onnx leaky.onnx --feeds other.npz", "model relu.onnx: feeds: expected x: float32[N], got z. Try: write x for z"),
-        ("diff relu.onnx two.onnx --feeds x.npz", "model two.onnx: feeds: expected x: float32[N], x2: float32[N], got x. Try: x2=…"),
+        (
+            "diff relu.onnx leaky.onnx --feeds other.npz",
+            "model relu.onnx: feeds: expected x: float32[N], got z. Try: write x for z",
+        ),
+        (
+            "diff relu.onnx two.onnx --feeds x.npz",
+            "model two.onnx: feeds: expected x: float32[N], x2: float32[N], got x. Try: x2=…",
+        ),
         ("diff relu.onnx leaky.onnx --feeds f64.npz", "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x="),
         ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),
         ("diff relu.onnx leaky.onnx --feeds none.npz", "file none.npz does not exist. Try: a path from "),
@@ -96,7 +102,10 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
         ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a file that can be written, got [Errno 2]"),
         ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
-        ("diff list.json", "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff or pyopnb.trace-diff, got [1]"),
+        (
+            "diff list.json",
+            "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff or pyopnb.trace-diff, got [1]",
+        ),
         ("diff later.json", "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb"),
         ("diff none.onnx relu.onnx", "Load model none.onnx failed. File doesn't exist"),
         ("diff objects.npz x.npz", "file objects.npz: expected arrays, got Python objects, which only pickle reads"),
@@ -122,7 +131,13 @@ def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
 @pytest.mark.parametrize("ending", ["npz", "npy", "pb", "onnx", "json"])
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("pointer", "a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"), ("nothing", ""), ("garbage", ""), ("folder", "Is a directory"), ("none", "")],
+    [
+        ("pointer", "a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
+        ("nothing", ""),
+        ("garbage", ""),
+        ("folder", "Is a directory"),
+        ("none", ""),
+    ],
 )
 def test_a_file_that_is_something_else(run: Run, name: str, text: str, ending: str) -> None:
     file = f"{name}.{ending}"
@@ -151,7 +166,9 @@ def test_where_two_models_part(run: Run, tmp_path: Path) -> None:
     assert (code, json.loads(out)["format"]) == (1, "pyopnb.trace-diff")
 
 
-@pytest.mark.parametrize(("ending", "begins", "text"), [("svg", "<svg", ">Relu<"), ("html", "<!doctype html>", "1 node, 1 input")])
+@pytest.mark.parametrize(
+    ("ending", "begins", "text"), [("svg", "<svg", ">Relu<"), ("html", "<!doctype html>", "1 node, 1 input")]
+)
 def test_a_picture_of_a_model(run: Run, tmp_path: Path, ending: str, begins: str, text: str) -> None:
     assert run("show", "relu.onnx", "--save", str(tmp_path / f"o.{ending}")) == (0, "", "")
     made = (tmp_path / f"o.{ending}").read_text(encoding="utf-8")
@@ -200,7 +217,9 @@ def test_an_interrupt_is_silent(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def process(*arguments: str, **keywords: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **dict(keywords.pop("env", {}))}  # type: ignore[call-overload]
     command = [sys.executable, "-m", "pyopnb", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, text=True, encoding="utf-8", **{"capture_output": True, **keywords})  # type: ignore[call-overload]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, text=True, encoding="utf-8", **{"capture_output": True, **keywords}
+    )  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("b", "code"), [("near.npy", 0), ("far.npy", 1), ("none.npy", 2)])
@@ -222,7 +241,9 @@ def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None
 def test_a_reader_that_has_gone(files: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = process("diff", str(files / "x.npy"), str(files / "far.npy"), capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    done = process(
+        "diff", str(files / "x.npy"), str(files / "far.npy"), capture_output=False, stdout=writing, stderr=subprocess.PIPE
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (2, "")
 

@@ -120,7 +120,9 @@ def test_bodies_and_functions_are_folded_and_below():
     soft_clip()
     seen = pyopnb.show(pyopnb.parse(CONTROL))
     said = texts(seen.svg)
-    assert {"▸ then_branch: 2 nodes", "▸ else_branch: 1 node", "▸ body: 3 nodes", "▸ function local::Twice: 1 node"} <= set(said)
+    assert {"▸ then_branch: 2 nodes", "▸ else_branch: 1 node", "▸ body: 3 nodes", "▸ function local::Twice: 1 node"} <= set(
+        said
+    )
     assert "Neg" not in said
     page = Html(seen.body)
     folded = page.pictures[1:]
@@ -137,7 +139,9 @@ def test_bodies_and_functions_are_opened():
     assert len(Html(everything.body).images) == 1
     some = texts(pyopnb.show(control, open=["y", "local::Twice"]).svg)
     assert "Neg" in some and "Identity" not in some and "▸ body: 3 nodes" in some
-    with pytest.raises(ModelError, match=r"show, open: expected the name of an output or node, got local::Twise. Try: local::Twice"):
+    with pytest.raises(
+        ModelError, match=r"show, open: expected the name of an output or node, got local::Twise. Try: local::Twice"
+    ):
         pyopnb.show(control, open=["local::Twise"])
 
 
@@ -155,7 +159,11 @@ def test_functions_that_would_be_endless_stay_folded():
     for depth in range(40):  # 2 to the power of 40 nodes
         inner = [("", "Abs"), ("", "Neg")] if depth == 0 else [("f", f"F{depth - 1}")] * 2
         nodes = [helper.make_node(op, [a], [b], domain=domain) for (domain, op), a, b in zip(inner, "am", "mb", strict=True)]
-        functions.append(helper.make_function("f", f"F{depth}", ["a"], ["b"], nodes, [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]))
+        functions.append(
+            helper.make_function(
+                "f", f"F{depth}", ["a"], ["b"], nodes, [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+            )
+        )
     proto = model([helper.make_node("F39", ["x"], ["y"], domain="f")])
     proto.functions.extend(functions)
     proto.opset_import.add(domain="f", version=1)
@@ -178,7 +186,9 @@ def test_numbers_are_colours_and_marks_are_badges():
 
 
 def test_the_retired_op_stands_out():
-    node = helper.make_node("PyOp", ["x"], ["y"], domain="any", module="mymodule", class_name="Gain", input_types=[1], output_types=[1])
+    node = helper.make_node(
+        "PyOp", ["x"], ["y"], domain="any", module="mymodule", class_name="Gain", input_types=[1], output_types=[1]
+    )
     assert {"◆ any::PyOp", "mymodule.Gain"} <= set(texts(pyopnb.show(model([node])).svg))
 
 

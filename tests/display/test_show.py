@@ -39,7 +39,11 @@ def test_what_nothing_draws(thing: Any) -> None:
 def test_unknown_options_are_named() -> None:
     for thing, option, says in (
         (X, "nam", "show: a ndarray is drawn without nam=. Try: name"),
-        (pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"), "colour", "a ModelProto is drawn without colour=. Try: colours"),
+        (
+            pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"),
+            "colour",
+            "a ModelProto is drawn without colour=. Try: colours",
+        ),
         (pyopnb.registry, "by", "a Registry is drawn without by=. It takes no options"),
     ):
         with pytest.raises(TypeError, match=re.escape(says)):
@@ -56,7 +60,12 @@ def test_lists_and_dicts_of_arrays(survives: Any) -> None:
     assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4] n=12")
     assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4] n=12")
     survives(pyopnb.show([]).body)
-    assert pyopnb.show([1, "a", 2.5, True]).text.splitlines() == ["0: int64[] 1", '1: string[] "a"', "2: float64[] 2.5", "3: bool[] True"]
+    assert pyopnb.show([1, "a", 2.5, True]).text.splitlines() == [
+        "0: int64[] 1",
+        '1: string[] "a"',
+        "2: float64[] 2.5",
+        "3: bool[] True",
+    ]
 
 
 def test_a_long_list_says_how_much_more_there_is(survives: Any) -> None:
@@ -76,7 +85,11 @@ def test_a_session_is_drawn_as_its_model() -> None:
 
 def test_version(survives: Any) -> None:
     view = pyopnb.show(define())
-    assert "demo::Soft, version 1" in view.text and "7      def compute(self, x):" in view.text and "limit: float = 1.0" in view.text
+    assert (
+        "demo::Soft, version 1" in view.text
+        and "7      def compute(self, x):" in view.text
+        and "limit: float = 1.0" in view.text
+    )
     text = "".join(survives(view.body).text)
     assert "Clip <b>smoothly</b>." in text and "8          return" in text
 
@@ -118,7 +131,11 @@ def test_diff_of_versions(survives: Any) -> None:
     view = pyopnb.show(pyopnb.diff(a, b))
     kept = survives(view.body)
     text = "".join(kept.text)
-    assert text.startswith("✗ different") and "-        return (self.limit * np.tanh" in text and "+        return (self.limit * np.sin" in text
+    assert (
+        text.startswith("✗ different")
+        and "-        return (self.limit * np.tanh" in text
+        and "+        return (self.limit * np.sin" in text
+    )
     assert "+        # <script>alert(1)</script>" in text
     assert "rgba(47,143,78" in view.body and "rgba(209,69,59" in view.body and "· attr limit" in text
     assert "".join(survives(pyopnb.show(pyopnb.diff(a, a)).body).text).startswith("✓ identical")
@@ -197,8 +214,12 @@ def test_what_is_exact_has_no_colour() -> None:
 
 
 def test_diff_of_models(survives: Any) -> None:
-    a = pyopnb.parse("net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 4}> { a = Mul(x, k)\n b = Exp(x)\n c = Add(a, b)\n y = Softmax<axis = 0>(c) }")
-    b = pyopnb.parse("net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 5}> { a = Mul(x, k)\n c = Sub(a, x)\n y = Softmax<axis = 0>(c) }")
+    a = pyopnb.parse(
+        "net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 4}> { a = Mul(x, k)\n b = Exp(x)\n c = Add(a, b)\n y = Softmax<axis = 0>(c) }"
+    )
+    b = pyopnb.parse(
+        "net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, 5}> { a = Mul(x, k)\n c = Sub(a, x)\n y = Softmax<axis = 0>(c) }"
+    )
     found = pyopnb.diff(a, b)
     view = pyopnb.show(found)
     kept = survives(view.body)
@@ -318,5 +339,7 @@ def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_showing_loads_nothing_heavy() -> None:
     code = "import sys, pyopnb, numpy; str(pyopnb.show(numpy.eye(40)).svg); print({'matplotlib', 'IPython', 'PIL', 'netron'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(pyopnb.__file__).parents[1], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(pyopnb.__file__).parents[1], check=True
+    )
     assert done.stdout.strip() == "set()"

@@ -19,11 +19,21 @@ from pyopnb.display.tensors import line
 from pyopnb.runtime.trace.summary import summary_of
 
 RNG = np.random.default_rng(2)
-HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "x" * 10_000, "\u202eevil", "\x1b[31mred\x00", "&amp;", "\ud800"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "x" * 10_000,
+    "\u202eevil",
+    "\x1b[31mred\x00",
+    "&amp;",
+    "\ud800",
+]
 
 
 @settings(max_examples=60, deadline=None)
-@given(arrays(np.float32, array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan)))
+@given(
+    arrays(np.float32, array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan))
+)
 def test_line_agrees_with_numpy(values: np.ndarray) -> None:
     text = line(summary_of(values))
     finite = values[np.isfinite(values)].astype(np.float64)
@@ -68,7 +78,18 @@ def test_lines(value: Any, text: str) -> None:
         assert said == text
 
 
-DTYPES = [np.bool_, np.int8, np.uint64, np.float16, np.float64, np.complex64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4]
+DTYPES = [
+    np.bool_,
+    np.int8,
+    np.uint64,
+    np.float16,
+    np.float64,
+    np.complex64,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.int4,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda one: np.dtype(one).name)
@@ -143,7 +164,11 @@ def test_nothing_large_is_made() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts(text: str, survives: Any) -> None:
-    for view in (pyopnb.show(np.array([text, "b"], object)), pyopnb.show(np.zeros((30, 30)), name=text), pyopnb.show({text: np.zeros((30, 30))})):
+    for view in (
+        pyopnb.show(np.array([text, "b"], object)),
+        pyopnb.show(np.zeros((30, 30)), name=text),
+        pyopnb.show({text: np.zeros((30, 30))}),
+    ):
         kept = survives(view.body)
         for shown in ("".join(kept.text), *kept.alts, view.text):
             assert len(shown) < 4000 and "\u202e" not in shown and "\x1b" not in shown and "\x00" not in shown

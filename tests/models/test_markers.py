@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.edit.inline import inlined
-from pyopnb.models.markers import MARKER, PREFIX, NumberedNode, number, restore
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.markers import MARKER, PREFIX, NumberedNode, add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, declared_types, input_types, walk
 from pyopnb.models.ort_capabilities import newest_opset
 
@@ -30,21 +30,21 @@ def numbered(model: onnx.ModelProto, fixed: tuple[int, ...] = ()) -> list[Number
 @pytest.mark.parametrize("fixed", [(), (0,), (7,)])
 def test_restoring_gives_the_nodes_of_the_file(fixed: tuple[int, ...]) -> None:
     model, before = sample(), sample()
-    number(model, numbered(model, fixed))
+    add_markers(model, numbered(model, fixed))
     for site in walk(model):
         if site.node.domain.startswith(PREFIX):
             assert [a.i for a in site.node.attribute if a.name == MARKER]
             assert not [a for a in site.node.attribute if a.HasField("g") or a.graphs]
-    restore(model)
+    remove_markers(model)
     assert model.graph == before.graph and list(model.opset_import) == list(before.opset_import)
 
 
 def test_numbers_are_distinct_and_numbering_again_changes_nothing() -> None:
     model = sample()
     nodes = numbered(model)
-    number(model, nodes)
+    add_markers(model, nodes)
     once = model.SerializeToString()
-    number(model, nodes)
+    add_markers(model, nodes)
     assert model.SerializeToString() == once
     markers = [a.i for site in walk(model) for a in site.node.attribute if a.name == MARKER]
     assert sorted(markers) == [0, 1, 2]
@@ -57,8 +57,8 @@ def test_another_fixed_type_is_another_op_of_the_runtime() -> None:
 
 def test_the_private_domain_is_imported_once() -> None:
     model = sample()
-    number(model, numbered(model))
-    number(model, [])
+    add_markers(model, numbered(model))
+    add_markers(model, [])
     assert [e.domain for e in model.opset_import].count(PREFIX + "d") == 1
 
 
@@ -88,7 +88,7 @@ def test_only_functions_that_hold_ops_are_inlined() -> None:
     nodes = [pyopnb.node("f::Calls", "x", "m"), pyopnb.node("f::Plain", "m", "y")]
     model = pyopnb.model(nodes, {"x": "float32"}, "y", functions=functions)
     before = model.SerializeToString()
-    made = inlined(model, is_op)
+    made = inline_ops(model, is_op)
     assert [(n.domain, n.op_type) for n in made.graph.node] == [("d", "Op"), ("f", "Plain")]
     assert [f.name for f in made.functions] == ["Plain"]
     assert model.SerializeToString() == before
@@ -96,17 +96,17 @@ def test_only_functions_that_hold_ops_are_inlined() -> None:
 
 def test_a_model_without_such_functions_is_itself() -> None:
     model = sample()
-    assert inlined(model, is_op) is model
+    assert inline_ops(model, is_op) is model
 
 
 def test_functions_of_another_opset_stay() -> None:
     functions = [function("Holds", [pyopnb.node("d::Op", "u", "v")], opset=17)]
     model = pyopnb.model([pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions)
-    assert [n.op_type for n in inlined(model, is_op).graph.node] == ["Holds"]
+    assert [n.op_type for n in inline_ops(model, is_op).graph.node] == ["Holds"]
 
 
 def test_circles_are_refused() -> None:
     functions = [function("A", [pyopnb.node("f::B", "u", "v")]), function("B", [pyopnb.node("f::A", "u", "v")])]
     model = pyopnb.model([pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions)
     with pytest.raises(pyopnb.ModelError, match="f::A: expected an end of its calls, got a function that calls itself"):
-        inlined(model, is_op)
+        inline_ops(model, is_op)

@@ -164,7 +164,9 @@ def test_nodes_that_are_asked_for() -> None:
 def test_a_node_with_a_body_that_is_asked_for() -> None:
     ends = [helper.make_tensor_value_info(name, 1, []) for name in ("t", "i", "s")]
     inner = [helper.make_node("Add", ["t", "i"], ["s"])]
-    body = helper.make_graph(inner, "body", ends[:2], ends[2:])  # without a scan output, to which onnx 1.19 gives an axis too many
+    body = helper.make_graph(
+        inner, "body", ends[:2], ends[2:]
+    )  # without a scan output, to which onnx 1.19 gives an axis too many
     node = helper.make_node("Scan", ["z", "x"], ["y"], body=body, num_scan_inputs=1)
     model = pyopnb.model(node, {"z": "float32[]", "x": "float32[N]"}, {"y": "float32[]"}, opset=13)
     whole, nodes = filled(model, nodes="Scan")

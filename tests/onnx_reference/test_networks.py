@@ -114,7 +114,9 @@ def test_a_wrong_reference_is_shown() -> None:
     attrs = {"size": 3, "alpha": 0.01, "beta": 0.75, "bias": 1.0}
     right = np.allclose(pyopnb.reference("::LRN", x, **attrs), normalised(x, **attrs), rtol=1e-5)
     error, count = worst(light("inception_v1"), "LRN")
-    print(f"inception_v1 LRN: {count} nodes through Python, largest error {error:.1e} of the largest number, reference right: {right}")
+    print(
+        f"inception_v1 LRN: {count} nodes through Python, largest error {error:.1e} of the largest number, reference right: {right}"
+    )
     assert count == 2
     assert (error < 1e-5) == right
     assert pyopnb.check("pyopnb::LRN", x, **attrs)["kernel"].ok == right

@@ -192,6 +192,7 @@ def test_importing_pyopnb_does_not_import_the_reference() -> None:
     show = "import pyopnb, sys; print('onnx.reference' in sys.modules)"
     use = "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"
     runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout for code in (show, use)
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        for code in (show, use)
     ]
     assert [run.strip() for run in runs] == ["False", "True"]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from pyopnb.ops import errors
-from pyopnb.ops.errors import PyopError, briefly, closest, shown
+from pyopnb.ops.errors import PyopError, closest, hide_internal_frames, sanitize
 
 ALL = [value for name in errors.__all__ if isinstance(value := getattr(errors, name), type)]
 
@@ -67,7 +67,7 @@ def test_a_sentence_keeps_its_end():
     "bad", ["\x00", "\x1b", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\u2028", "\ud800", "\ufeff", "\t"]
 )
 def test_shown_lets_no_control_or_bidirectional_character_through(bad):
-    text = shown(f"a{bad}b")
+    text = sanitize(f"a{bad}b")
     assert bad not in text
     assert text.isprintable()
     assert text == f"a{bad.encode('unicode_escape').decode()}b" or bad == "\ud800"
@@ -76,13 +76,13 @@ def test_shown_lets_no_control_or_bidirectional_character_through(bad):
 
 @pytest.mark.parametrize("good", ["plain", "Größe", "模型", "±1 µs", "a\nb", "'\"<>&"])
 def test_shown_leaves_text_alone(good):
-    assert shown(good) == good
+    assert sanitize(good) == good
 
 
 def test_shown_cuts_what_is_long():
-    assert shown("x" * 200) == "x" * 200
-    assert shown("x" * 201) == "x" * 200 + "… (201 characters)"
-    assert shown(10**50) == str(10**50)
+    assert sanitize("x" * 200) == "x" * 200
+    assert sanitize("x" * 201) == "x" * 200 + "… (201 characters)"
+    assert sanitize(10**50) == str(10**50)
 
 
 def test_the_closest_of_names_and_none():
@@ -90,7 +90,7 @@ def test_the_closest_of_names_and_none():
     assert closest("com.acme::Swoosh", ["demo::SoftClip"]) is None
 
 
-@briefly
+@hide_internal_frames
 def refusing(error):
     """Refuse, some frames down."""
 

@@ -12,7 +12,7 @@ import pytest
 
 import pyopnb
 from pyopnb.ops.exec_module import run
-from pyopnb.ops.source import free_names, whole
+from pyopnb.ops.source import free_names, source_closure
 
 OP = """
 @pyopnb.pyop("demo::A")
@@ -48,7 +48,7 @@ def imports(text):
 def test_imports(define, before, used, wanted):
     import xml.sax.handler  # noqa: F401  # somebody has imported them: the text must as well
 
-    text = whole(define(before + OP.format(used)))
+    text = source_closure(define(before + OP.format(used)))
     assert imports(text) == sorted(["import pyopnb", *wanted], key=lambda line: (line.startswith("from"), line))
     assert len(body(text)) == 1
 
@@ -73,7 +73,7 @@ def test_imports(define, before, used, wanted):
 )
 def test_what_comes_along_as_text(define, before, used, wanted):
     (version,) = define(before + "\n" + OP.format(used))
-    text = whole([version])
+    text = source_closure([version])
     assert wanted in text
     expected = version.cls().compute(np.float32([1, 2]))
     (made,) = run("pyop_kept_elsewhere", "<elsewhere>", text)
@@ -94,16 +94,16 @@ def test_what_comes_along_as_text(define, before, used, wanted):
 def test_what_cannot(define, before, used, why):
     versions = define(before + "\n" + OP.format(used))
     if not why:  # a statement of the file itself that binds it can be run again
-        assert "handle = open(__file__)" in whole(versions)
+        assert "handle = open(__file__)" in source_closure(versions)
         return
     with pytest.raises(pyopnb.DefinitionError, match=f"op demo::A: expected .*, got .*{why}.*Try: import or define it in"):
-        whole(versions)
+        source_closure(versions)
 
 
 def test_a_class_without_source():
     version = pyopnb.registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::Made")
     with pytest.raises(pyopnb.DefinitionError, match="Made .its source is not known: define it in a %%pyop cell, or in a file"):
-        whole([version])
+        source_closure([version])
 
 
 def test_a_class_of_a_function():
@@ -113,7 +113,7 @@ def test_a_class_of_a_function():
             return x
 
     with pytest.raises(pyopnb.DefinitionError, match="is defined in a function"):
-        whole([pyopnb.registry["demo::Inner"].current])
+        source_closure([pyopnb.registry["demo::Inner"].current])
 
 
 def test_several_ops_share_what_they_use(define):
@@ -129,24 +129,24 @@ def test_several_ops_share_what_they_use(define):
             def compute(self, x):
                 return super().compute(x) * K
     """)
-    text = whole(versions)
+    text = source_closure(versions)
     assert text.count("K = 2") == 1
     assert text.count("class Twice") == 1
     assert '@pyopnb.pyop("demo::Twice", opset=3, module="old")\nclass Twice:' in text
     assert '@pyopnb.pyop("demo::Four")\n@pyopnb.pyop("pyopnb::Four")\nclass Four(Twice):' in text
-    assert whole(versions) == text
+    assert source_closure(versions) == text
 
 
 def test_a_name_that_means_two_things(define):
     first = define("K = 2" + OP.format("x * K"))
     second = define("K = 3" + OP.replace("A", "B").format("x * K"), "other.py")
     with pytest.raises(pyopnb.DefinitionError, match="K .means two things"):
-        whole([*first, *second])
+        source_closure([*first, *second])
 
 
 def test_a_text_made_from_a_text_is_the_same(define):
-    text = whole(define("K = [1, 2]\ndef f(v):\n    return v * K[0]\n" + OP.format("f(x)")))
-    assert whole(define(text, "again.py")) == text
+    text = source_closure(define("K = [1, 2]\ndef f(v):\n    return v * K[0]\n" + OP.format("f(x)")))
+    assert source_closure(define(text, "again.py")) == text
 
 
 def test_postponed_hints_stay_postponed(tmp_path, define):
@@ -154,7 +154,7 @@ def test_postponed_hints_stay_postponed(tmp_path, define):
     path = tmp_path / "later.py"
     path.write_text(f"from __future__ import annotations\nimport pyopnb\n{later.replace(': Unknown', '')}")
     (version,) = pyopnb.load_module(path)
-    text = whole([version])
+    text = source_closure([version])
     assert text.startswith("from __future__ import annotations\n")
     assert define(text.replace("from __future__ import annotations", ""), "now.py")[0].schema == version.schema
 

@@ -128,7 +128,9 @@ def test_one_node_or_all_of_an_op(scale):
 def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     pyopnb.pyop("demo::Other")(scale)
     session = chain(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
-    with pytest.raises(pyopnb.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"):
+    with pytest.raises(
+        pyopnb.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"
+    ):
         session.set_attrs(by=1.0)
     session.set_attrs("Other", by=1.0)
     assert session(x=X)["y"].tolist() == [2, 4]

@@ -85,7 +85,11 @@ def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
     ("arguments", "keywords", "text"),
     [
         ((X,), {}, r"assert_close: expected two values, or a diff, got ndarray\. Try: assert_close\(actual, expected\)"),
-        ((X, X), {"at_least": "identical"}, r"at_least: expected bit-identical, value-identical, close, got identical\. Try: bit-identical"),
+        (
+            (X, X),
+            {"at_least": "identical"},
+            r"at_least: expected bit-identical, value-identical, close, got identical\. Try: bit-identical",
+        ),
         ((X, X), {"at_least": "different"}, r"at_least: expected .*, got different\.$"),
         ((X, X), {"rtol": -1}, "diff, rtol: expected a finite number"),
         ((X, object()), {}, "diff, b: expected an array"),
@@ -115,7 +119,10 @@ def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Pat
         "unittest": f"import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {body}",
     }
     (tmp_path / "test_it.py").write_text(f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}")
-    arguments = {"pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)], "unittest": ["discover", "-s", str(tmp_path)]}
+    arguments = {
+        "pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)],
+        "unittest": ["discover", "-s", str(tmp_path)],
+    }
     done = subprocess.run([sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True)
     said = done.stdout + done.stderr
     assert done.returncode == 1

@@ -11,9 +11,9 @@ from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, elements, parts
 from pyopnb.diffs.arrays.stats import Axis, Facts, Place
 from pyopnb.diffs.arrays.tolerance import Frontier
-from pyopnb.diffs.base import Found, read_back, written
-from pyopnb.ops.errors import FeedError, shown
-from pyopnb.ops.progress import lengthy
+from pyopnb.diffs.base import DiffBase, read_back, written
+from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
 
@@ -22,7 +22,7 @@ _LENGTHY = 2**20  # elements: fewer, and their diff cannot become long
 
 
 @dataclass(frozen=True, repr=False)
-class Diff(Found):
+class Diff(DiffBase):
     """What `pyopnb.diff` found.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
@@ -104,14 +104,14 @@ def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = Non
     total = elements(a)
     if total < _LENGTHY:
         return Diff(tuple(parts(a, b, rtol, atol)))
-    with lengthy("elements", total):
+    with tracking("elements", total):
         return Diff(tuple(parts(a, b, rtol, atol)))
 
 
 def _checked(rtol: float | None, atol: float | None) -> None:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=shown(repr(value), 80))
+            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=sanitize(repr(value), 80))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
-from pyopnb.models.io import mistaken, remedy
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.models.io import format_advice, guess_format
+from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
 
@@ -34,10 +34,10 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
         There is no such file, or it holds something else than its name says.
     """
     file = Path(os.fspath(path))
-    where = f"file {shown(str(file))}"
+    where = f"file {sanitize(str(file))}"
     ending = file.suffix.lower()
     if ending not in ENDINGS:
-        raise FeedError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=shown(ending) or "no ending")
+        raise FeedError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=sanitize(ending) or "no ending")
     head = _head(file, where)
     begins, holds, read = ENDINGS[ending]
     try:
@@ -45,8 +45,8 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
             raise ValueError(f"{file.stat().st_size} bytes that are none")
         return read(file)
     except _DAMAGED as error:
-        got = mistaken(head) or _said(error)
-        raise FeedError(where, expected=holds, got=got, next=remedy(head)) from None
+        got = guess_format(head) or _said(error)
+        raise FeedError(where, expected=holds, got=got, next=format_advice(head)) from None
 
 
 # What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
@@ -57,7 +57,7 @@ _DAMAGED = (
 
 
 def _said(error: BaseException) -> str:
-    text = shown(str(error)).replace("\n", " ").rstrip(".")
+    text = sanitize(str(error)).replace("\n", " ").rstrip(".")
     if "allow_pickle" in text or "Python objects" in text:
         return "Python objects, which only pickle reads, and pickle runs what a file says"
     return text or type(error).__name__
@@ -68,9 +68,9 @@ def _head(file: Path, where: str) -> bytes:
         with file.open("rb") as opened:
             return opened.read(200)
     except FileNotFoundError:
-        raise FeedError(f"{where} does not exist", next=f"a path from {shown(str(Path.cwd()))}") from None
+        raise FeedError(f"{where} does not exist", next=f"a path from {sanitize(str(Path.cwd()))}") from None
     except (OSError, ValueError) as error:
-        raise FeedError(where, expected="a file that can be read", got=shown(str(error))) from None
+        raise FeedError(where, expected="a file that can be read", got=sanitize(str(error))) from None
 
 
 def _npy(file: Path) -> np.ndarray:

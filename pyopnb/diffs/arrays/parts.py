@@ -11,7 +11,7 @@ import numpy as np
 from pyopnb.diffs.arrays.short import Short, shortly
 from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, family
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import FeedError, NotationError, shown
+from pyopnb.ops.errors import FeedError, NotationError, sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import Result
 
@@ -113,8 +113,8 @@ def named(path: _Path) -> str:
     ("scores[2]['cat']", '[0]')
     """
     if path and isinstance(path[0], str):
-        return shown(path[0], 80) + "".join(f"[{shown(repr(key), 80)}]" for key in path[1:])
-    return "".join(f"[{shown(repr(key), 80)}]" for key in path)
+        return sanitize(path[0], 80) + "".join(f"[{sanitize(repr(key), 80)}]" for key in path[1:])
+    return "".join(f"[{sanitize(repr(key), 80)}]" for key in path)
 
 
 def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float, float]:
@@ -217,14 +217,14 @@ def _unfit(array: np.ndarray) -> str:
     if array.dtype == object:
         other = next((one for one in array.flat if not isinstance(one, (str, bytes))), None)
         if other is not None or any(one is None for one in array.flat):
-            return f"holds Python objects that are not strings: {shown(type(other).__name__)}"
+            return f"holds Python objects that are not strings: {sanitize(type(other).__name__)}"
         return ""
     if array.dtype.kind == "S":
         return ""
     try:
         dtype(array.dtype)
     except NotationError:
-        return f"is of dtype {shown(array.dtype)}, which ONNX does not have"
+        return f"is of dtype {sanitize(array.dtype)}, which ONNX does not have"
     return ""
 
 
@@ -261,7 +261,7 @@ def _said(value: Any) -> str:
         try:
             return str(type_of(value))
         except NotationError:
-            return f"{shown(value.dtype, 80)}[{','.join(map(str, value.shape))}]"
+            return f"{sanitize(value.dtype, 80)}[{','.join(map(str, value.shape))}]"
     if value is None:
         return "None"
     return f"{'map' if isinstance(value, dict) else 'sequence'} of {len(value)}"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.stats import Axis, Facts, Place
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
-__all__ = ["at", "brief", "number", "placed", "text"]
+__all__ = ["format_index", "format_number", "format_place", "summarize", "text"]
 
 _LINES = 12
 _WIDEST = 160
@@ -24,14 +24,14 @@ def text(parts: Sequence[Part], worst: Part) -> str:
     room = _LINES - len(lines)
     if others and room > 1:
         kept = others if len(others) <= room else others[: room - 1]
-        lines += [f"{part.name}: {part.verdict}, {part.reason or brief(part)}" for part in kept]
+        lines += [f"{part.name}: {part.verdict}, {part.reason or summarize(part)}" for part in kept]
         if len(kept) < len(others):
             lines.append(f"… and {len(others) - len(kept)} more")
     return "\n".join(_one_line(line) for line in lines[:_LINES])
 
 
 def _one_line(line: str) -> str:
-    line = shown(line, 10**6).replace("\n", " ")
+    line = sanitize(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 
@@ -55,8 +55,8 @@ def _lines(part: Part) -> Iterator[str]:
         yield from _would_pass(part, facts)
         yield from _concentration(facts)
         if facts.worst:
-            yield f"worst: {placed(facts.worst[0])}"
-        yield from (f"       {placed(place)}" for place in facts.worst[1:3])
+            yield f"worst: {format_place(facts.worst[0])}"
+        yield from (f"       {format_place(place)}" for place in facts.worst[1:3])
 
 
 def _tolerance(part: Part) -> str:
@@ -65,12 +65,12 @@ def _tolerance(part: Part) -> str:
     return ", exact" if part.facts and part.facts.differing else ""
 
 
-def brief(part: Part) -> str:
+def summarize(part: Part) -> str:
     """A part in half a line."""
     facts = part.facts
     if facts is None or not facts.bits:
         return part.a
-    most = "" if facts.largest is None else f", at most {number(facts.largest)}"
+    most = "" if facts.largest is None else f", at most {format_number(facts.largest)}"
     return f"{part.a}, {facts.differing} of {facts.count} differ{most}"
 
 
@@ -79,10 +79,10 @@ def _counted(part: Part, facts: Facts) -> str:
         return f"{facts.bits} of {facts.count} elements have other bits, and the same value"
     differ = f"{facts.differing} of {facts.count} elements differ"
     if not part.rtol and not part.atol:
-        return differ + (f", first at {at(facts.first)}" if facts.first else "")
+        return differ + (f", first at {format_index(facts.first)}" if facts.first else "")
     if facts.over is None:
         return f"{differ}, some are over |a-b| <= atol + rtol*|b|"
-    share = f" ({100 * facts.over / facts.count:.3g} %), first at {at(facts.first)}" if facts.over else ""
+    share = f" ({100 * facts.over / facts.count:.3g} %), first at {format_index(facts.first)}" if facts.over else ""
     return f"{differ}, {facts.over} are over |a-b| <= atol + rtol*|b|{share}"
 
 
@@ -90,20 +90,21 @@ def _statistics(facts: Facts) -> Iterator[str]:
     if not facts.finite or not facts.differing or facts.largest is None:
         return
     over = "" if facts.finite == facts.count else f" over {facts.finite} finite pairs"
-    bias = "" if facts.bias is None else f", a-b on average {number(facts.bias)}"
-    yield f"|a-b| at most {number(facts.largest)}, mean {number(facts.mean)}, rms {number(facts.rms)}{bias}{over}"
+    bias = "" if facts.bias is None else f", a-b on average {format_number(facts.bias)}"
+    largest, mean, rms = map(format_number, (facts.largest, facts.mean, facts.rms))
+    yield f"|a-b| at most {largest}, mean {mean}, rms {rms}{bias}{over}"
     if facts.parts is not None:
-        yield f"real parts at most {number(facts.parts[0])} apart, imaginary parts {number(facts.parts[1])}"
+        yield f"real parts at most {format_number(facts.parts[0])} apart, imaginary parts {format_number(facts.parts[1])}"
     said = []
     if facts.relative is not None:
-        said.append(f"|a-b|/|b| at most {number(facts.relative)} where b is not 0")
+        said.append(f"|a-b|/|b| at most {format_number(facts.relative)} where b is not 0")
     if facts.ulp is not None:
         said.append(f"at most {facts.ulp} units in the last place")
     if said:
         yield "; ".join(said)
     if facts.cosine is not None:
-        psnr = "" if facts.psnr is None else f", PSNR {number(facts.psnr)} dB of the peak {number(facts.peak)}"
-        yield f"cosine {facts.cosine:.6g}, SNR {number(facts.snr)} dB{psnr}"
+        psnr = "" if facts.psnr is None else f", PSNR {format_number(facts.psnr)} dB of the peak {format_number(facts.peak)}"
+        yield f"cosine {facts.cosine:.6g}, SNR {format_number(facts.snr)} dB{psnr}"
 
 
 def _would_pass(part: Part, facts: Facts) -> Iterator[str]:
@@ -133,20 +134,20 @@ def _concentrated(axes: Sequence[Axis]) -> Axis | None:
     return max(held, key=lambda axis: (axis.most, axis.size), default=None)
 
 
-def placed(place: Place) -> str:
+def format_place(place: Place) -> str:
     """One of the worst elements: where it is, both values, how far apart they are."""
-    said = [] if place.absolute is None else [f"{number(place.absolute)} apart"]
+    said = [] if place.absolute is None else [f"{format_number(place.absolute)} apart"]
     if place.ulp is not None:
         said.append(f"{place.ulp} ulp")
-    return f"{at(place.index)} {place.a} against {place.b}{': ' if said else ''}{', '.join(said)}"
+    return f"{format_index(place.index)} {place.a} against {place.b}{': ' if said else ''}{', '.join(said)}"
 
 
-def at(index: Sequence[int] | None) -> str:
+def format_index(index: Sequence[int] | None) -> str:
     """An index as it would be typed."""
     return "[]" if index is None else f"[{','.join(map(str, index))}]"
 
 
-def number(value: int | float | None) -> str:
+def format_number(value: int | float | None) -> str:
     """A number with four digits; an integer with all of them."""
     if value is None:
         return "none"

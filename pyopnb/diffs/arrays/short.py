@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyopnb.diffs.arrays.stats import Facts, family, measured
+from pyopnb.diffs.arrays.stats import Facts, array_stats, family
 from pyopnb.diffs.arrays.tolerance import SLACK
 from pyopnb.diffs.arrays.ulp import widened
 
@@ -34,8 +34,8 @@ class Short:
     verdict: str
 
     def facts(self) -> Facts:
-        """What `measured` finds."""
-        return measured(self.a, self.b, self.rtol, self.atol)
+        """What `array_stats` finds."""
+        return array_stats(self.a, self.b, self.rtol, self.atol)
 
 
 def shortly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Short | Facts:
@@ -45,7 +45,7 @@ def shortly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Short | F
             verdict = _verdict(a, b, rtol, atol)
         if verdict:
             return Short(a.copy(), b.copy(), rtol, atol, verdict)
-    return measured(a, b, rtol, atol)
+    return array_stats(a, b, rtol, atol)
 
 
 def _verdict(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> str:

@@ -14,10 +14,10 @@ from pyopnb.diffs.arrays.accumulate import BINS, WORST, ComplexTally, FloatTally
 from pyopnb.diffs.arrays.tolerance import Frontier
 from pyopnb.diffs.arrays.ulp import steps, widened
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import shown
-from pyopnb.ops.progress import advanced
+from pyopnb.ops.errors import sanitize
+from pyopnb.ops.progress import advance
 
-__all__ = ["TOLERANCES", "Axis", "Facts", "Place", "family", "measured"]
+__all__ = ["TOLERANCES", "Axis", "Facts", "Place", "array_stats", "family"]
 
 TOLERANCES = MappingProxyType(
     {"float64": (1e-7, 1e-12), "float32": (1e-5, 1e-5), "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5),
@@ -204,7 +204,7 @@ def family(kind: np.dtype) -> str:
 _TALLIES = {"bool": IntegerTally, "integer": IntegerTally, "float": FloatTally, "complex": ComplexTally}
 
 
-def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int = _BLOCK) -> Facts:
+def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int = _BLOCK) -> Facts:
     """The facts of two arrays of one dtype and shape.
 
     Parameters
@@ -218,7 +218,7 @@ def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int 
 
     Examples
     --------
-    >>> facts = measured(np.float32([1, 2, 3]), np.float32([1, 2, 4]), 0.0, 0.0)
+    >>> facts = array_stats(np.float32([1, 2, 3]), np.float32([1, 2, 4]), 0.0, 0.0)
     >>> facts.largest, facts.first, facts.ulp
     (1.0, (2,), 4194304)
     """
@@ -233,7 +233,7 @@ def measured(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int 
             end = at + (_CALM * block if at and tally.calm else block)
             x, y = (np.asarray(one[at:end], tally.kind) for one in flat)
             tally.take(x, y, at)
-            advanced("elements", end - at)
+            advance("elements", end - at)
             at = end
         if tally.bits:
             for at, size in tally.later:
@@ -350,7 +350,7 @@ def _place(index: tuple[int, ...], x: Any, y: Any, d: float, kind: str) -> Place
 
 
 def _text(value: Any) -> str:
-    return shown(str(value), 80)
+    return sanitize(str(value), 80)
 
 
 # ---- strings -----------------------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def _texts(a: np.ndarray, b: np.ndarray) -> Facts:
     found: list[tuple[int, Any, Any]] = []
     for at, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
         if at % _BLOCK == _BLOCK - 1:
-            advanced("elements", _BLOCK)
+            advance("elements", _BLOCK)
         if not _equal_texts(x, y):
             count += 1
             if len(found) < WORST:

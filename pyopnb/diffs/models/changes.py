@@ -29,7 +29,7 @@ from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_
 from pyopnb.diffs.models.match import Matching, graph_of_model, match, paired_names
 from pyopnb.models.io import FOLDER, Source
 from pyopnb.models.nodes import full_name, type_of_proto, walk
-from pyopnb.ops.errors import NotationError, shown
+from pyopnb.ops.errors import NotationError, sanitize
 from pyopnb.ops.types import ANY
 
 __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "differences"]
@@ -162,10 +162,10 @@ def _typed(proto: TypeProto) -> str:
     try:
         kind = type_of_proto(proto)
         if kind != ANY or not proto.WhichOneof("value"):
-            return shown(kind, _TEXT)
+            return sanitize(kind, _TEXT)
     except NotationError:
         pass  # a dtype that nobody knows: as the file has it
-    return shown(" ".join(str(proto).split()), _TEXT)
+    return sanitize(" ".join(str(proto).split()), _TEXT)
 
 
 def _header(a: ModelProto, b: ModelProto) -> Iterator[Change]:
@@ -175,22 +175,22 @@ def _header(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     ]
     yield from (Change("opset", facts=(fact,)) for fact in _facts(*opsets))
     names = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
-    fields = [{name: shown(getattr(model, name), _TEXT) for name in names} for model in (a, b)]
+    fields = [{name: sanitize(getattr(model, name), _TEXT) for name in names} for model in (a, b)]
     metadata = [
-        {f"metadata {shown(e.key, _TEXT)}": shown(e.value, _TEXT) for e in model.metadata_props if e.key != FOLDER}
+        {f"metadata {sanitize(e.key, _TEXT)}": sanitize(e.value, _TEXT) for e in model.metadata_props if e.key != FOLDER}
         for model in (a, b)
     ]
     yield from (Change("header", facts=(fact,)) for fact in (*_facts(*fields), *_facts(*metadata)))
 
 
 def _facts(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
-    return [Fact(shown(key, _TEXT), a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
+    return [Fact(sanitize(key, _TEXT), a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
 
 
 def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]) -> Iterator[Change]:
     held = [{(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b)]
     for key in dict.fromkeys((*held[0], *held[1])):
-        name = shown("::".join(filter(None, key)) or "without a name")
+        name = sanitize("::".join(filter(None, key)) or "without a name")
         left, right = held[0].get(key), held[1].get(key)
         if left is None or right is None:
             fact = Fact(name, *("there" if one is not None else None for one in (left, right)))
@@ -276,7 +276,7 @@ class _Compared:
     def _differing(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         if (full_name(left), left.overload) != (full_name(right), right.overload):
-            names = [_op_of(node) + (f":{shown(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            names = [_op_of(node) + (f":{sanitize(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
             yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
             yield from _attrs(left, self.a, right, self.b)
@@ -320,8 +320,8 @@ class _Compared:
         node = self.a.nodes[i]
         for key in inner[0].keys() & inner[1].keys():
             name, number = key
-            title = shown(node.name or next(iter(_trimmed(node.output)), ""), _TEXT)
-            path = f"{shown(node.op_type, _TEXT)} '{title}', {shown(name, _TEXT)}" + (f" {number}" if number else "")
+            title = sanitize(node.name or next(iter(_trimmed(node.output)), ""), _TEXT)
+            path = f"{sanitize(node.op_type, _TEXT)} '{title}', {sanitize(name, _TEXT)}" + (f" {number}" if number else "")
             # The innermost places say where it is: a deep nest would make a path of any length.
             path = (
                 f"{self.path}, {path}" if self.path and len(self.path) < 5 * _TEXT else path if not self.path else f"…, {path}"
@@ -346,12 +346,12 @@ class _Compared:
     def _removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
         for name in self.a.nodes[place].output:
             if name in self.found.values:
-                return "fused", (Fact("computed once", shown(name, _TEXT), shown(self.found.values[name], _TEXT)),)
+                return "fused", (Fact("computed once", sanitize(name, _TEXT), sanitize(self.found.values[name], _TEXT)),)
             for reader, slot in self.a.read_by.get(name, ())[:_THROUGH] if name else ():
                 j = self.found.forward.get(reader)
                 y = self.b.nodes[j].input[slot] if j is not None and 0 <= slot < len(self.b.nodes[j].input) else ""
                 if y and self.b.weight(y) is not None:
-                    return "folded", (Fact("became a weight", shown(name, _TEXT), shown(y, _TEXT)),)
+                    return "folded", (Fact("became a weight", sanitize(name, _TEXT), sanitize(y, _TEXT)),)
         return "removed", ()
 
     def _ends(self) -> Iterator[Change]:
@@ -366,13 +366,13 @@ class _Compared:
 
     def _weights(self) -> Iterator[Change]:
         for (x, y), (i, j) in self.weights.items():
-            facts, values = [Fact("name", shown(x, _TEXT), shown(y, _TEXT))], None
+            facts, values = [Fact("name", sanitize(x, _TEXT), sanitize(y, _TEXT))], None
             one, other = self.a.tensor(x), self.b.tensor(y)
             try:
                 arrays = _array(one, self.a.contents), _array(other, self.b.contents)
                 values = compared(*arrays, *self.tolerances)
             except (ValueError, TypeError, KeyError, NotationError, OSError) as error:
-                facts.append(Fact("values cannot be read", shown(f"{type(error).__name__}: {error}"), None))
+                facts.append(Fact("values cannot be read", sanitize(f"{type(error).__name__}: {error}"), None))
             yield Change("weight", self.path, self._at(0, (i,) * (i >= 0)), self._at(1, (j,) * (j >= 0)), tuple(facts), values)
 
     def _unread(self) -> Iterator[Change]:
@@ -381,18 +381,18 @@ class _Compared:
             known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
                 if name not in graph.read_by and name not in given and weight not in known and name not in graph.made_by:
-                    said = shown(name, _TEXT)
+                    said = sanitize(name, _TEXT)
                     yield Change("weight", self.path, facts=(Fact("unread", *((said, None) if side == 0 else (None, said))),))
 
 
 def _node_at(node: NodeProto, place: int) -> NodeAt:
-    outputs = tuple(shown(name, _TEXT) for name in node.output[:_THROUGH])
-    return NodeAt(place, _op_of(node), shown(node.name, _TEXT), outputs)
+    outputs = tuple(sanitize(name, _TEXT) for name in node.output[:_THROUGH])
+    return NodeAt(place, _op_of(node), sanitize(node.name, _TEXT), outputs)
 
 
 def _op_of(node: NodeProto) -> str:
     """The op as texts name it: ONNX's own without a domain."""
-    return shown(full_name(node).removeprefix("::"), _TEXT)
+    return sanitize(full_name(node).removeprefix("::"), _TEXT)
 
 
 def _trimmed(names: Any) -> list[str]:
@@ -405,7 +405,7 @@ def _trimmed(names: Any) -> list[str]:
 def _named(name: str, graph: Graph) -> str | None:
     if not name:
         return None
-    return f"weight {shown(name, _TEXT)}" if graph.weight(name) is not None else shown(name, _TEXT)
+    return f"weight {sanitize(name, _TEXT)}" if graph.weight(name) is not None else sanitize(name, _TEXT)
 
 
 def _counted(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], Graph]]:
@@ -447,7 +447,7 @@ def _attrs(left: NodeProto, a: Graph, right: NodeProto, b: Graph) -> Iterator[Fa
             other is None and one is not None and _is_default(one, defaults[0], a)
         ):
             continue
-        yield Fact(f"attr {shown(name, _TEXT)}", *(None if x is None else _said(x) for x in (one, other)))
+        yield Fact(f"attr {sanitize(name, _TEXT)}", *(None if x is None else _said(x) for x in (one, other)))
 
 
 def _is_default(attribute: AttributeProto, defaults: Mapping[str, AttributeProto], graph: Graph) -> bool:
@@ -458,31 +458,31 @@ def _is_default(attribute: AttributeProto, defaults: Mapping[str, AttributeProto
 def _said(attribute: AttributeProto) -> str:
     kind = attribute.type
     if attribute.ref_attr_name:
-        return f"the caller's {shown(attribute.ref_attr_name, _TEXT)}"
+        return f"the caller's {sanitize(attribute.ref_attr_name, _TEXT)}"
     if kind == AttributeProto.TENSOR:
         return _of_tensor(attribute.t)
     if kind == AttributeProto.STRING:
-        return shown(repr(attribute.s[: 2 * _TEXT].decode(errors="backslashreplace")), _TEXT)
+        return sanitize(repr(attribute.s[: 2 * _TEXT].decode(errors="backslashreplace")), _TEXT)
     if kind == AttributeProto.STRINGS:
-        return shown([s[:_TEXT].decode(errors="backslashreplace") for s in attribute.strings[:_TEXT]], _TEXT)
+        return sanitize([s[:_TEXT].decode(errors="backslashreplace") for s in attribute.strings[:_TEXT]], _TEXT)
     if kind == AttributeProto.FLOAT:
         return str(np.float32(attribute.f))  # with the digits that tell it from its neighbours, and no more
     if kind == AttributeProto.FLOATS:
-        return shown([float(str(np.float32(x))) for x in attribute.floats[:_TEXT]], _TEXT)
+        return sanitize([float(str(np.float32(x))) for x in attribute.floats[:_TEXT]], _TEXT)
     if kind == AttributeProto.INT:
         return str(attribute.i)
     if kind == AttributeProto.INTS:
-        return shown(list(attribute.ints[:_TEXT]), _TEXT)
+        return sanitize(list(attribute.ints[:_TEXT]), _TEXT)
     name = AttributeProto.AttributeType.Name(kind).lower() if kind in AttributeProto.AttributeType.values() else f"type {kind}"
     return f"a {name}" if kind != AttributeProto.GRAPHS else f"{len(attribute.graphs)} graphs"
 
 
 def _of_tensor(tensor: TensorProto) -> str:
-    kind = shown(f"tensor of {_dtype(tensor)}[{','.join(map(str, tensor.dims[:20]))}]", _TEXT)
+    kind = sanitize(f"tensor of {_dtype(tensor)}[{','.join(map(str, tensor.dims[:20]))}]", _TEXT)
     if math.prod(tensor.dims) > 8 or tensor.data_location == TensorProto.EXTERNAL:
         return kind
     try:
-        return shown(f"{kind} {numpy_helper.to_array(tensor).tolist()}", _TEXT)
+        return sanitize(f"{kind} {numpy_helper.to_array(tensor).tolist()}", _TEXT)
     except (ValueError, TypeError, KeyError):
         return f"{kind} that cannot be read"
 

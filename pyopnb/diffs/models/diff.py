@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.report import brief
-from pyopnb.diffs.base import Found, read_back, written
+from pyopnb.diffs.arrays.report import summarize
+from pyopnb.diffs.base import DiffBase, read_back, written
 from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, differences
-from pyopnb.models.io import look
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.models.io import open_readonly
+from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["ModelDiff", "compared_models", "described"]
 
@@ -22,7 +22,7 @@ _LINES, _WIDEST = 12, 160
 
 
 @dataclass(frozen=True, repr=False)
-class ModelDiff(Found):
+class ModelDiff(DiffBase):
     """What `pyopnb.diff` found between two models.
 
     Other names, another order of nodes, documentation, a default that is written out, and a weight that stands in a Constant
@@ -73,7 +73,7 @@ class ModelDiff(Found):
         """
         for kind in kinds:
             if kind not in KINDS:
-                raise FeedError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=shown(kind))
+                raise FeedError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=sanitize(kind))
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | Non
     different: 2 nodes; 1 changed
     changed: Gelu 'v', attr approximate: 'none' against 'tanh'
     """
-    changes, counts = differences(look(a), look(b), rtol, atol)
+    changes, counts = differences(open_readonly(a), open_readonly(b), rtol, atol)
     return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
 
 
@@ -213,7 +213,7 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
         yield f"{where}weight {fact.a or fact.b}: {told}"
         return
     worst = change.values.worst
-    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {worst.reason or brief(worst)}"
+    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {worst.reason or summarize(worst)}"
 
 
 def _number(count: int, noun: str) -> str:
@@ -221,7 +221,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _one_line(line: str) -> str:
-    line = shown(line, 10**6).replace("\n", " ")
+    line = sanitize(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 

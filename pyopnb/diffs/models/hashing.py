@@ -16,7 +16,7 @@ from pathlib import Path
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, plain
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 
 __all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints", "tensor_of"]
 
@@ -87,7 +87,7 @@ class Contents:
 
 def _bytes(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ModelError(f"initializer {shown(name)}", expected="offset and length in bytes", got=shown(text))
+        raise ModelError(f"initializer {sanitize(name)}", expected="offset and length in bytes", got=sanitize(text))
     return int(text)
 
 

@@ -10,15 +10,15 @@ from onnx import load_external_data_for_model
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Aligned, Pair, aligned
-from pyopnb.diffs.traces.compare import Parted
+from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.segments import Segments
 from pyopnb.diffs.traces.steps import Tensor
-from pyopnb.models.edit.inline import inlined
-from pyopnb.models.io import edited, read
-from pyopnb.ops.errors import FeedError, briefly, shown
-from pyopnb.ops.progress import advanced, lengthy
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.io import read, to_model
+from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
+from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.trace.initializers import Initializers
@@ -27,7 +27,7 @@ from pyopnb.runtime.trace.trace import Trace
 __all__ = ["first_divergence"]
 
 
-@briefly
+@hide_internal_frames
 def first_divergence(
     a: Any,
     b: Any,
@@ -86,17 +86,17 @@ def first_divergence(
     ('y (Elu)', ('attr alpha: 1.0 → 2.0',))
     """
     if not isinstance(at_once, int) or at_once < 1:
-        raise FeedError("first_divergence, at_once", expected="a number of tensors, at least 1", got=shown(at_once))
+        raise FeedError("first_divergence, at_once", expected="a number of tensors, at least 1", got=sanitize(at_once))
     sides = tuple(
         _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
     )
     search = _Search((sides[0], sides[1]), feeds, rtol, atol, at_once)
     suspected = len(sides[1].proto.graph.node)
-    with lengthy("nodes ruled out", suspected):
+    with tracking("nodes ruled out", suspected):
         search.look(search.ends())
         while search.bad is not None and (names := search.middle()):
             before, suspected = suspected, search.suspected
-            advanced("nodes ruled out", before - suspected)
+            advance("nodes ruled out", before - suspected)
             search.look(names)
         return search.diff()
 
@@ -105,7 +105,7 @@ def _pair(value: Any, name: str) -> tuple[Any, Any]:
     pair = value if isinstance(value, tuple) else (value, value)
     allowed = ("onnxruntime", "reference") if name == "on" else (True, False)
     if len(pair) != 2 or any(one not in allowed for one in pair):
-        raise FeedError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=shown(repr(value), 80))
+        raise FeedError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
     return pair[0], pair[1]
 
 
@@ -114,7 +114,7 @@ class _Side:
 
     def __init__(self, model: Any, on: str, optimised: bool) -> None:
         source = read(model)
-        self.proto = inlined(edited(source), is_op(source.proto, frozenset()))
+        self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         self.graph = Segments(self.proto)
         said = f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference"
         proto, folder = self.proto, source.folder
@@ -235,7 +235,9 @@ class _Search:
             ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.maker]
             ones, others = self._look([*ends, self.bad])
             pairs = [Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)]
-            parted = Parted((a.trace, b.trace), (a.graph, b.graph), (ones, others), pairs, self.rtol, self.atol, only=self.bad)
+            parted = TraceComparison(
+                (a.trace, b.trace), (a.graph, b.graph), (ones, others), pairs, self.rtol, self.atol, only=self.bad
+            )
             tensors = parted.tensors()
             steps = parted.steps(tensors)
             self.seen |= tensors

@@ -9,12 +9,12 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.arrays.report import brief
+from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults
 from pyopnb.diffs.ops import compared_versions
 from pyopnb.diffs.traces.segments import Segment, Segments
 from pyopnb.models.nodes import attribute_value, full_name
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.trace import Trace
 
@@ -48,7 +48,7 @@ def reasons(
 
 
 def _ops(graph: Segments, segment: Segment) -> list[str]:
-    return [shown(full_name(graph.nodes[p]).removeprefix("::"), 80) for p in segment.nodes if p not in graph.constant]
+    return [sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80) for p in segment.nodes if p not in graph.constant]
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def _attributes(nodes: list[NodeProto], models: list[ModelProto]) -> Iterator[st
     for name in dict.fromkeys((*first, *second)):
         one, other = (values.get(name) for values in (first, second))
         if one != other:
-            yield f"attr {shown(name, 80)}: {one or 'none'} → {other or 'none'}"
+            yield f"attr {sanitize(name, 80)}: {one or 'none'} → {other or 'none'}"
 
 
 def _values(node: NodeProto, model: ModelProto) -> dict[str, str]:
@@ -73,7 +73,7 @@ def _values(node: NodeProto, model: ModelProto) -> dict[str, str]:
 
 def _printed(attribute: AttributeProto, model: ModelProto) -> str:
     if attribute.ref_attr_name:
-        return f"what {shown(attribute.ref_attr_name, 80)} is"
+        return f"what {sanitize(attribute.ref_attr_name, 80)} is"
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
         size, content = sum(len(body.node) for body in bodies), hash(attribute.SerializeToString(deterministic=True))
@@ -81,13 +81,13 @@ def _printed(attribute: AttributeProto, model: ModelProto) -> str:
     try:
         value = attribute_value(attribute, model)
     except (ValueError, TypeError, KeyError) as error:
-        return f"unreadable: {shown(str(error), _WIDEST)}"
+        return f"unreadable: {sanitize(str(error), _WIDEST)}"
     if isinstance(value, np.ndarray):
-        return shown(" ".join(np.array2string(value, threshold=8).split()), _WIDEST)
+        return sanitize(" ".join(np.array2string(value, threshold=8).split()), _WIDEST)
     if attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):  # with the digits that a float32 has
         many = isinstance(value, list)
         value = [float(str(np.float32(one))) for one in value] if many else float(str(np.float32(value)))
-    return shown(repr(value), _WIDEST)
+    return sanitize(repr(value), _WIDEST)
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ def _weights(
             continue
         diff = compared(one, two, 0.0, 0.0)
         if diff.verdict not in ("bit-identical", "value-identical"):
-            both = shown(name, 80) if name == other else f"{shown(name, 80)} → {shown(other, 80)}"
-            yield f"weight {both}: {diff.worst.reason or brief(diff.worst)}"
+            both = sanitize(name, 80) if name == other else f"{sanitize(name, 80)} → {sanitize(other, 80)}"
+            yield f"weight {both}: {diff.worst.reason or summarize(diff.worst)}"
 
 
 def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:

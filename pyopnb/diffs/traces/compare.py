@@ -16,14 +16,14 @@ from pyopnb.diffs.traces.isolate import alone
 from pyopnb.diffs.traces.segments import Segment, Segments, called
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.nodes import bodies, first_output, full_name
-from pyopnb.ops.errors import FeedError, nearest, shown
-from pyopnb.ops.progress import advanced, lengthy
+from pyopnb.ops.errors import FeedError, nearest, sanitize
+from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Parted", "against_arrays", "apart"]
+__all__ = ["TraceComparison", "against_arrays", "diff_traces"]
 
 
-def apart(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
+def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
     """Where two runs part; see `pyopnb.diff`.
 
     Raises
@@ -42,11 +42,11 @@ def apart(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = No
             got=f"{_tensors(a)}, and {_tensors(b)}, of which none is the other",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
-    return Parted((a, b), graphs, held, pairs, rtol, atol).diff(found)
+    return TraceComparison((a, b), graphs, held, pairs, rtol, atol).diff(found)
 
 
 def _tensors(trace: Trace) -> str:
-    names = [shown(name, 40) for name in trace.values]
+    names = [sanitize(name, 40) for name in trace.values]
     return f"{', '.join(names[:4])}{' …' * (len(names) > 4)}" if names else "a trace that kept no tensors"
 
 
@@ -74,17 +74,19 @@ def against_arrays(
         raise FeedError(
             "diff, arrays",
             expected="arrays by names of tensors in the trace",
-            got=shown(repr(unknown[0]), 80) if unknown else "none",
-            next=f"write {shown(nearest(str(unknown[0]), held), 200)}" if unknown else None,
+            got=sanitize(repr(unknown[0]), 80) if unknown else "none",
+            next=f"write {sanitize(nearest(str(unknown[0]), held), 200)}" if unknown else None,
         )
     graph = Segments(trace.model)
     pairs = [Pair(name, name, "given") for name in held if name in arrays]
     sides = (held, dict(arrays)) if first else (dict(arrays), held)
-    return Parted((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(Aligned((), (), ()))
+    return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(
+        Aligned((), (), ())
+    )
 
 
 @dataclass
-class Parted:
+class TraceComparison:
     """Two runs and their pairs of tensors.
 
     Attributes
@@ -145,14 +147,14 @@ class Parted:
         if self.only is not None:
             self.segments = {self.only: self.segments[self.only]}
         tensors = {}
-        with lengthy("comparisons", len(self.segments) + len(self.pairs)):
+        with tracking("comparisons", len(self.segments) + len(self.pairs)):
             outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
             for pair in self.pairs:
                 diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
                 held = outcomes.get(pair.b)
                 rest = () if held is None else (held.diff, held.why, held.steady)
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
-                advanced("comparisons", 1)
+                advance("comparisons", 1)
         self.partners = {pair.a for pair in self.pairs}
         return tensors
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import brief, number, placed
+from pyopnb.diffs.arrays.report import format_number, format_place, summarize
 from pyopnb.diffs.arrays.stats import Place
-from pyopnb.diffs.base import Found, read_back, written
+from pyopnb.diffs.base import DiffBase, read_back, written
 from pyopnb.diffs.traces.steps import EFFECTS, Step, Tensor, described
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["TraceDiff"]
 
@@ -23,7 +23,7 @@ _LINES, _WIDEST, _ORIGINS, _CHANGES, _NAMES = 12, 200, 3, 4, 6
 
 
 @dataclass(frozen=True, repr=False)
-class TraceDiff(Found):
+class TraceDiff(DiffBase):
     """What `pyopnb.diff` found between two runs.
 
     It has no truth value, as `Diff` has none.
@@ -165,7 +165,7 @@ class TraceDiff(Found):
             yield f"origin: {described(step)}"
             if len(step.between):
                 yield f"  or before it: {_listed(step.between)}"
-            yield from (f"  worst: {placed(place)}" for place in _worst(step))
+            yield from (f"  worst: {format_place(place)}" for place in _worst(step))
             yield from (f"  {line}" for line in step.changes[:_CHANGES])
             if len(step.changes) > _CHANGES:
                 yield f"  … and {len(step.changes) - _CHANGES} more changes"
@@ -181,7 +181,7 @@ class TraceDiff(Found):
     def _amplified(self) -> Iterator[str]:
         most = max((s for s in self.steps if s.verdict == "amplifies"), key=lambda s: s.amplification or 0.0, default=None)
         if most is not None and most.amplification:
-            yield f"most amplified: {most.name}, {number(most.amplification)} × the error of its inputs"
+            yield f"most amplified: {most.name}, {format_number(most.amplification)} × the error of its inputs"
 
     # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ _LISTS = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
 
 
 def _one_line(line: str) -> str:
-    line = shown(line, 10**6).replace("\n", " ")
+    line = sanitize(line, 10**6).replace("\n", " ")
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 
@@ -264,7 +264,7 @@ def _worst(step: Step) -> Sequence[Place]:
 
 def _said(tensor: Tensor) -> str:
     part = tensor.diff.worst
-    return f"{shown(tensor.b, 80)} {part.verdict}, {part.reason or brief(part)}"
+    return f"{sanitize(tensor.b, 80)} {part.verdict}, {part.reason or summarize(part)}"
 
 
 def _counted(tensors: Sequence[Tensor]) -> str:
@@ -273,7 +273,7 @@ def _counted(tensors: Sequence[Tensor]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(shown(name, 80) for name in names[:_NAMES])}{_more(len(names) - _NAMES)}"
+    return f"{', '.join(sanitize(name, 80) for name in names[:_NAMES])}{_more(len(names) - _NAMES)}"
 
 
 def _more(count: int) -> str:

@@ -19,8 +19,8 @@ from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.segments import Segment, Segments
 from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
-from pyopnb.ops.errors import shown
-from pyopnb.ops.progress import advanced
+from pyopnb.ops.errors import sanitize
+from pyopnb.ops.progress import advance
 from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import run_each
@@ -120,7 +120,7 @@ class _Cut:
             once, again = self.run(model, [feeds, feeds])
         except Exception as error:  # whatever a runtime or an op raises on these inputs is what is to be told of the node
             if len(segments) == 1:
-                yield next(iter(segments)), Alone(why=shown(f"{type(error).__name__}: {error}".partition("\n")[0]))
+                yield next(iter(segments)), Alone(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0]))
                 return
             halves = list(segments.items())
             for half in (halves[: len(halves) // 2], halves[len(halves) // 2 :]):
@@ -129,7 +129,7 @@ class _Cut:
         for name, fresh in names.items():
             diff = compared({name: self.given[name]}, {name: once[fresh]}, rtol, atol)
             yield name, Alone(diff, steady=compared(once[fresh], again[fresh]).verdict == "bit-identical")
-            advanced("comparisons", 1)
+            advance("comparisons", 1)
 
 
 def alone(
@@ -157,9 +157,9 @@ def alone(
     for name, segment in segments.items():
         missing = [end for end in segment.ends if end not in given]
         if missing:
-            found[name] = Alone(why=f"the other run has nothing for its input {shown(missing[0])}")
+            found[name] = Alone(why=f"the other run has nothing for its input {sanitize(missing[0])}")
         elif unfit := next((end for end in segment.ends if not isinstance(given[end], np.ndarray)), None):
-            found[name] = Alone(why=f"its input {shown(unfit)} is no tensor")
+            found[name] = Alone(why=f"its input {sanitize(unfit)} is no tensor")
         else:
             ready[name] = segment
     old = _old(trace)

@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.models.nodes import first_output, full_name
 from pyopnb.models.order import in_order, used
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["Segment", "Segments", "called"]
 
@@ -99,4 +99,4 @@ class Segments:
 
 def called(node: NodeProto) -> str:
     """A node as it is spoken of: its name or else its output."""
-    return shown(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)
+    return sanitize(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)

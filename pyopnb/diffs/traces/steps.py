@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import brief, number
-from pyopnb.ops.errors import shown
+from pyopnb.diffs.arrays.report import format_number, summarize
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["AMPLIFIES", "EFFECTS", "Step", "Tensor", "described", "error"]
 
@@ -155,14 +155,14 @@ def described(step: Step) -> str:
         said.append(f"versions {numbers[0]} → {numbers[1]}")
     worst = step.worst
     part = worst.diff.worst
-    said.append(f"{shown(worst.b, 80)}: {part.verdict}, {part.reason or brief(part)}")
+    said.append(f"{sanitize(worst.b, 80)}: {part.verdict}, {part.reason or summarize(part)}")
     if step.isolated is None:
         why = next((tensor.why for tensor in step.outputs if tensor.why), "")
         said.append(f"not run alone{f': {why}' if why else ''}")
     elif step.accumulated or step.isolated:
-        said.append(f"alone at most {number(step.isolated)}")
+        said.append(f"alone at most {format_number(step.isolated)}")
     if within := next((tensor for tensor in step.inside if not tensor.diff.ok), None):
-        said.append(f"in its body first {shown(within.b, 80)}: {within.diff.verdict}, {brief(within.diff.worst)}")
+        said.append(f"in its body first {sanitize(within.b, 80)}: {within.diff.verdict}, {summarize(within.diff.worst)}")
     if step.nondeterministic:
         said.append("gives other values each time")
     return "; ".join(said)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto, StringStringEntryProto, TensorProto
 
-from pyopnb.models.io import lean
+from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies, first_output, tensors, walk
 from pyopnb.ops.dtypes import DTYPES
 
@@ -54,7 +54,7 @@ class Trimmed:
 
 def trimmed(model: ModelProto) -> Trimmed:
     """The copy to show; the model itself is only looked at, and no file beside it is opened."""
-    proto = lean(model).proto
+    proto = without_weights(model).proto
     proto.ClearField("training_info")
     left_out, size = _without_data(proto)
     for node in (site.node for site in walk(proto)):

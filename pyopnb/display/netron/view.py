@@ -15,8 +15,8 @@ from pyopnb.display.models import drawn
 from pyopnb.display.netron import assets, page
 from pyopnb.display.netron.op_docs import documentation
 from pyopnb.display.netron.trim import trimmed
-from pyopnb.models.io import glance
-from pyopnb.ops.errors import FeedError, PyopError, briefly, shown
+from pyopnb.models.io import proto_of
+from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 
@@ -66,7 +66,7 @@ class NetronView:
     @property
     def _caption(self) -> str:
         count = len(self._nodes)
-        nodes = f"{shown(self.name)}: {count} {'node' if count == 1 else 'nodes'}"
+        nodes = f"{sanitize(self.name)}: {count} {'node' if count == 1 else 'nodes'}"
         return f"{nodes}; {self._note}" if self._note else nodes
 
     @property
@@ -102,8 +102,8 @@ class NetronView:
         """
         file = Path(os.fspath(path))
         if file.suffix != ".html":
-            got = shown(file.suffix) or "no ending"
-            raise FeedError(f"save({shown(str(file))!r})", expected="a path that ends in .html", got=got)
+            got = sanitize(file.suffix) or "no ending"
+            raise FeedError(f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got)
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
@@ -113,13 +113,13 @@ class NetronView:
         content = {
             "model": page.packed(self._data),
             "documentation": self._documentation,
-            "name": shown(self.name),
+            "name": sanitize(self.name),
             "caption": self._caption,
             "height": self.height,
             "view": self._id,
         }
         live = self._page() if self._embed else None
-        text = page.output(live, name=shown(self.name), picture=self._picture, caption=self._caption, height=self.height)
+        text = page.output(live, name=sanitize(self.name), picture=self._picture, caption=self._caption, height=self.height)
         return {MIME: content, "text/html": text, "text/plain": repr(self)}
 
 
@@ -136,7 +136,7 @@ def clicked(view: str, node: str) -> None:
             function(found)
 
 
-@briefly
+@hide_internal_frames
 def netron(model: Any, *, name: str | None = None, height: int = 480, embed: bool = True) -> NetronView:
     """Show a model in Netron, in the output of the cell: no port, no network, nothing to accept.
 
@@ -178,8 +178,8 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     <Netron: small: 2 nodes>
     """
     if type(height) is not int or not _SHORTEST <= height <= _TALLEST:
-        raise FeedError("netron, height", expected=f"an int from {_SHORTEST} to {_TALLEST}", got=shown(repr(height)))
-    proto = glance(model)
+        raise FeedError("netron, height", expected=f"an int from {_SHORTEST} to {_TALLEST}", got=sanitize(repr(height)))
+    proto = proto_of(model)
     if name is None:
         name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"
     return NetronView(proto, name, height, embed)

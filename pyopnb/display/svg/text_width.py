@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import cache, lru_cache
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["FONT", "fitted", "width"]
 
@@ -52,7 +52,7 @@ def fitted(text: str, size: float, most: float, *, bold: bool = False) -> str:
     >>> fitted("a long\nname", 10, 40)
     'a long…'
     """
-    line = shown(text[:400], 400).replace("\n", " ")
+    line = sanitize(text[:400], 400).replace("\n", " ")
     if width(line, size, bold=bold) <= most and len(text) <= 400:
         return line
     left = most - width("…", size, bold=bold)

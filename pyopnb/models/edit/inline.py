@@ -9,10 +9,10 @@ from onnx import ModelProto, NodeProto, helper
 from pyopnb.models.nodes import nodes_of_functions, refuse_circles, walk
 from pyopnb.models.ort_capabilities import schema_domains
 
-__all__ = ["inlined"]
+__all__ = ["inline_ops"]
 
 
-def inlined(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
+def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
     """The model with the local functions that hold ops put in the places of their calls.
 
     ONNX Runtime infers the types of a function's outputs without the ops inside it, and two calls whose values nobody declares

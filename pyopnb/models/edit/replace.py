@@ -10,19 +10,19 @@ from typing import Any
 import onnx.defs
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.models.edit.select import Where, chosen
-from pyopnb.models.io import Source, edited, read
+from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.io import Source, read, to_model
 from pyopnb.models.nodes import Site, attribute_values, linked_attributes, nodes_in
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import ModelError, UnknownOp, briefly, nearest, shown
+from pyopnb.ops.errors import ModelError, UnknownOp, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import Op, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
 
-__all__ = ["find_op", "opened", "place", "replace"]
+__all__ = ["find_op", "open_for_edit", "put_ops", "replace"]
 
 
-@briefly
+@hide_internal_frames
 def replace(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,
@@ -75,8 +75,8 @@ def replace(
     array([-0.5, -0.5], dtype=float32)
     """
     target = find_op(op)
-    source = opened(model, base_dir)
-    sites = chosen(source.proto, where, model)
+    source = open_for_edit(model, base_dir)
+    sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
     imports = dict(_imports(source.proto))
     for site in sites:
@@ -86,8 +86,8 @@ def replace(
         _check_ports(site, schema, types)
     for site in sites:
         _declare(site, types)
-    place(source.proto, [(site, target.name) for site in sites])
-    return edited(source)
+    put_ops(source.proto, [(site, target.name) for site in sites])
+    return to_model(source)
 
 
 def find_op(op: str | type | Op) -> Op:
@@ -107,7 +107,7 @@ def find_op(op: str | type | Op) -> Op:
     named = [one for one in registry if one.current.cls is op]
     if len(named) == 1:
         return named[0]
-    where = f"class {shown(op.__name__)}"
+    where = f"class {sanitize(op.__name__)}"
     if named:
         got = f"the class of {', '.join(one.name for one in named)}"
         raise UnknownOp(where, expected="the class of one op", got=got, next=repr(named[0].name))
@@ -124,7 +124,7 @@ def find_op(op: str | type | Op) -> Op:
     raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
-def opened(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
+def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
     """A model to be edited: its weights are not looked at.
 
     Raises
@@ -139,7 +139,7 @@ def opened(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
     return source
 
 
-def place(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
+def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
     """Give nodes of a model that belongs to the caller the names of ops, and import the domains, in functions as well.
 
     Nothing is checked; the ops need not be in the registry yet.

@@ -9,9 +9,9 @@ from typing import Any
 from onnx import ModelProto, NodeProto
 
 from pyopnb.models.nodes import Site, full_name, walk
-from pyopnb.ops.errors import ModelError, nearest, shown
+from pyopnb.ops.errors import ModelError, nearest, sanitize
 
-__all__ = ["TAPS", "Where", "chosen", "untapped"]
+__all__ = ["TAPS", "Where", "select_sites", "untapped"]
 
 TAPS = "pyopnb.tap"
 """Domain of the nodes that `wrap` puts behind others. They are never chosen: their outputs' names mean the nodes in front."""
@@ -19,10 +19,10 @@ TAPS = "pyopnb.tap"
 _COMPARED = 20_000  # names that a mistyped one is compared with
 
 Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
-"""What chooses nodes; see `chosen`."""
+"""What chooses nodes; see `select_sites`."""
 
 
-def chosen(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
+def select_sites(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
     """The sites of a model that ``where`` chooses, in the order of the walk.
 
     Parameters
@@ -67,7 +67,7 @@ def _places(sites: Sequence[Site], where: Any, original: object) -> list[int]:
         return _by_text(sites, where, taps)
     if isinstance(where, NodeProto):
         found = _by_node(sites, where, original)
-        got = f"a node {shown(full_name(where))} that is not in the model"
+        got = f"a node {sanitize(full_name(where))} that is not in the model"
     elif callable(where):
         found = [place for place, site in enumerate(sites) if place not in taps and where(site.node)]
         got = f"a function that chooses none of the {len(sites)} nodes"
@@ -100,10 +100,10 @@ def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
         if text and any(names.get((id(site.scope), name), name) == text for name in node.output):
             meanings.setdefault("an output's name", []).append(place)
         if exact in (node.op_type, full_name(node)):
-            meanings.setdefault(f"op type {shown(full_name(node))}", []).append(place)
+            meanings.setdefault(f"op type {sanitize(full_name(node))}", []).append(place)
     if not meanings:
         raise ModelError(
-            f"where {shown(repr(text))}",
+            f"where {sanitize(repr(text))}",
             expected="a node's name, an op type or an output's name of the model",
             got="none of these",
             next=_near(sites, text),
@@ -111,7 +111,7 @@ def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
     first, *others = meanings.values()
     if any(other != first for other in others):
         raise ModelError(
-            f"where {shown(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text)
+            f"where {sanitize(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text)
         )
     return first
 
@@ -125,7 +125,7 @@ def _exactly(meanings: Iterable[str], text: str) -> str:
         "a node's name": f"lambda node: node.name == {text!r}",
         "an output's name": f"lambda node: {text!r} in node.output",
     }
-    return shown(", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000)
+    return sanitize(", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000)
 
 
 def _near(sites: Sequence[Site], text: str) -> str:
@@ -134,7 +134,7 @@ def _near(sites: Sequence[Site], text: str) -> str:
     for site in islice(sites, _COMPARED):
         names |= {name for name in (site.node.name, *site.node.output) if name}
     close = nearest(text, sorted(names))
-    return shown(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
+    return sanitize(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
 
 
 def untapped(sites: Iterable[Site]) -> dict[tuple[int, str], str]:

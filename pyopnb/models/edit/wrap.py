@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from pyopnb.models.edit.replace import opened, place
-from pyopnb.models.edit.select import TAPS, Where, chosen, untapped
-from pyopnb.models.io import edited
+from pyopnb.models.edit.replace import open_for_edit, put_ops
+from pyopnb.models.edit.select import TAPS, Where, select_sites, untapped
+from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, type_of_proto, walk
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import ModelError, briefly, shown
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 
@@ -45,8 +45,8 @@ class Seen:
     where: str = field(default="")
 
     def __repr__(self) -> str:
-        lines = [f"  {shown(name)}: {_described(array)}" for name, array in self.inputs.items()]
-        lines += [f"→ {shown(name)}: {_described(array)}" for name, array in self.outputs.items()]
+        lines = [f"  {sanitize(name)}: {_described(array)}" for name, array in self.inputs.items()]
+        lines += [f"→ {sanitize(name)}: {_described(array)}" for name, array in self.outputs.items()]
         return "\n".join([self.where, *lines])
 
 
@@ -61,7 +61,7 @@ def _described(array: np.ndarray) -> str:
     return text + "".join(f", {count} {what}" for what, count in counts.items() if count)
 
 
-@briefly
+@hide_internal_frames
 def wrap(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,
@@ -108,8 +108,8 @@ def wrap(
     """
     if not callable(function):
         raise TypeError(f"wrap: function must be callable, with one argument, a Seen; got {type(function).__name__}")
-    source = opened(model, base_dir)
-    sites = chosen(source.proto, where, model)
+    source = open_for_edit(model, base_dir)
+    sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
     carried = [_carried(site, types) for site in sites]
     every = list(walk(source.proto))
@@ -117,8 +117,8 @@ def wrap(
     taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, carried, strict=True)]
     for scope in {id(site.scope): site.scope for site in sites}.values():
         _sort(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
-    place(source.proto, taps)
-    return edited(source)
+    put_ops(source.proto, taps)
+    return to_model(source)
 
 
 def _sort(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
@@ -144,7 +144,7 @@ def _carried(site: Site, types: Types) -> list[str]:
             info = types.info(site, name)
             kind = info.type.WhichOneof("value") if info else None
             raise ModelError(
-                f"{site.where}, output {shown(name)}",
+                f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
                 got=str(types.of(site, name)) if kind == "tensor_type" else str(kind).removesuffix("_type"),
                 next="wrap the nodes that take it apart",

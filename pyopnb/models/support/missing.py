@@ -9,11 +9,11 @@ from typing import Any, overload
 
 from onnx import ModelProto
 
-from pyopnb.models.io import glance
+from pyopnb.models.io import proto_of
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.ort_capabilities import newest_version
 from pyopnb.models.support.type_flow import lacks, versions_of
-from pyopnb.ops.errors import briefly, shown
+from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
 __all__ = ["Missing", "MissingNode", "missing"]
@@ -97,7 +97,7 @@ class Missing(Sequence[MissingNode]):
         return self._table()._repr_html_()
 
 
-@briefly
+@hide_internal_frames
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
@@ -130,9 +130,9 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     >>> found[0].reason
     'T is float64; there are kernels for ...float32'
     """
-    proto = glance(model)
+    proto = proto_of(model)
     rows = [
-        MissingNode(site, shown(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
+        MissingNode(site, sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
         for site, lack in lacks(proto)
     ]
     told = {full_name(row.site.node).partition("::")[0] for row in rows if row.site and row.kind == "opset too new"}
@@ -148,4 +148,4 @@ def _imports(proto: ModelProto, told: set[str]) -> Iterator[MissingNode]:
                 told.add(domain)
                 name = domain or "ai.onnx"
                 reason = f"the runtime takes {name} up to {newest}"
-                yield MissingNode(None, f"{shown(name)}-{version}", "opset too new", reason)
+                yield MissingNode(None, f"{sanitize(name)}-{version}", "opset too new", reason)

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import FunctionProto, GraphProto, NodeProto
 
 from pyopnb.models.nodes import bodies, first_output
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 
 __all__ = ["in_order", "used_inside"]
 
@@ -45,7 +45,7 @@ def in_order(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto
 
 
 def _twice(name: str, path: str) -> ModelError:
-    where = f"name {shown(name)}" + (f", in {path}" if path else "")
+    where = f"name {sanitize(name)}" + (f", in {path}" if path else "")
     return ModelError(where, expected="one meaning", got="two values of that name", next="rename one of them")
 
 
@@ -68,7 +68,7 @@ def _sorted(scope: GraphProto | FunctionProto, path: str) -> Sequence[NodeProto]
                 ready.append(after)
     if len(ordered) < len(waiting):
         stuck = scope.node[next(place for place, before in enumerate(waiting) if before)]
-        where = f"the node of output '{shown(first_output(stuck))}'" + (f", in {path}" if path else "")
+        where = f"the node of output '{sanitize(first_output(stuck))}'" + (f", in {path}" if path else "")
         raise ModelError(where, expected="inputs that are made before it", got="a cycle: it waits for its own result")
     return ordered
 

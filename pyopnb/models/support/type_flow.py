@@ -19,7 +19,7 @@ from pyopnb.models.support.kernels import Kinds, has_kernel, lacking, refused, w
 from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred, is_constant, schema_at
 from pyopnb.models.support.order import in_order
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
-from pyopnb.ops.errors import ModelError, closest, shown
+from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.registry import registry
 
 __all__ = ["Lack", "lacks", "versions_of"]
@@ -254,7 +254,7 @@ class _Walk:
     def call(self, node: NodeProto, function: FunctionProto, kinds: Kinds, around: _Around) -> _Task:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
         key = (function.domain, function.name, getattr(function, "overload", ""))
-        text = f"function {shown(function.domain)}::{shown(function.name)}"
+        text = f"function {sanitize(function.domain)}::{sanitize(function.name)}"
         if key in self.called:
             raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
@@ -268,13 +268,13 @@ class _Walk:
 
     def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
         """What is lacking for a node whose operator the runtime does not have in that version."""
-        asked = shown(full_name(node))
+        asked = sanitize(full_name(node))
         self.guesses -= 1
         if domain not in schema_domains():
             known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
             if version is None and full_name(node) in known:
-                return Lack("unknown domain", f"the model has {asked} and imports no version of {shown(domain)}")
-            reason = f"the runtime has no domain {shown(domain)}, and no op of the registry is {asked}"
+                return Lack("unknown domain", f"the model has {asked} and imports no version of {sanitize(domain)}")
+            reason = f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {asked}"
             return Lack("unknown domain", reason + self.guess(full_name(node), known))
         versions = operators().get((domain, node.op_type))
         if versions:
@@ -285,7 +285,7 @@ class _Walk:
 
     def guess(self, name: str, known: Collection[str]) -> str:
         close = closest(name, known) if self.guesses >= 0 else None
-        return f"; nearest: {shown(close)}" if close else ""
+        return f"; nearest: {sanitize(close)}" if close else ""
 
     @staticmethod
     def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
@@ -347,7 +347,7 @@ def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
 
 
 def _standing(node: NodeProto, attribute: str) -> str:
-    return f"{shown(node.op_type)} '{shown(node.name or first_output(node))}', {shown(attribute)}"
+    return f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute)}"
 
 
 # ---- one node ----------------------------------------------------------------------------------------------------------------
@@ -374,8 +374,8 @@ def _refuse_undecodable(node: NodeProto, path: str) -> None:
     # protobuf gives bytes where a name is not UTF-8.
     for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
         if not isinstance(name, str):
-            where = f"a node of op type {shown(node.op_type)}" + (f", in {path}" if path else "")
-            raise ModelError(where, expected="names in UTF-8", got=shown(name))
+            where = f"a node of op type {sanitize(node.op_type)}" + (f", in {path}" if path else "")
+            raise ModelError(where, expected="names in UTF-8", got=sanitize(name))
 
 
 def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
@@ -420,7 +420,7 @@ def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -
         if attribute.name not in operator.attributes and operator.domain in _ONNX:
             schema = schema_at(operator.domain, node.op_type)
             if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
-                reason = f"attr {shown(attribute.name)} is newer than the runtime's version {since} of it"
+                reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
                 return Lack("opset too new", reason, int(schema.since_version))
     wrong = refused(operator, kinds, outputs) if not is_constant(node) else None
     return Lack("no kernel for dtype", wrong, since) if wrong else None

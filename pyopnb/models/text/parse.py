@@ -19,7 +19,7 @@ from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, printed, quoted
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
 from pyopnb.models.text.validate import Fault, faults
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, briefly, nearest, shown
+from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize
 
 __all__ = ["parse", "take_as_floats", "text"]
 
@@ -40,7 +40,7 @@ _MOST_BRACKETS = 4 * DEEPEST
 _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 
 
-@briefly
+@hide_internal_frames
 def parse(text: str, *, name: str | None = None) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 
@@ -94,7 +94,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     return model
 
 
-@briefly
+@hide_internal_frames
 def text(model: ModelProto, *, most: int = 1_000_000) -> str:
     """Write a model in ONNX's text form, which `parse` reads back as an equal model.
 
@@ -140,7 +140,7 @@ def text(model: ModelProto, *, most: int = 1_000_000) -> str:
     different = _difference(_plain(model), _plain(again), "model")
     if different is not None:
         where, value = different
-        raise ModelError(where, expected="what ONNX's text form can hold", got=shown(repr(value), 80))
+        raise ModelError(where, expected="what ONNX's text form can hold", got=sanitize(repr(value), 80))
     return written
 
 
@@ -253,7 +253,7 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
     elif behind and before.kind in ("number", "string", "word"):
         token = before
     where = layout.where(len(layout.text.rstrip()) if token is None else token.start)
-    got = "the end of the text" if token is None else shown(token.text, 60).replace("\n", "\\n")
+    got = "the end of the text" if token is None else sanitize(token.text, 60).replace("\n", "\\n")
     raise ModelError(where, expected=expected, got=got, next=remedy) from None
 
 
@@ -264,7 +264,7 @@ def _expected(message: str) -> str:
         return "a name"
     if match := re.match(r"(Integer|String) value expected", message):
         return "an integer" if match[1] == "Integer" else "a string in double quotes"
-    return f"ONNX's text form (onnx says: {shown(' '.join(message.split())).rstrip('.!')})"
+    return f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
 
 
 def _dtype_at(layout: Layout, number: int | None, message: str) -> Token | None:

@@ -26,7 +26,7 @@ from onnx import (
 
 from pyopnb.models.nodes import full_name, tensors
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, shown
+from pyopnb.ops.errors import ModelError, sanitize
 
 __all__ = ["DEEPEST", "TEXT_NAMES", "printed", "quoted"]
 
@@ -69,7 +69,7 @@ def _refuse_many(model: ModelProto, most: int) -> None:
         values += 0 if tensor.data_location == TensorProto.EXTERNAL else math.prod(tensor.dims)
         if values > most:
             raise ModelError(
-                f"tensor {shown(tensor.name)}",
+                f"tensor {sanitize(tensor.name)}",
                 expected=f"at most {most} values in all tensors of the model together",
                 got=f"{values} up to this one",
                 next="pyopnb.text(model, most=…)",
@@ -81,7 +81,7 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 
 def _word(text: str, what: str) -> str:
     if not _WORD.fullmatch(text):
-        raise _unsayable(what, "a name of letters, digits and _", shown(repr(text)))
+        raise _unsayable(what, "a name of letters, digits and _", sanitize(repr(text)))
     return text
 
 
@@ -98,9 +98,9 @@ def quoted(text: str | bytes, what: str) -> str:
     try:
         plain = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError:
-        raise _unsayable(what, "UTF-8", shown(repr(text))) from None
+        raise _unsayable(what, "UTF-8", sanitize(repr(text))) from None
     if "\0" in plain:
-        raise _unsayable(what, "no zero byte", shown(repr(text)))
+        raise _unsayable(what, "no zero byte", sanitize(repr(text)))
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -119,7 +119,7 @@ def _type(kind: TypeProto, what: str) -> str:
         return f"optional({_type(kind.optional_type.elem_type, what)})"
     if case == "map_type":
         return f"map({_dtype(kind.map_type.key_type, what)}, {_type(kind.map_type.value_type, what)})"
-    raise _unsayable(f"{what}, type", "a tensor, sequence, optional or map", shown(case or "nothing"))
+    raise _unsayable(f"{what}, type", "a tensor, sequence, optional or map", sanitize(case or "nothing"))
 
 
 def _tensor_type(kind: Any, what: str) -> str:
@@ -141,7 +141,7 @@ def _dtype(number: int, what: str) -> str:
 
 def _value_info(info: ValueInfoProto) -> str:
     name = _name(info.name, "value")
-    return f"{_type(info.type, f'value {shown(info.name)}')} {name}" if info.type.ListFields() else name
+    return f"{_type(info.type, f'value {sanitize(info.name)}')} {name}" if info.type.ListFields() else name
 
 
 def _tensor(tensor: TensorProto, what: str) -> str:
@@ -155,7 +155,7 @@ def _tensor(tensor: TensorProto, what: str) -> str:
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
-        raise ModelError(what, expected="values that can be read", got=shown(str(error))) from error
+        raise ModelError(what, expected="values that can be read", got=sanitize(str(error))) from error
     return f"{head} = {{{', '.join(_values(array, tensor, what))}}}"
 
 
@@ -185,7 +185,7 @@ def _number(value: Any) -> str:
 
 
 def _attribute(attribute: AttributeProto, what: str, depth: int) -> str:
-    what = f"{what}, attr {shown(attribute.name)}"
+    what = f"{what}, attr {sanitize(attribute.name)}"
     name, kind = _word(attribute.name, what), attribute.type
     if attribute.ref_attr_name:
         typed = f": {_KINDS[kind]}" if kind else ""
@@ -210,7 +210,7 @@ def _attribute(attribute: AttributeProto, what: str, depth: int) -> str:
         inner = attribute.g.name
         if not _WORD.fullmatch(inner) or inner in _TYPES or inner.lower() in _NUMBERS:
             raise _unsayable(
-                f"{what}, name of the graph", "a name of letters, digits and _ that is no type", shown(repr(inner))
+                f"{what}, name of the graph", "a name of letters, digits and _ that is no type", sanitize(repr(inner))
             )
         return f"{name} = {_graph(attribute.g, inner, depth + 1)}"
     if kind in (AttributeProto.TENSORS, AttributeProto.GRAPHS, AttributeProto.TYPE_PROTOS) and not _listed(attribute):
@@ -229,7 +229,7 @@ def _list(name: str, kind: str, values: Iterable[str]) -> str:
 
 
 def _node(node: NodeProto, depth: int) -> str:
-    what = f"node {shown(full_name(node))}"
+    what = f"node {sanitize(full_name(node))}"
     name = f"[{_name(node.name, what)}] " if node.name else ""
     domain = "".join(f"{_word(part, f'{what}, domain')}." for part in node.domain.split(".")) if node.domain else ""
     overload = f":{_word(node.overload, what)}" if node.overload else ""
@@ -245,10 +245,12 @@ def _node(node: NodeProto, depth: int) -> str:
 
 def _graph(graph: GraphProto, name: str, depth: int) -> str:
     if depth > DEEPEST:
-        raise ModelError(f"graph {shown(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more")
+        raise ModelError(f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more")
     taken = ", ".join(map(_value_info, graph.input))
     made = ", ".join(map(_value_info, graph.output))
-    values = [_tensor(t, f"initializer {shown(t.name)}") for t in graph.initializer] + list(map(_value_info, graph.value_info))
+    values = [_tensor(t, f"initializer {sanitize(t.name)}") for t in graph.initializer] + list(
+        map(_value_info, graph.value_info)
+    )
     indent = _STEP * (depth + 1)
     held = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
     return f"{name} ({taken}) => ({made}) {held}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
@@ -259,7 +261,7 @@ def _body(nodes: Iterable[NodeProto], depth: int) -> str:
 
 
 def _function(function: FunctionProto) -> str:
-    what = f"function {shown(function.domain)}::{shown(function.name)}"
+    what = f"function {sanitize(function.domain)}::{sanitize(function.name)}"
     imports = ", ".join(f"{quoted(e.domain, what)} : {e.version}" for e in function.opset_import)
     entries = [f"domain: {quoted(function.domain, what)}", f"opset_import: [{imports}]"]
     for field in ("overload", "doc_string"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 
 __all__ = ["BLANK", "QUOTED", "Layout", "Token"]
 
@@ -78,7 +78,7 @@ class Layout:
         column = place - start
         first, last = max(0, column - _AROUND), column + _AROUND
         cut = ("…" if first else "") + line[first:last].strip() + ("…" if last < len(line) else "")
-        return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{shown(cut)}`"
+        return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{sanitize(cut)}`"
 
     def place(self, line: int, column: int) -> int:
         """The place of a line and column that count bytes, as onnx's parser does."""

@@ -13,7 +13,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.nodes import bodies
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import nearest, shown
+from pyopnb.ops.errors import nearest, sanitize
 from pyopnb.ops.registry import registry
 
 __all__ = ["Fault", "faults", "is_unknown", "known_ops"]
@@ -83,7 +83,7 @@ def _in_scope(
         here, seen.nodes = seen.nodes, seen.nodes + 1
         if node.name and node.name in named:  # the runtime refuses it in words that name neither
             got, remedy = "two nodes of that name", "rename one of them, or take the name away"
-            yield Fault(f"node {shown(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
+            yield Fault(f"node {sanitize(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
         named.add(node.name)
         yield from _of_op(node, number, here, imports, functions)
         for name in node.input:
@@ -100,7 +100,7 @@ def _in_scope(
         name = result if isinstance(result, str) else result.name
         if not any(name in names for names in visible):
             yield Fault(
-                f"output {shown(name)}", "the name of a value of this graph", shown(name) or "nothing",
+                f"output {sanitize(name)}", "the name of a value of this graph", sanitize(name) or "nothing",
                 nearest(name, owners) if 0 < len(owners) < 1000 else None, number, None, "result", name,
             )  # fmt: skip
 
@@ -109,7 +109,7 @@ def _taken(name: str, role: str, visible: Sequence[Mapping[str, str]], place: tu
     for names in visible:
         if name in names:
             got = f"{names[name]} and {role}"
-            yield Fault(f"name {shown(name)}", "one meaning", shown(got), "rename one of them", *place, name)
+            yield Fault(f"name {sanitize(name)}", "one meaning", sanitize(got), "rename one of them", *place, name)
             return
 
 
@@ -131,7 +131,7 @@ def _of_head(
             owners[tensor.name] = "an initializer"
         for tensor in scope.initializer:
             if wrong := _of_tensor(tensor):
-                yield Fault(f"initializer {shown(tensor.name)}", *wrong, *head, tensor.name)
+                yield Fault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
         for part, infos in (("head", scope.input), ("result", scope.output)):
             for info in infos:
                 yield from _of_sizes(info, number, part)
@@ -148,7 +148,7 @@ def _of_sizes(info: Any, number: int, part: str) -> Iterator[Fault]:
         for dim in kind.shape.dim if hasattr(kind, "shape") else ():
             if dim.HasField("dim_value") and dim.dim_value < 0:
                 expected = "sizes from 0 to 2**63 - 1, symbols or ?"
-                yield Fault(f"type of {shown(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name)
+                yield Fault(f"type of {sanitize(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name)
 
 
 # ---- names from nowhere ------------------------------------------------------------------------------------------------------
@@ -161,16 +161,16 @@ def _from_nowhere(
     if name in makers:
         around = _circle(scope, place, makers[name], makers)
         if around:
-            got = f"a cycle: {' → '.join(shown(step, 40) for step in around)}"
-            return Fault(f"input {shown(name)}", "a value made above", got, "break the cycle", number, here, "input", name)
-        got = f"{shown(name)}, which is made further down"
-        return Fault(f"input {shown(name)}", "a value made above", got, "move its node up", number, here, "input", name)
+            got = f"a cycle: {' → '.join(sanitize(step, 40) for step in around)}"
+            return Fault(f"input {sanitize(name)}", "a value made above", got, "break the cycle", number, here, "input", name)
+        got = f"{sanitize(name)}, which is made further down"
+        return Fault(f"input {sanitize(name)}", "a value made above", got, "move its node up", number, here, "input", name)
     known = [other for names in visible for other in names]
     remedy = nearest(name, known) if len(known) < 1000 else None
     return Fault(
-        f"input {shown(name)}",
+        f"input {sanitize(name)}",
         "an input, an initializer or a value made above",
-        shown(name),
+        sanitize(name),
         remedy,
         number,
         here,
@@ -228,7 +228,9 @@ def _of_op(
         known = known_ops(functions)
         close = nearest(node.op_type, known)
         remedy = ".".join(filter(None, known[close])) if close in known else "demo.NAME for an op of your own"
-        yield Fault(f"op {shown(node.op_type)}", "an op of ONNX", shown(node.op_type) or "nothing", remedy, *at, node.op_type)
+        yield Fault(
+            f"op {sanitize(node.op_type)}", "an op of ONNX", sanitize(node.op_type) or "nothing", remedy, *at, node.op_type
+        )
     elif domain in _OWN and onnx.defs.has(node.op_type, domain) and registry.find(domain, node.op_type) is None:
         version = imports.get(domain, 0)
         if version > 0 and not onnx.defs.has(node.op_type, version, domain):
@@ -237,7 +239,7 @@ def _of_op(
             remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
             got = f"version {version} imported"
             yield Fault(
-                f"op {shown(node.op_type)}", f"version {since} of ONNX's operators or newer", got, remedy, *at, node.op_type
+                f"op {sanitize(node.op_type)}", f"version {since} of ONNX's operators or newer", got, remedy, *at, node.op_type
             )
 
 
@@ -250,12 +252,12 @@ def _of_attribute(attribute: AttributeProto, number: int, here: int) -> Iterator
     if len(lists) > 1 or (attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name):
         expected = "one value, or a list of numbers or of strings"
         got = "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
-        remedy = f"{shown(attribute.name)}: floats = […]" if len(lists) > 1 else None
-        yield Fault(f"attr {shown(attribute.name)}", expected, got, remedy, *place)
+        remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
+        yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
     for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
         if wrong := _of_tensor(tensor):
             expected, got, remedy = wrong
-            yield Fault(f"attr {shown(attribute.name)}", expected, got, remedy, *place)
+            yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
 
 
 def _of_tensor(tensor: TensorProto) -> tuple[str, str, str | None] | None:

@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import TensorType
 
@@ -51,9 +51,9 @@ class Control:
     def said(self) -> str:
         """What it shows, as text."""
         if isinstance(self.widget, ipywidgets.Dropdown):
-            return shown(self.widget.label)
+            return sanitize(self.widget.label)
         value = self.widget.value
-        return f"{value:.6g}" if isinstance(value, float) else shown(str(value))
+        return f"{value:.6g}" if isinstance(value, float) else sanitize(str(value))
 
 
 def attr_control(name: str, attr: Attr, now: Any, asked: Any) -> Control:
@@ -87,8 +87,8 @@ def feed_control(name: str, kind: TensorType, asked: Any) -> Control:
         The model's input is no scalar, or what was asked for does not fit it.
     """
     if kind.dtype is None or (kind.shape is not None and any(dim not in (1, None) for dim in kind.shape)):
-        next = f"interact(session, {shown(name)}=np.asarray(…))"
-        raise _unfit(name, f"an array, as the input is {kind}", shown(repr(asked)), next)
+        next = f"interact(session, {sanitize(name)}=np.asarray(…))"
+        raise _unfit(name, f"an array, as the input is {kind}", sanitize(repr(asked)), next)
     number = np.dtype(kind.dtype.numpy).kind
     word = "bool" if number == "b" else "str" if kind.dtype.name == "string" else "int" if number in "iu" else "float"
     if isinstance(asked, tuple):
@@ -111,8 +111,8 @@ def _kind_of(value: Any) -> str:
 
 
 def _unfit(name: str, expected: str, got: str, next: str = "") -> FeedError:
-    next = next or f"interact(session, {shown(name)}=(0.0, 1.0))"
-    return FeedError(f"interact, {shown(name)}", expected=expected, got=got, next=next)
+    next = next or f"interact(session, {sanitize(name)}=(0.0, 1.0))"
+    return FeedError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
 
 
 # ---- kinds of widgets --------------------------------------------------------------------------------------------------------
@@ -122,12 +122,14 @@ def _slider(name: str, kind: str, now: Any, asked: tuple[Any, ...]) -> Control:
     ends = all(isinstance(end, (int, float)) and not isinstance(end, bool) and math.isfinite(end) for end in asked)
     if kind not in ("int", "float") or len(asked) not in (2, 3) or not ends or not asked[0] < asked[1]:
         expected = "(lowest, highest) or (lowest, highest, step)" if kind in ("int", "float") else f"a value of kind {kind}"
-        raise _unfit(name, expected, shown(repr(asked)))
+        raise _unfit(name, expected, sanitize(repr(asked)))
     low, high = asked[0], asked[1]
     inside = now if isinstance(now, (int, float)) and low <= now <= high else (low + high) / 2
     if kind == "int":
         if any(int(end) != end for end in asked):
-            raise _unfit(name, "whole numbers", shown(repr(asked)), f"{shown(name)}=({math.floor(low)}, {math.ceil(high)})")
+            raise _unfit(
+                name, "whole numbers", sanitize(repr(asked)), f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
+            )
         whole = int(asked[2]) if len(asked) == 3 else 1
         widget = ipywidgets.IntSlider(int(inside), int(low), int(high), whole, description=name, style=_WIDE)
         return Control(name, widget, int)
@@ -183,8 +185,8 @@ def _box(name: str, kind: str, now: Any) -> Control:
             widget = ipywidgets.Text(json.dumps(list(now)), continuous_update=False, **held)
             return Control(name, widget, lambda text: _listed(name, text))
     except (TypeError, ValueError):
-        raise _unfit(name, f"a value of kind {kind}", shown(repr(now))) from None
-    raise _unfit(name, "an attr that is a number, bool, text or list of them", kind, f"session.set_attrs({shown(name)}=…)")
+        raise _unfit(name, f"a value of kind {kind}", sanitize(repr(now))) from None
+    raise _unfit(name, "an attr that is a number, bool, text or list of them", kind, f"session.set_attrs({sanitize(name)}=…)")
 
 
 def _listed(name: str, text: str) -> list[Any]:
@@ -193,5 +195,5 @@ def _listed(name: str, text: str) -> list[Any]:
     except ValueError:
         values = None
     if not isinstance(values, list):
-        raise _unfit(name, "a list", shown(text), "[1, 2, 3]")
+        raise _unfit(name, "a list", sanitize(text), "[1, 2, 3]")
     return values

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyopnb.ops
-from pyopnb.ops.errors import FeedError, shown
+from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.runtime.session import Result, Session
 
@@ -58,7 +58,7 @@ class Run:
 def refuse_other(session: object, where: str) -> None:
     """Raise `FeedError` for what is no session of pyopnb's."""
     if not isinstance(session, Session):
-        got, next = shown(type(session).__name__), f"pyopnb.{where}(pyopnb.Session(model), x=x)"
+        got, next = sanitize(type(session).__name__), f"pyopnb.{where}(pyopnb.Session(model), x=x)"
         raise FeedError(where, expected="a pyopnb.Session", got=got, next=next)
 
 

@@ -13,7 +13,7 @@ from pyopnb.notebook.live.following import Following
 from pyopnb.notebook.live.output import Clock
 from pyopnb.notebook.live.picture import as_html, as_text, changed_ops
 from pyopnb.notebook.live.run import Run, refuse_other, run
-from pyopnb.ops.errors import briefly
+from pyopnb.ops.errors import hide_internal_frames
 from pyopnb.runtime.session import Session
 
 __all__ = ["Watch", "watch"]
@@ -90,7 +90,7 @@ class Watch(Following):
             self._show()
 
 
-@briefly
+@hide_internal_frames
 def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: float | None = None, **named: Any) -> Watch:
     """An output that runs itself again when an op of the session is redefined.
 

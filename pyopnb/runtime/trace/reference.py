@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.models.io import Source, edited, lean
+from pyopnb.models.io import Source, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.onnx_reference.evaluator_ops import reference_ops
-from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.ops.errors import FeedError, nearest, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.trace.initializers import Initializers
@@ -37,11 +37,11 @@ def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str
     """
     from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
 
-    model = lean(source.proto).proto
+    model = without_weights(source.proto).proto
     feeds = _checked(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
     wanted = set(names) if only is None else chosen_names(names, only)
-    whole, folder = edited(source), source.folder
+    whole, folder = to_model(source), source.folder
     if folder is not None:
         onnx.load_external_data_for_model(whole, folder)
     evaluator = ReferenceEvaluator(whole, new_ops=reference_ops())
@@ -86,9 +86,9 @@ def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
     if missing or unknown:
         raise FeedError(
             "feeds",
-            expected=", ".join(f"{shown(name)}: {types[name]}" for name in needed) or "no feeds",
-            got=", ".join(map(shown, given)) or "nothing",
-            next=f"write {nearest(unknown[0], types)} for {shown(unknown[0])}" if unknown else f"{missing[0]}=…",
+            expected=", ".join(f"{sanitize(name)}: {types[name]}" for name in needed) or "no feeds",
+            got=", ".join(map(sanitize, given)) or "nothing",
+            next=f"write {nearest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
         )
     return {name: _fed(name, value, types[name]) for name, value in given.items()}
 
@@ -103,7 +103,7 @@ def _fed(name: str, value: Any, want: TensorType) -> Any:
     except ValueError:
         got = None
     if got is None or got.dtype != want.dtype or not _fits(got, want):
-        raise FeedError(f"feed {shown(name)}", expected=str(want), got=str(got or f"an array of dtype {array.dtype}"))
+        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=str(got or f"an array of dtype {array.dtype}"))
     return array
 
 

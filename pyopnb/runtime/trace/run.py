@@ -15,11 +15,11 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
-from pyopnb.models.edit.inline import inlined
-from pyopnb.models.io import Source, lean, read
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.io import Source, read, without_weights
 from pyopnb.models.nodes import first_output, walk
-from pyopnb.ops.errors import FeedError, ModelError, shown
-from pyopnb.ops.instantiate import note
+from pyopnb.ops.errors import FeedError, ModelError, sanitize
+from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.feeds import from_ortvalue
@@ -32,7 +32,7 @@ from pyopnb.runtime.trace.summary import Summary, summary_of
 from pyopnb.runtime.trace.taps import Sink, put_taps, tap_nodes
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["LEVELS", "Wanted", "chosen", "traced"]
+__all__ = ["LEVELS", "Wanted", "chosen", "run_traced"]
 
 LEVELS = ("all", "summaries")
 
@@ -54,20 +54,22 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
-            raise FeedError("trace, level", expected=" or ".join(map(repr, LEVELS)), got=shown(repr(self.level)))
+            raise FeedError("trace, level", expected=" or ".join(map(repr, LEVELS)), got=sanitize(repr(self.level)))
         if not isinstance(self.times, int) or self.times < 0:
-            raise FeedError("trace, times", expected="True, False, or how many runs to time", got=shown(repr(self.times)))
+            raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
 
 
-def traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
+def run_traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
     source = session._source()
     if not source.proto.HasField("graph"):
         raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
-    source.proto = inlined(source.proto, is_op(source.proto, session._modules))  # an op may be new since the session was built
-    model = lean(source.proto).proto
+    source.proto = inline_ops(
+        source.proto, is_op(source.proto, session._modules)
+    )  # an op may be new since the session was built
+    model = without_weights(source.proto).proto
     outputs = list(session._feeds.outputs)
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
@@ -148,7 +150,7 @@ class _Look:
             if type(error).__module__.startswith("onnxruntime"):
                 # It has no kernels for some of the nodes that it mostly fuses or takes away.
                 what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
-                note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
+                add_note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
             raise
 
     def _more_runs(self) -> int:
@@ -295,7 +297,7 @@ def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str
             copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
         except Exception as error:  # of a class that anybody wrote
             text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
-            return found, shown(text, 200)
+            return found, sanitize(text, 200)
     return (copied if copies else found), ""
 
 

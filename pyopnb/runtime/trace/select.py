@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import FeedError, nearest, shown
+from pyopnb.ops.errors import FeedError, nearest, sanitize
 
 __all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
 
@@ -89,8 +89,8 @@ def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
             raise FeedError(
                 "trace, only",
                 expected="names of tensors that nodes of the model give, or globs of them",
-                got=shown(repr(text)),
-                next=f"write {shown(nearest(str(text), names))}" if names else None,
+                got=sanitize(repr(text)),
+                next=f"write {sanitize(nearest(str(text), names))}" if names else None,
             )
         wanted |= found
     return wanted

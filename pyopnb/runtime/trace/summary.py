@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import shown
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.types import TensorType, type_of
 
 __all__ = ["BINS", "Summary", "summary_of"]
@@ -83,7 +83,7 @@ class Summary:
         kind = f"sequence of {self.count}" if self.kind == "sequence" else self.kind if self.type is None else str(self.type)
         span = spread = bars = ""
         if self.longest is not None:
-            span = f'{self.distinct} different, longest {len(self.longest)}: "{shown(self.longest, 40)}"'
+            span = f'{self.distinct} different, longest {len(self.longest)}: "{sanitize(self.longest, 40)}"'
         elif self.least is not None and self.least == self.greatest:
             span = f"all {self.least:.6g}"
         elif self.least is not None:

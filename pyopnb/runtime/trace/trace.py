@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.ops.displayable import Drawn
-from pyopnb.ops.errors import closest, shown
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import closest, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
@@ -21,7 +21,7 @@ __all__ = ["Trace"]
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
 
 
-class Trace(Drawn):
+class Trace(Displayable):
     """Every named tensor of one run.
 
     It can be indexed by name, iterated over (names: feeds first, then the nodes' outputs in the order in which they ran) and
@@ -102,11 +102,11 @@ class Trace(Drawn):
 
     def _unknown(self, name: object) -> str:
         if name in self.summaries:
-            return f"{shown(name)} was let go after trace.summaries[{shown(repr(name))}] was made; to keep it: only=[…]"
+            return f"{sanitize(name)} was let go after trace.summaries[{sanitize(repr(name))}] was made; to keep it: only=[…]"
         if name in self.initializers:
-            return f"{shown(name)} is an initializer: trace.initializers[{shown(repr(name))}]"
+            return f"{sanitize(name)} is an initializer: trace.initializers[{sanitize(repr(name))}]"
         close = closest(str(name), list(self))
-        return f"no tensor {shown(repr(name))} in the trace" + (f"; nearest: {shown(close)}" if close else "")
+        return f"no tensor {sanitize(repr(name))} in the trace" + (f"; nearest: {sanitize(close)}" if close else "")
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.feeds, **self.values})
@@ -141,11 +141,11 @@ class Trace(Drawn):
         if self.unchecked:
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.nasty is not None:
-            lines.append(f"first NaN or Inf: {shown(self.nasty)} ({made.get(self.nasty, 'a feed')})")
+            lines.append(f"first NaN or Inf: {sanitize(self.nasty)} ({made.get(self.nasty, 'a feed')})")
         names = list(self.summaries)
         room = _LINES - len(lines)
         fits = names if len(names) <= room else names[: room - 1]
-        rows = [(shown(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
+        rows = [(sanitize(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]

@@ -54,7 +54,9 @@ def test_hard_cases_judged_again(a: Any, b: Any, tolerances: Any, verdict: str) 
 
 
 def test_json_is_strict() -> None:
-    found = diff({"y": np.float32([np.inf, 0, 1]), "n": np.uint64([2**64 - 1])}, {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([0])})
+    found = diff(
+        {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([2**64 - 1])}, {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([0])}
+    )
     held = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(name))
     assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.diff", 1, "different", False)
     assert held["parts"][1]["facts"]["largest"] == 2**64 - 1

@@ -35,11 +35,15 @@ def test_what_was_written_is_read(ending: str, tmp_path: Path) -> None:
     assert np.array_equal(found["x"] if isinstance(found, dict) else found, X)
 
 
-@pytest.mark.filterwarnings("ignore:Reading .*additional header parsing")  # NumPy's, of headers that Python 2 might have written
+@pytest.mark.filterwarnings(
+    "ignore:Reading .*additional header parsing"
+)  # NumPy's, of headers that Python 2 might have written
 @pytest.mark.parametrize("ending", ENDINGS)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_a_damaged_file_gives_arrays_or_a_refusal(ending: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_damaged_file_gives_arrays_or_a_refusal(
+    ending: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     held = bytearray(good(ending))
     begin = data.draw(st.integers(0, len(held)))
     held[begin : begin + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=8))

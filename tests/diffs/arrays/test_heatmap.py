@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyopnb import Diff, diff
 from pyopnb.diffs.arrays import heatmap
 from pyopnb.diffs.arrays.heatmap import FIELDS, Grid, matrix
-from pyopnb.diffs.arrays.stats import measured
+from pyopnb.diffs.arrays.stats import array_stats
 
 RNG = np.random.default_rng(3)
 
@@ -25,11 +25,11 @@ def spot(index: int, size: int) -> int:
 
 def by_hand(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     rows, columns = matrix(shape)
-    down, across = (np.arange(min(n, k) + 1) * n // min(n, k) for n, k in ((rows, FIELDS), (columns, FIELDS if rows > 1 else 4 * FIELDS)))
-    held = values.reshape(rows, columns)
-    return np.array(
-        [[held[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)]
+    down, across = (
+        np.arange(min(n, k) + 1) * n // min(n, k) for n, k in ((rows, FIELDS), (columns, FIELDS if rows > 1 else 4 * FIELDS))
     )
+    held = values.reshape(rows, columns)
+    return np.array([[held[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)])
 
 
 @settings(max_examples=60, deadline=None)
@@ -53,7 +53,7 @@ def test_every_field_has_its_largest(shape: list[int], block: int, long: bool, s
 def test_picture_of_a_diff(shape: tuple[int, ...], dtype: Any) -> None:
     b = np.asarray(RNG.standard_normal(shape) * 100).astype(dtype)
     a = np.asarray(b + np.asarray(RNG.integers(0, 2, shape) * RNG.standard_normal(shape) * 10).astype(dtype)).astype(dtype)
-    facts = measured(a, b, 0.0, 0.0, 1000)
+    facts = array_stats(a, b, 0.0, 0.0, 1000)
     wide = np.complex128 if dtype is np.complex64 else np.float64
     wanted = by_hand(np.abs(a.astype(wide) - b.astype(wide)), shape)
     found = facts.picture()

@@ -34,7 +34,11 @@ def test_results_by_name() -> None:
     a, b = pyopnb.Result({"y": ONE, "z": TWO}), pyopnb.Result({"z": TWO, "y": ONE})
     assert diff(a, b).verdict == "bit-identical"
     assert diff(a, {"y": ONE, "z": TWO}).verdict == "bit-identical"
-    assert found(a, pyopnb.Result({"y": ONE, "w": TWO})) == [("y", "bit-identical"), ("z", "incomparable"), ("w", "incomparable")]
+    assert found(a, pyopnb.Result({"y": ONE, "w": TWO})) == [
+        ("y", "bit-identical"),
+        ("z", "incomparable"),
+        ("w", "incomparable"),
+    ]
     assert "only in b: float32[2]" in str(diff(a, pyopnb.Result({"y": ONE, "w": TWO})))
 
 
@@ -71,7 +75,10 @@ def test_tolerance_of_each_dtype() -> None:
     assert tolerance("float8_e5m2", None, None) == tolerance("int64", None, None) == (0.0, 0.0)
     assert tolerance("float8_e5m2", 0.25, None) == (0.25, 0.0)
     assert tolerance("string", 1, 1) == (0.0, 0.0)
-    assert found({"y": ONE, "n": np.int64([5])}, {"y": TWO, "n": np.int64([6])}, rtol=1.0) == [("y", "close"), ("n", "different")]
+    assert found({"y": ONE, "n": np.int64([5])}, {"y": TWO, "n": np.int64([6])}, rtol=1.0) == [
+        ("y", "close"),
+        ("n", "different"),
+    ]
 
 
 def test_hostile_names() -> None:
@@ -80,7 +87,7 @@ def test_hostile_names() -> None:
         assert len(str(made)) < 2000 and "\x1b" not in str(made)
         assert "<script>" not in made._repr_html_()
         assert pyopnb.Diff.from_json(made.to_json()) == made
-    assert named(("n\x00", "'")) == "n\\x00[\"'\"]"
+    assert named(("n\x00", "'")) == 'n\\x00["\'"]'
 
 
 def test_what_is_written_later_is_not_seen() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pyopnb import Diff, diff
-from pyopnb.diffs.arrays.stats import family, measured
+from pyopnb.diffs.arrays.stats import array_stats, family
 from pyopnb.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")
@@ -196,7 +196,7 @@ def test_statistics_against_plain_numpy() -> None:
     rng = np.random.default_rng(3)
     a = rng.standard_normal(50_001).astype(f32)
     b = (a + 1e-3 * rng.standard_normal(a.size)).astype(f32)
-    found = measured(a, b, 0.0, 1e-3)
+    found = array_stats(a, b, 0.0, 1e-3)
     x, y = a.astype(f64), b.astype(f64)
     away = np.abs(x - y)
     assert found.largest == away.max()
@@ -221,12 +221,12 @@ def test_statistics_against_plain_numpy() -> None:
 def test_long_arrays_have_a_sample_in_their_histograms() -> None:
     a = np.ones(2**21 + 4, f32)
     b = a + f32(0.25)
-    found = measured(a, b, 1e-5, 1e-5)
+    found = array_stats(a, b, 1e-5, 1e-5)
     assert (found.stride, sum(found.sizes.values()), found.over) == (4, a.size // 4, a.size)
     low, high = found.quantile(0.5)
     assert low <= 0.25 < high
     b[1:] = 1
-    assert sum(measured(a, b, 1e-5, 1e-5).sizes.values()) == a.size // 4
+    assert sum(array_stats(a, b, 1e-5, 1e-5).sizes.values()) == a.size // 4
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -260,7 +260,7 @@ def test_memory_stays_flat() -> None:
     for size in (500_000, 4_000_000):
         for pair in ((a[:size], b[:size]), (a[:size][::-1], b[:size][::-1])):
             tracemalloc.start()
-            measured(*pair, 1e-5, 1e-5)
+            array_stats(*pair, 1e-5, 1e-5)
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert max(peaks) < 8e6, peaks  # each array has 16 MB
@@ -277,7 +277,9 @@ def filled(kind: Any, shape: tuple[int, ...], seed: bytes) -> np.ndarray:
     kind = np.dtype(kind)
     count = int(np.prod(shape))
     if kind.kind == "O":
-        return np.array([[None, "a", b"a", 1, "ab", NAN][byte % 6] for byte in (seed * (count + 1))[:count]], object).reshape(shape)
+        return np.array([[None, "a", b"a", 1, "ab", NAN][byte % 6] for byte in (seed * (count + 1))[:count]], object).reshape(
+            shape
+        )
     if kind.kind == "U":
         return np.array([str(byte) for byte in (seed * (count + 1))[:count]], kind).reshape(shape)
     raw = np.frombuffer((seed * (count * kind.itemsize + 1))[: count * kind.itemsize], np.uint8)
@@ -307,7 +309,13 @@ def test_it_never_raises_and_reads_back(one: Any, other: Any, shape: Any, shape_
         assert found.verdict == back.verdict  # the reference is not the same
     if (there := found.parts[0].facts) and (here := back.parts[0].facts):
         assert (there.count, there.bits, there.differing, there.finite) == (here.count, here.bits, here.differing, here.finite)
-        assert (there.odd, there.largest, there.ulp, there.rms, there.parts) == (here.odd, here.largest, here.ulp, here.rms, here.parts)
+        assert (there.odd, there.largest, there.ulp, there.rms, there.parts) == (
+            here.odd,
+            here.largest,
+            here.ulp,
+            here.rms,
+            here.parts,
+        )
         assert there.bits >= there.differing >= (there.over or 0)
 
 
@@ -327,12 +335,14 @@ def test_blocked_is_unblocked(kind: Any, two: list[bytes], count: int, block: in
     a, b = (filled(kind, (count,), seed) for seed in two)
     if half:
         b[: count // 2] = a[: count // 2]
-    whole, blocked = measured(a, b, 1e-3, 1e-5, 10**6), measured(a, b, 1e-3, 1e-5, block)
+    whole, blocked = array_stats(a, b, 1e-3, 1e-5, 10**6), array_stats(a, b, 1e-3, 1e-5, block)
     for name in ("cosine", "snr", "psnr", "mean", "rms", "bias"):
         one, two_ = getattr(whole, name), getattr(blocked, name)
         # Sums in another order; a mean of large numbers of both signs may be anything below their rounding.
         scale = 0.0 if name != "bias" else 1e-6 * abs(whole.mean or 0)
-        assert one == two_ or one == pytest.approx(two_, rel=1e-6, abs=max(scale, 1e-6) if name != "mean" else scale, nan_ok=True)
+        assert one == two_ or one == pytest.approx(
+            two_, rel=1e-6, abs=max(scale, 1e-6) if name != "mean" else scale, nan_ok=True
+        )
     sums = dict.fromkeys(("cosine", "snr", "psnr", "mean", "rms", "bias"))
     assert (whole.frontier.largest, whole.frontier.at_zero) == (blocked.frontier.largest, blocked.frontier.at_zero)
     for rtol in (0.0, 1e-3, 0.5, 2.0):  # corners that are on a line but for rounding may be there or not
@@ -347,7 +357,9 @@ def below(number: float) -> float:
     return float(exact - Decimal(1).scaleb(exact.adjusted() - 3))
 
 
-values = hnp.arrays(f64, st.integers(1, 12), elements=st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1.0]))
+values = hnp.arrays(
+    f64, st.integers(1, 12), elements=st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1.0])
+)
 
 
 @quick
@@ -406,8 +418,10 @@ def test_sums_of_products_are_left_to_one_thread(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(np, "dot", lambda x, y: sizes.append(x.size if x.dtype == f64 else 0) or dot(x, y))
     monkeypatch.delattr(np, "vdot")
     for one in (np.zeros(10**5, f32), np.linspace(-1, 1, 10**5), np.arange(10**5), np.ones(10**5, "c16")):
-        found = measured(one, one + 1, 0.0, 0.0)
+        found = array_stats(one, one + 1, 0.0, 0.0)
         two = (one + 1).astype("c16" if one.dtype.kind == "c" else f64)
-        cosine = dot(one.conj(), two).real / np.sqrt(dot(one.conj(), one).real * dot(two.conj(), two).real) if one.any() else None
+        cosine = (
+            dot(one.conj(), two).real / np.sqrt(dot(one.conj(), one).real * dot(two.conj(), two).real) if one.any() else None
+        )
         assert found.cosine == pytest.approx(cosine)
     assert 5_000 < max(sizes) <= 10_000

@@ -80,7 +80,9 @@ def test_a_weight_that_differs_is_named() -> None:
 
 
 def test_what_stands_before_the_origin_is_told_with_what_changed_in_it() -> None:
-    one = parsed("(float[N] x) => (float[N] y) { a = Exp(x)  b = Elu<alpha = 1.0>(a)  c = Neg(b)  d = Elu<alpha = 1.0>(c)  y = Tanh(d) }")
+    one = parsed(
+        "(float[N] x) => (float[N] y) { a = Exp(x)  b = Elu<alpha = 1.0>(a)  c = Neg(b)  d = Elu<alpha = 1.0>(c)  y = Tanh(d) }"
+    )
     other = parsed(
         "(float[N] x) => (float[N] y) { a = Exp(x)  b = Elu<alpha = 1.0>(a)  c = Neg(b)  i = Abs(c)  j = Neg(i)"
         "  d = Elu<alpha = 2.0>(j)  y = Tanh(d) }"
@@ -107,7 +109,9 @@ def test_two_origins_that_make_up_for_each_other_are_both_found() -> None:
 
 
 def test_an_error_that_grows_is_amplified() -> None:
-    text = "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
+    text = (
+        "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
+    )
     one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("0.5", "0.75"))
     found = diff(one, other)
     assert effects(found) == {"a": "origin", "b": "amplifies", "y": "propagates"}
@@ -141,7 +145,9 @@ def test_nothing_to_compare() -> None:
 
 def test_what_has_no_partner_is_listed() -> None:
     one = trace(parsed("(float[N] x) => (float[N] y) { a = Exp(x)  y = Neg(a) }"), x=np.float32([1]))
-    other = trace(parsed("(float[N] x) => (float[N] y, float[N] z) { a = Exp(x)  y = Neg(a)  z = Floor(x) }"), x=np.float32([1]))
+    other = trace(
+        parsed("(float[N] x) => (float[N] y, float[N] z) { a = Exp(x)  y = Neg(a)  z = Floor(x) }"), x=np.float32([1])
+    )
     found = diff(one, other)
     assert found.verdict == "incomparable" and found.outputs_only_b == ("z",)
     assert "outputs only in b: z" in str(found)
@@ -306,7 +312,11 @@ def test_a_node_that_cannot_run_alone_says_why() -> None:
     one = trace(model, x=np.float32([1]))
     allowed = False
     found = diff(one, one)
-    assert [(step.isolated, step.outputs[0].why) for step in found.steps] == [(0.0, ""), (None, "RuntimeError: only twice"), (0.0, "")]
+    assert [(step.isolated, step.outputs[0].why) for step in found.steps] == [
+        (0.0, ""),
+        (None, "RuntimeError: only twice"),
+        (0.0, ""),
+    ]
     assert effects(found) == {"a": "same", "b": "same", "y": "same"}
 
 
@@ -332,7 +342,9 @@ def test_a_node_with_bodies_is_one_unit_that_can_be_opened() -> None:
 
 
 def test_strings_and_sequences_are_compared_too() -> None:
-    model = parsed("(float[N] x) => (seq(float[N]) s, string[N] t) { a = Neg(x)  s = SequenceConstruct(x, a)  t = Cast<to = 8>(a) }")
+    model = parsed(
+        "(float[N] x) => (seq(float[N]) s, string[N] t) { a = Neg(x)  s = SequenceConstruct(x, a)  t = Cast<to = 8>(a) }"
+    )
     one, other = (trace(model, x=np.float32(x), **QUICK) for x in ([1, 2], [1, 3]))
     assert diff(one, one).verdict == "bit-identical"
     found = diff(one, other)

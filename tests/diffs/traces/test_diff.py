@@ -116,7 +116,9 @@ def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
 
 def test_the_text_is_short_whatever_there_is() -> None:
     names = ["<script>alert(1)</script>", "x" * 5000, "line\nbreak\x1b[31m"]
-    nodes = [pyopnb.node("Selu", "x" if n == 0 else [names[n - 1]], [name], gamma=2.0, alpha=2.0) for n, name in enumerate(names)]
+    nodes = [
+        pyopnb.node("Selu", "x" if n == 0 else [names[n - 1]], [name], gamma=2.0, alpha=2.0) for n, name in enumerate(names)
+    ]
     more = [pyopnb.node("Selu", [names[-1]], f"z{n}", gamma=1.0 + n, alpha=1.0) for n in range(20)]
     model = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
     other = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])

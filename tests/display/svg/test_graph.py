@@ -94,7 +94,9 @@ def test_texts_stay_in_their_boxes():
 
 
 def test_same_graph_same_bytes():
-    graph = Graph([Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)], [Line(n // 2, n) for n in range(1, 30)])
+    graph = Graph(
+        [Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)], [Line(n // 2, n) for n in range(1, 30)]
+    )
     assert svg(graph, scale=scale([0, 4])) == svg(graph, scale=scale([0, 4]))
 
 
@@ -111,7 +113,9 @@ def test_lines_end_at_their_boxes():
 
 
 def test_what_is_marked_can_be_told_without_colours():
-    made = texts(svg(Graph([Box("a", mark="added"), Box("b", mark="removed"), Box("c", mark="slow"), Box("d", kind="own")], [])))
+    made = texts(
+        svg(Graph([Box("a", mark="added"), Box("b", mark="removed"), Box("c", mark="slow"), Box("d", kind="own")], []))
+    )
     assert {"+ added", "− removed", "slow", "◆ d"} <= set(made)
 
 

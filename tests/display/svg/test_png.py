@@ -33,7 +33,9 @@ def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
     assert np.array_equal(decoded(png(which, colours)), np.array(colours)[which])
 
 
-@pytest.mark.parametrize("bad", [np.zeros((0, 3), np.uint8), np.zeros(3, np.uint8), np.zeros((2, 2)), np.full((1, 1), 2, np.uint8)])
+@pytest.mark.parametrize(
+    "bad", [np.zeros((0, 3), np.uint8), np.zeros(3, np.uint8), np.zeros((2, 2)), np.full((1, 1), 2, np.uint8)]
+)
 def test_what_is_no_picture_is_refused(bad: np.ndarray) -> None:
     with pytest.raises(ValueError, match="is no picture|colour 2 of 2"):
         png(bad, [(0, 0, 0), (1, 1, 1)])
@@ -95,7 +97,7 @@ def test_charts_stand_side_by_side_within_the_card() -> None:
         bars([5, 0, 1], ["0", "1", "2–3"], "bars", "below"),
         Chart(10, 10, ""),
     ]
-    svg = card(charts, "<title> & \"more\"")
+    svg = card(charts, '<title> & "more"')
     assert svg.count("<svg") == 1 and "&lt;title&gt; &amp; &quot;more&quot;" in svg
     width = float(svg.split('width="')[1].split('"')[0])
     assert width >= sum(chart.width for chart in charts) and len(svg) < LARGEST

@@ -26,7 +26,17 @@ GRAPH = Graph(
         Box("far", kind="far"),
         Box("Loop", ("▸ body: 1 node",), "folded"),
     ],
-    [Line(0, 1), Line(0, 2, mark="removed"), Line(1, 3), Line(2, 3), Line(3, 6), Line(6, 0), Line(2, 2), Line(4, 6), Line(5, 6)],
+    [
+        Line(0, 1),
+        Line(0, 2, mark="removed"),
+        Line(1, 3),
+        Line(2, 3),
+        Line(3, 6),
+        Line(6, 0),
+        Line(2, 2),
+        Line(4, 6),
+        Line(5, 6),
+    ],
 )
 
 
@@ -62,7 +72,9 @@ def test_it_is_the_browsers_picture_to_the_eye() -> None:
     rows, columns = np.nonzero((seen[..., :3] == (0xEF, 0xE6, 0xFF)).all(-1))
     x, y = map(float, re.findall(r"translate\(([\d.]+),([\d.]+)\)", text)[0])
     wide, high = map(float, re.findall(r'<rect width="([\d.]+)" height="([\d.]+)" rx="5"', text)[0])
-    assert [columns.min(), columns.max(), rows.min(), rows.max()] == pytest.approx([x + 1, x + wide - 2, y + 1, y + high - 2], abs=1)
+    assert [columns.min(), columns.max(), rows.min(), rows.max()] == pytest.approx(
+        [x + 1, x + wide - 2, y + 1, y + high - 2], abs=1
+    )
 
 
 def test_names_are_letters_and_nothing_else() -> None:

@@ -59,7 +59,8 @@ def test_the_reference_that_is_pinned(clip, session):
 
 
 def test_controls_follow_the_schema(page):
-    page.run("""
+    page.run(
+        """
         %%pyop -q -d demo
         from typing import Literal
         class Many:
@@ -68,7 +69,8 @@ def test_controls_follow_the_schema(page):
                 self.said = (n, f, mode, on, axes, text)
             def compute(self, x):
                 return x
-        """.replace("\n        ", "\n").lstrip())
+        """.replace("\n        ", "\n").lstrip()
+    )
     page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))')
     held = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
     kinds = {name: type(control.widget).__name__ for name, control in held.controls.items()}
@@ -137,8 +139,12 @@ def test_a_feed_that_is_missing(clip, session):
 
 
 def test_two_ops_with_one_attr_are_told_apart(page):
-    page.run("%%pyop -q -d demo\nclass A:\n    def __init__(self, k: float = 1.0): self.k = np.float32(k)\n    def compute(self, x): return x * self.k\nclass B(A):\n    def compute(self, x): return x + self.k")
-    page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::A", "x", "a"), pyopnb.node("demo::B", "a", "y")], {"x": "float32[N]"}, "y"))')
+    page.run(
+        "%%pyop -q -d demo\nclass A:\n    def __init__(self, k: float = 1.0): self.k = np.float32(k)\n    def compute(self, x): return x * self.k\nclass B(A):\n    def compute(self, x): return x + self.k"
+    )
+    page.run(
+        's = pyopnb.Session(pyopnb.model([pyopnb.node("demo::A", "x", "a"), pyopnb.node("demo::B", "a", "y")], {"x": "float32[N]"}, "y"))'
+    )
     with pytest.raises(pyopnb.FeedError, match=re.escape("got k. Try: ")):
         page.run("s") and pyopnb.interact(page.run("s"), x=X, k=2.0)
     held = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
@@ -147,7 +153,10 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     assert held.result["y"].tolist() == [13]
 
 
-@pytest.mark.parametrize(("ends", "value"), [((0.1, 5.0), 2.0), ((0.0, 360.0), 225.0), ((0.0, 1.0), 1 / 3), ((-1e-6, 1e-6), 3e-7), ((0.0, 1e9), 12.5)])
+@pytest.mark.parametrize(
+    ("ends", "value"),
+    [((0.1, 5.0), 2.0), ((0.0, 360.0), 225.0), ((0.0, 1.0), 1 / 3), ((-1e-6, 1e-6), 3e-7), ((0.0, 1e9), 12.5)],
+)
 def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value):
     """A browser moves such a value to the next step, and sends it back as if somebody had moved the slider."""
     held = pyopnb.interact(session, x=X, limit=ends)

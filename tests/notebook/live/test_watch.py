@@ -31,7 +31,22 @@ def test_it_stays_in_an_untrusted_notebook(clip, redefine):
     clip.run("pyopnb.watch(session, x=x)")
     redefine(HARD)
     tags = set(re.findall(r"<([a-z0-9]+)", clip.html))
-    assert tags <= {"div", "details", "summary", "table", "thead", "tbody", "tr", "td", "th", "pre", "img", "b", "span", "progress"}
+    assert tags <= {
+        "div",
+        "details",
+        "summary",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "td",
+        "th",
+        "pre",
+        "img",
+        "b",
+        "span",
+        "progress",
+    }
     assert len(clip.html) < 200_000
 
 
@@ -153,7 +168,10 @@ def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, 
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        ("pyopnb.watch(model, x=x)", "watch: expected a pyopnb.Session, got ModelProto. Try: pyopnb.watch(pyopnb.Session(model), x=x)"),
+        (
+            "pyopnb.watch(model, x=x)",
+            "watch: expected a pyopnb.Session, got ModelProto. Try: pyopnb.watch(pyopnb.Session(model), x=x)",
+        ),
         ("pyopnb.watch(session, z=x)", "feeds: expected x: float32[N], got z. Try: write x for z"),
     ],
 )
