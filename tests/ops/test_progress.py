@@ -13,9 +13,9 @@ from pyopnb.ops import progress
 def told():
     """What a front end is told."""
     seen = []
-    progress.bar_with(lambda what: lambda done, total: seen.append((done, total, what)))
+    progress.set_bar(lambda what: lambda done, total: seen.append((done, total, what)))
     yield seen
-    progress.bar_with(None)
+    progress.set_bar(None)
 
 
 def test_not_more_than_can_be_seen(monkeypatch):
@@ -39,55 +39,55 @@ def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
 
 def test_a_front_end_makes_the_bars():
     made = []
-    progress.bar_with(lambda what: lambda done, total: made.append((done, total, what)))
+    progress.set_bar(lambda what: lambda done, total: made.append((done, total, what)))
     try:
         progress.bar()(1, 2)
         progress.bar("elements")(3, 4)
         assert made == [(1, 2, "tensors"), (3, 4, "elements")]
     finally:
-        progress.bar_with(None)
+        progress.set_bar(None)
     assert isinstance(progress.bar(), progress.Throttled)
 
 
 def test_what_is_short_has_no_bar(told):
-    with progress.lengthy("elements", 100):
+    with progress.tracking("elements", 100):
         for _ in range(100):
-            progress.advanced("elements", 1)
+            progress.advance("elements", 1)
     assert told == []
 
 
 def test_what_has_become_long_has_one_to_its_end(told, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    with progress.lengthy("elements", 100):
-        progress.advanced("elements", 40)
-        progress.advanced("tensors", 40)  # of something else
+    with progress.tracking("elements", 100):
+        progress.advance("elements", 40)
+        progress.advance("tensors", 40)  # of something else
     assert told == [(40, 100, "elements"), (100, 100, "elements")]
-    progress.advanced("elements", 1)
+    progress.advance("elements", 1)
     assert len(told) == 2
 
 
 def test_what_is_all_but_done_needs_none(told, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    with progress.lengthy("elements", 100):
-        progress.advanced("elements", 95)
+    with progress.tracking("elements", 100):
+        progress.advance("elements", 95)
     assert told == []
 
 
 def test_a_part_of_something_long_is_not_told_again(told, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    with progress.lengthy("comparisons", 2):
+    with progress.tracking("comparisons", 2):
         for _ in range(2):
-            with progress.lengthy("elements", 10):
-                progress.advanced("elements", 5)
-            progress.advanced("comparisons", 1)
+            with progress.tracking("elements", 10):
+                progress.advance("elements", 5)
+            progress.advance("comparisons", 1)
     assert told == [(1, 2, "comparisons"), (2, 2, "comparisons")]
 
 
 def test_what_fails_stops_where_it_was(told, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    bar = progress.lengthy("elements", 10)
+    bar = progress.tracking("elements", 10)
     bar.__enter__()
-    progress.advanced("elements", 5)
+    progress.advance("elements", 5)
     assert not bar.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert told == [(5, 10, "elements")]
     assert progress._now.get() is None
@@ -98,6 +98,6 @@ def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):
     monkeypatch.setattr(progress, "sys", type("system", (), {"modules": {}, "stderr": sys.stderr}))
     for terminal in (False, True):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
-        with progress.lengthy("elements", 10_000):
-            progress.advanced("elements", 5_000)
+        with progress.tracking("elements", 10_000):
+            progress.advance("elements", 5_000)
         assert capsys.readouterr().err == ("\r5,000 of 10,000 elements\r10,000 of 10,000 elements\n" if terminal else "")
