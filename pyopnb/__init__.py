@@ -22,9 +22,10 @@ from pyopnb.ops.errors import (
     UnknownOp,
 )
 from pyopnb.ops.registry import pyop, registry
+from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.session import Result, Session, SessionRebuilt
+from pyopnb.runtime.session import Session, SessionRebuilt
 
 if TYPE_CHECKING:
     from pyopnb.diffs.api import diff

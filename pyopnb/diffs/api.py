@@ -15,7 +15,7 @@ from pyopnb.diffs.ops import OpDiff, compared_versions
 from pyopnb.models.io import proto_of
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, Version
-from pyopnb.runtime.session import Result
+from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.trace import Trace
 
 if TYPE_CHECKING:

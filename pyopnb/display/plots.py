@@ -22,7 +22,7 @@ from pyopnb.display.svg.to_matplotlib import SHARP, figured
 from pyopnb.display.tensors import matrix_of
 from pyopnb.display.view import View
 from pyopnb.ops.errors import FeedError, PyopError, sanitize
-from pyopnb.runtime.feeds import Result
+from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["figure", "graph", "pixels"]

@@ -22,7 +22,7 @@ from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
 from pyopnb.ops.errors import FeedError, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import Op, Registry, Version
-from pyopnb.runtime.feeds import Result
+from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.trace import Trace
 

@@ -25,9 +25,10 @@ from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_fr
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.session import Result, Session
+from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.run import Wanted
 from pyopnb.runtime.trace.trace import Trace
 

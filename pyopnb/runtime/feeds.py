@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,12 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.coerce import cast_expression
-from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import FeedError, nearest, sanitize
 from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
     "Feeds",
-    "Result",
     "from_ortvalue",
     "initializer_to_ortvalue",
     "known_dims",
@@ -235,59 +233,3 @@ def _packed(each: np.ndarray, bits: int) -> np.ndarray:
 def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
     shifts = np.arange(8 // bits, dtype=np.uint8) * bits
     return np.ascontiguousarray(((raw[:, None] >> shifts) & ((1 << bits) - 1)).ravel()[:count])
-
-
-# ---- results -----------------------------------------------------------------------------------------------------------------
-
-
-class Result(Displayable):
-    """What one run gave: arrays by name, in the order of the model's outputs.
-
-    Examples
-    --------
-    >>> result = Result({"y": np.zeros(2, np.float32), "n": np.int64(2)})
-    >>> y, n = result
-    >>> result["y"] is y, result[0] is y, len(result), list(result.keys())
-    (True, True, 2, ['y', 'n'])
-    >>> result
-    y: float32[2]
-    [0. 0.]
-    n: int64[]
-    2
-    """
-
-    __slots__ = ("_arrays",)
-
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self._arrays = dict(arrays)
-
-    def __getitem__(self, key: str | int) -> Any:
-        if isinstance(key, str):
-            if key not in self._arrays:
-                raise KeyError(f"no output {key!r}; there are {', '.join(self._arrays)}")
-            return self._arrays[key]
-        return list(self._arrays.values())[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._arrays.values())
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    def keys(self) -> Any:
-        """Names of the outputs; with this, ``dict(result)`` works."""
-        return self._arrays.keys()
-
-    def items(self) -> Any:
-        """Pairs of name and array."""
-        return self._arrays.items()
-
-    def __repr__(self) -> str:
-        return "\n".join(_shown_value(name, value) for name, value in self._arrays.items()) or "no outputs"
-
-
-def _shown_value(name: str, value: Any) -> str:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return f"{sanitize(name)}: {type(value).__name__}\n{value!r}"
-    with np.printoptions(threshold=100, edgeitems=3):
-        return f"{sanitize(name)}: {type_of(value)}\n{value}"

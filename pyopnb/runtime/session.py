@@ -19,10 +19,11 @@ from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.registry import registry
+from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import living, nothing, passing
-from pyopnb.runtime.feeds import Feeds, Result, from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.feeds import Feeds, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, chosen, label_of, merged
 from pyopnb.runtime.options import LENT, QUIET, session_options
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyopnb.runtime.trace.run import Wanted
     from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Result", "Session", "SessionRebuilt", "run_each", "run_kernels"]
+__all__ = ["Session", "SessionRebuilt", "run_each", "run_kernels"]
 
 _CPU = "CPUExecutionProvider"
 

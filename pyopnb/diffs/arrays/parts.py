@@ -12,8 +12,8 @@ from pyopnb.diffs.arrays.short import Short, shortly
 from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, family
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
+from pyopnb.ops.result import Result
 from pyopnb.ops.types import type_of
-from pyopnb.runtime.session import Result
 
 __all__ = ["VERDICTS", "Part", "elements", "named", "parts", "tolerance"]
 

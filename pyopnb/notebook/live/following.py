@@ -10,7 +10,8 @@ from pyopnb.notebook.live.output import Output
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.shell import cells
 from pyopnb.ops.registry import Version, registry
-from pyopnb.runtime.session import Result, Session
+from pyopnb.ops.result import Result
+from pyopnb.runtime.session import Session
 
 __all__ = ["Following"]
 

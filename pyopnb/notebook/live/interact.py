@@ -20,10 +20,11 @@ from pyopnb.notebook.live.picture import as_html, as_text
 from pyopnb.notebook.live.run import Run, refuse_other, run
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, nearest, sanitize
 from pyopnb.ops.registry import registry, split_name
+from pyopnb.ops.result import Result
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import ANY
-from pyopnb.runtime.session import Result, Session
+from pyopnb.runtime.session import Session
 
 __all__ = ["MIME", "Interact", "interact"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import pyopnb.ops
 from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.registry import Version, registry, split_name
-from pyopnb.runtime.session import Result, Session
+from pyopnb.ops.result import Result
+from pyopnb.runtime.session import Session
 
 __all__ = ["Run", "refuse_other", "run"]
 

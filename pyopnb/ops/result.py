@@ -1,0 +1,82 @@
+"""What one run gave, by name."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import sanitize
+from pyopnb.ops.types import type_of
+
+__all__ = ["Result"]
+
+
+class Result(Displayable):
+    """The outputs of one run: arrays by name, in the order of the model's outputs.
+
+    Parameters
+    ----------
+    arrays : Mapping
+        What each output is: an array, a list of arrays for a sequence, None for an empty optional.
+
+    Examples
+    --------
+    >>> result = Result({"y": np.zeros(2, np.float32), "n": np.int64(2)})
+    >>> y, n = result
+    >>> result["y"] is y, result[0] is y, len(result), list(result.keys())
+    (True, True, 2, ['y', 'n'])
+    >>> result
+    y: float32[2]
+    [0. 0.]
+    n: int64[]
+    2
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, str):
+            if key not in self._arrays:
+                raise KeyError(f"no output {key!r}; there are {', '.join(self._arrays)}")
+            return self._arrays[key]
+        return list(self._arrays.values())[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._arrays.values())
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def keys(self) -> KeysView[str]:
+        """Names of the outputs; with this, ``dict(result)`` works.
+
+        Returns
+        -------
+        KeysView of str
+        """
+        return self._arrays.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of name and array.
+
+        Returns
+        -------
+        ItemsView
+        """
+        return self._arrays.items()
+
+    def __repr__(self) -> str:
+        return "\n".join(_format_output(name, value) for name, value in self._arrays.items()) or "no outputs"
+
+
+def _format_output(name: str, value: Any) -> str:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"{sanitize(name)}: {type(value).__name__}\n{value!r}"
+    with np.printoptions(threshold=100, edgeitems=3):
+        return f"{sanitize(name)}: {type_of(value)}\n{value}"
