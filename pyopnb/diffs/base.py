@@ -1,30 +1,48 @@
-"""What diffs of every kind have in common: a verdict, no truth value, and strict JSON that reads back."""
+"""What all diffs share: a verdict, no truth value, a short text, and strict JSON that can be read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import FeedError, sanitize
 
-__all__ = ["DiffBase", "read_back", "written"]
+__all__ = [
+    "MAX_LINES",
+    "DiffBase",
+    "ToleranceDiff",
+    "check_tolerances",
+    "fit_lines",
+    "from_document",
+    "one_line",
+    "to_document",
+]
 
-_Diff = TypeVar("_Diff")
+MAX_LINES = 12
+"""The most lines that the text of a diff has."""
+
+_MAX_WIDTH = 160
+
+_Diff = TypeVar("_Diff", bound="DiffBase")
 
 
 class DiffBase(Displayable):
-    """What `pyopnb.diff` gives.
+    """A result of `pyopnb.diff`.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
     """
 
     __slots__ = ()
 
+    _FORMAT: ClassVar[str]
+    _VERSION: ClassVar[int] = 1
+
     @property
     def verdict(self) -> str:
-        """In one word; what words there are depends on what was compared."""
+        """In one word; the possible words depend on what was compared."""
         raise NotImplementedError
 
     @property
@@ -37,34 +55,150 @@ class DiffBase(Displayable):
         article = "an" if name[0] in "AEIO" else "a"
         raise TypeError(f"{article} {name} is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
+    def __repr__(self) -> str:
+        return str(self)
 
-def written(found: DiffBase, format: str, version: int, **held: Any) -> str:
-    """A diff as strict JSON, with what says how it is to be read."""
-    head = {"format": format, "version": version, "verdict": found.verdict, "ok": found.ok}
-    return json.dumps({**head, **held}, allow_nan=False)
+    def to_json(self) -> str:
+        """Serialize the diff.
+
+        Returns
+        -------
+        str
+            Strict JSON with everything that the diff knows, for `from_json`. Numbers that JSON lacks are the texts ``"NaN"``,
+            ``"Infinity"`` and ``"-Infinity"``.
+        """
+        return json.dumps(to_document(self), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a diff that `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        Diff, TraceDiff, ModelDiff or OpDiff
+            One of the class that reads. The verdict follows from the facts; the one in the text is not trusted.
+
+        Raises
+        ------
+        FeedError
+            The text is something else, or was written by a later version.
+        """
+        try:
+            return from_document(cls, json.loads(text, parse_constant=_refuse_constant))
+        except FeedError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            got = sanitize(f"{type(error).__name__}: {error}")
+            raise FeedError(f"{cls.__name__}.from_json", expected="what to_json wrote", got=got) from None
+
+    def _to_fields(self) -> dict[str, Any]:
+        """The diff's own part of its JSON document."""
+        raise NotImplementedError
+
+    @classmethod
+    def _from_fields(cls, fields: Any) -> Self:
+        """Build a diff from its JSON document; malformed ones may raise whatever Python raises."""
+        raise NotImplementedError
 
 
-def read_back(text: str, format: str, version: int, where: str, build: Callable[[Any], _Diff]) -> _Diff:
-    """What `written` wrote, built by a function that may raise what wrong JSON makes Python raise.
+class ToleranceDiff(DiffBase):
+    """A diff whose verdict depends on a tolerance."""
+
+    __slots__ = ()
+
+    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> Self:
+        """Apply another tolerance to the same facts, without the arrays.
+
+        The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
+        all pass; ``facts.over`` is None elsewhere.
+
+        Parameters
+        ----------
+        rtol, atol : float, optional
+            As in `pyopnb.diff`.
+
+        Returns
+        -------
+        Diff, TraceDiff or ModelDiff
+            A new diff of the same class.
+
+        Raises
+        ------
+        FeedError
+            A tolerance is negative or not finite.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> diff = pyopnb.diff(np.float32([1, 2]), np.float32([1, 2.5]))
+        >>> diff.verdict, diff.judged(atol=0.5).verdict
+        ('different', 'close')
+        """
+        check_tolerances(rtol, atol)
+        return self._judged(rtol, atol)
+
+    def _judged(self, rtol: float | None, atol: float | None) -> Self:
+        raise NotImplementedError
+
+
+def check_tolerances(rtol: float | None, atol: float | None) -> None:
+    """Refuse tolerances that are negative or not finite.
 
     Raises
     ------
     FeedError
-        The text is something else, or of a later version.
+        One is.
     """
-    try:
-        held = json.loads(text, parse_constant=_refused)
-        if not isinstance(held, dict) or held.get("format") != format:
-            raise FeedError(where, expected=f"JSON with format {format}", got=sanitize(text, 80))
-        if held.get("version") != version:
-            raise FeedError(where, expected=f"version {version}", got=sanitize(held.get("version")), next="a newer pyopnb")
-        return build(held)
-    except FeedError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        got = sanitize(f"{type(error).__name__}: {error}")
-        raise FeedError(where, expected="what to_json wrote", got=got) from None
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=sanitize(repr(value), 80))
 
 
-def _refused(constant: str) -> NoReturn:
+# ---- JSON --------------------------------------------------------------------------------------------------------------------
+
+
+def to_document(diff: DiffBase) -> dict[str, Any]:
+    """A diff as plain dicts, lists and numbers, headed by the format's name and version."""
+    head = {"format": diff._FORMAT, "version": diff._VERSION, "verdict": diff.verdict, "ok": diff.ok}
+    return {**head, **diff._to_fields()}
+
+
+def from_document(cls: type[_Diff], document: Any) -> _Diff:
+    """Read what `to_document` gave.
+
+    Raises
+    ------
+    FeedError
+        The document is of another format or of a later version. Other malformed documents raise whatever Python raises.
+    """
+    where = f"{cls.__name__}.from_json"
+    if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
+        raise FeedError(where, expected=f"JSON with format {cls._FORMAT}", got=sanitize(json.dumps(document), 80))
+    if document.get("version") != cls._VERSION:
+        got = sanitize(document.get("version"))
+        raise FeedError(where, expected=f"version {cls._VERSION}", got=got, next="a newer pyopnb")
+    return cls._from_fields(document)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+# ---- text --------------------------------------------------------------------------------------------------------------------
+
+
+def one_line(text: str, width: int = _MAX_WIDTH) -> str:
+    """Text on one line that is safe to print and at most ``width`` characters long."""
+    text = sanitize(text, 10**6).replace("\n", " ")
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def fit_lines(lines: Sequence[str], width: int = _MAX_WIDTH, more: str = "more lines") -> str:
+    """Lines joined for printing: at most `MAX_LINES`, the last saying how many were left out, each by `one_line`."""
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"… and {len(lines) - MAX_LINES + 1} {more}"]
+    return "\n".join(one_line(line, width) for line in lines)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyopnb.diffs.base import DiffBase, read_back, written
+from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
 __all__ = ["OpDiff", "compared_versions"]
-
-_FORMAT, _VERSION = "pyopnb.op-diff", 1
-_LINES, _WIDEST = 12, 160
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +33,8 @@ class OpDiff(DiffBase):
     same_code : bool or None
         Whether the sources say the same to Python, comments, blank lines and layout aside; None where one is not known.
     """
+
+    _FORMAT = "pyopnb.op-diff"
 
     a: str
     b: str
@@ -58,27 +57,17 @@ class OpDiff(DiffBase):
         if self.same_code is None:
             code = "the source of one is not known"
         lines = [f"{self.verdict}: {self.a} against {self.b}{', ' if code else ''}{code}", *self.schema, *self.source]
-        if len(lines) > _LINES:
-            lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines"]
-        return "\n".join(map(_one_line, lines))
+        return fit_lines(lines)
 
-    __repr__ = __str__
-
-    def to_json(self) -> str:
-        """All of it as strict JSON."""
-        held = {"a": self.a, "b": self.b, "schema": self.schema, "source": self.source, "same_code": self.same_code}
-        return written(self, _FORMAT, _VERSION, **held)
+    def _to_fields(self) -> dict[str, Any]:
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, text: str) -> OpDiff:
-        """What `to_json` wrote.
-
-        Raises
-        ------
-        FeedError
-            The text is something else, or of a later version.
-        """
-        return read_back(text, _FORMAT, _VERSION, "OpDiff.from_json", _built)
+    def _from_fields(cls, fields: Any) -> OpDiff:
+        if fields["same_code"] not in (True, False, None):
+            raise TypeError("same_code is true, false or null")
+        schema, source = (tuple(map(_text, fields[name])) for name in ("schema", "source"))
+        return cls(_text(fields["a"]), _text(fields["b"]), schema, source, fields["same_code"])
 
 
 def compared_versions(a: Version | Op, b: Version | Op) -> OpDiff:
@@ -174,15 +163,3 @@ def _text(value: Any) -> str:
 
 def _safe(line: str) -> str:
     return sanitize(line, 2000).replace("\\t", "\t")
-
-
-def _one_line(line: str) -> str:
-    line = sanitize(line, 10**6).replace("\n", " ")
-    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
-
-
-def _built(held: Any) -> OpDiff:
-    if held["same_code"] not in (True, False, None):
-        raise TypeError("same_code is true, false or null")
-    schema, source = (tuple(map(_text, held[name])) for name in ("schema", "source"))
-    return OpDiff(_text(held["a"]), _text(held["b"]), schema, source, held["same_code"])

@@ -11,18 +11,17 @@ from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, elements, parts
 from pyopnb.diffs.arrays.stats import Axis, Facts, Place
 from pyopnb.diffs.arrays.tolerance import Frontier
-from pyopnb.diffs.base import DiffBase, read_back, written
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.diffs.base import ToleranceDiff, check_tolerances
+from pyopnb.ops.errors import FeedError
 from pyopnb.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
 
-_FORMAT, _VERSION = "pyopnb.diff", 1
 _LENGTHY = 2**20  # elements: fewer, and their diff cannot become long
 
 
 @dataclass(frozen=True, repr=False)
-class Diff(DiffBase):
+class Diff(ToleranceDiff):
     """What `pyopnb.diff` found.
 
     It has no truth value: ``if diff(a, b)`` would be read as "if they differ" by one and as "if they agree" by another.
@@ -32,6 +31,8 @@ class Diff(DiffBase):
     parts : tuple of Part
         One a pair of arrays, in the order in which they were met: ``path``, ``verdict``, types, tolerance and facts of each.
     """
+
+    _FORMAT = "pyopnb.diff"
 
     parts: tuple[Part, ...]
 
@@ -53,43 +54,18 @@ class Diff(DiffBase):
     def __str__(self) -> str:
         return report.text(self.parts, self.worst)
 
-    __repr__ = __str__
-
-    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> Diff:
-        """The same facts under another tolerance, without the arrays.
-
-        The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
-        all pass; ``facts.over`` is None elsewhere.
-
-        Raises
-        ------
-        FeedError
-            A tolerance is negative or not finite.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> found = compared(np.float32([1, 2]), np.float32([1, 2.5]))
-        >>> found.verdict, found.judged(atol=0.5).verdict
-        ('different', 'close')
-        """
-        _checked(rtol, atol)
+    def _judged(self, rtol: float | None, atol: float | None) -> Diff:
         return Diff(tuple(part.judged(rtol, atol) for part in self.parts))
 
-    def to_json(self) -> str:
-        """All of it as strict JSON, with the texts ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` where JSON has no number."""
-        return written(self, _FORMAT, _VERSION, parts=[_plain(part) for part in self.parts])
+    def _to_fields(self) -> dict[str, Any]:
+        return {"parts": [_plain(part) for part in self.parts]}
 
     @classmethod
-    def from_json(cls, text: str) -> Diff:
-        """What `to_json` wrote.
-
-        Raises
-        ------
-        FeedError
-            The text is something else, or of a later version.
-        """
-        return read_back(text, _FORMAT, _VERSION, "Diff.from_json", _built)
+    def _from_fields(cls, fields: Any) -> Diff:
+        parts = tuple(_part(part) for part in fields["parts"])
+        if not parts:
+            raise FeedError("Diff.from_json", expected="at least one part", got="none")
+        return cls(parts)
 
 
 def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Diff:
@@ -100,18 +76,12 @@ def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = Non
     FeedError
         Something is not made of arrays, or a tolerance is negative or not finite.
     """
-    _checked(rtol, atol)
+    check_tolerances(rtol, atol)
     total = elements(a)
     if total < _LENGTHY:
         return Diff(tuple(parts(a, b, rtol, atol)))
     with tracking("elements", total):
         return Diff(tuple(parts(a, b, rtol, atol)))
-
-
-def _checked(rtol: float | None, atol: float | None) -> None:
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=sanitize(repr(value), 80))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------------------------
@@ -177,10 +147,3 @@ _READ: dict[str, Any] = {
     "first": lambda held: None if held is None else tuple(map(int, held)),
     "axes": lambda held: tuple(Axis(**{name: int(value) for name, value in one.items()}) for one in held),
 }
-
-
-def _built(held: Mapping[str, Any]) -> Diff:
-    read = tuple(_part(part) for part in held["parts"])
-    if not read:
-        raise FeedError("Diff.from_json", expected="at least one part", got="none")
-    return Diff(read)

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.stats import Axis, Facts, Place
-from pyopnb.ops.errors import sanitize
+from pyopnb.diffs.base import MAX_LINES, fit_lines
 
 __all__ = ["format_index", "format_number", "format_place", "summarize", "text"]
-
-_LINES = 12
-_WIDEST = 160
 
 
 def text(parts: Sequence[Part], worst: Part) -> str:
@@ -21,18 +18,13 @@ def text(parts: Sequence[Part], worst: Part) -> str:
     many = [] if len(parts) == 1 else [_summary(parts, worst)]
     lines = [*many, *_lines(worst)]
     others = [part for part in parts if part is not worst and not part.ok]
-    room = _LINES - len(lines)
+    room = MAX_LINES - len(lines)
     if others and room > 1:
         kept = others if len(others) <= room else others[: room - 1]
         lines += [f"{part.name}: {part.verdict}, {part.reason or summarize(part)}" for part in kept]
         if len(kept) < len(others):
             lines.append(f"… and {len(others) - len(kept)} more")
-    return "\n".join(_one_line(line) for line in lines[:_LINES])
-
-
-def _one_line(line: str) -> str:
-    line = sanitize(line, 10**6).replace("\n", " ")
-    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+    return fit_lines(lines[:MAX_LINES])
 
 
 def _summary(parts: Sequence[Part], worst: Part) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,19 +9,16 @@ from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.report import summarize
-from pyopnb.diffs.base import DiffBase, read_back, written
+from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines, from_document, to_document
 from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, differences
 from pyopnb.models.io import open_readonly
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["ModelDiff", "compared_models", "described"]
 
-_FORMAT, _VERSION = "pyopnb.model-diff", 1
-_LINES, _WIDEST = 12, 160
-
 
 @dataclass(frozen=True, repr=False)
-class ModelDiff(DiffBase):
+class ModelDiff(ToleranceDiff):
     """What `pyopnb.diff` found between two models.
 
     Other names, another order of nodes, documentation, a default that is written out, and a weight that stands in a Constant
@@ -43,6 +39,8 @@ class ModelDiff(DiffBase):
     models : tuple or None
         The two models as they were given, to be drawn; not in the JSON, and not compared.
     """
+
+    _FORMAT = "pyopnb.model-diff"
 
     changes: tuple[Change, ...]
     nodes: tuple[int, int]
@@ -80,11 +78,9 @@ class ModelDiff(DiffBase):
         lines = [self._summary()]
         told = [line for change in self.changes for line in described(change)]
         names = [self._names()] if self.renamed or self.moved else []
-        room = _LINES - 1 - len(names)
+        room = MAX_LINES - 1 - len(names)
         lines += told if len(told) <= room else [*told[: room - 1], f"… and {len(told) - room + 1} more"]
-        return "\n".join(_one_line(line) for line in (*lines, *names))
-
-    __repr__ = __str__
+        return fit_lines([*lines, *names])
 
     def _summary(self) -> str:
         one, other = self.nodes
@@ -101,32 +97,23 @@ class ModelDiff(DiffBase):
         names = f"{_number(self.renamed, 'other name')} of nodes and tensors" if self.renamed else ""
         return "no changes: " + ", ".join(filter(None, [names, "another order of nodes" if self.moved else ""]))
 
-    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
-        """The same changes with the weights under another tolerance, without the models.
+    def _judged(self, rtol: float | None, atol: float | None) -> ModelDiff:
+        return replace(
+            self,
+            changes=tuple(
+                c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol)) for c in self.changes
+            ),
+        )
 
-        Raises
-        ------
-        FeedError
-            A tolerance is negative or not finite.
-        """
-        held = [c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol)) for c in self.changes]
-        return replace(self, changes=tuple(held))
-
-    def to_json(self) -> str:
-        """All of it as strict JSON."""
-        held = {"nodes": self.nodes, "pairs": self.pairs, "renamed": self.renamed, "moved": self.moved}
-        return written(self, _FORMAT, _VERSION, **held, changes=[_plain(change) for change in self.changes])
+    def _to_fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in ("nodes", "pairs", "renamed", "moved")}
+        return {**fields, "changes": [_plain(change) for change in self.changes]}
 
     @classmethod
-    def from_json(cls, text: str) -> ModelDiff:
-        """What `to_json` wrote.
-
-        Raises
-        ------
-        FeedError
-            The text is something else, or of a later version.
-        """
-        return read_back(text, _FORMAT, _VERSION, "ModelDiff.from_json", _built)
+    def _from_fields(cls, fields: Any) -> ModelDiff:
+        one, other = map(_whole, fields["nodes"])
+        changes = tuple(map(_change, fields["changes"]))
+        return cls(changes, (one, other), _whole(fields["pairs"]), _whole(fields["renamed"]), _typed(fields["moved"], bool))
 
 
 def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
@@ -220,17 +207,12 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _one_line(line: str) -> str:
-    line = sanitize(line, 10**6).replace("\n", " ")
-    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
-
-
 # ---- JSON
 
 
 def _plain(change: Change) -> dict[str, Any]:
     held = asdict(replace(change, values=None))
-    return {**held, "values": None if change.values is None else json.loads(change.values.to_json())}
+    return {**held, "values": None if change.values is None else to_document(change.values)}
 
 
 def _typed(value: Any, kind: type) -> Any:
@@ -248,7 +230,7 @@ def _change(held: Mapping[str, Any]) -> Change:
         raise ValueError(f"no kind of change: {held['kind']}")
     a, b = (tuple(map(_node, held[side])) for side in ("a", "b"))
     facts = tuple(Fact(_typed(f["what"], str), _maybe(f["a"]), _maybe(f["b"])) for f in held["facts"])
-    values = None if held["values"] is None else Diff.from_json(json.dumps(held["values"]))
+    values = None if held["values"] is None else from_document(Diff, held["values"])
     return Change(held["kind"], _typed(held["path"], str), a, b, facts, values)
 
 
@@ -259,9 +241,3 @@ def _maybe(value: Any) -> str | None:
 def _node(held: Mapping[str, Any]) -> NodeAt:
     outputs = tuple(_typed(name, str) for name in held["outputs"])
     return NodeAt(_whole(held["place"]), _typed(held["op"], str), _typed(held["name"], str), outputs)
-
-
-def _built(held: Any) -> ModelDiff:
-    one, other = map(_whole, held["nodes"])
-    changes = tuple(map(_change, held["changes"]))
-    return ModelDiff(changes, (one, other), _whole(held["pairs"]), _whole(held["renamed"]), _typed(held["moved"], bool))

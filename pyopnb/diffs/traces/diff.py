@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,18 +11,17 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number, format_place, summarize
 from pyopnb.diffs.arrays.stats import Place
-from pyopnb.diffs.base import DiffBase, read_back, written
+from pyopnb.diffs.base import ToleranceDiff, fit_lines, from_document, to_document
 from pyopnb.diffs.traces.steps import EFFECTS, Step, Tensor, described
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["TraceDiff"]
 
-_FORMAT, _VERSION = "pyopnb.trace-diff", 1
-_LINES, _WIDEST, _ORIGINS, _CHANGES, _NAMES = 12, 200, 3, 4, 6
+_MAX_WIDTH, _ORIGINS, _CHANGES, _NAMES = 200, 3, 4, 6
 
 
 @dataclass(frozen=True, repr=False)
-class TraceDiff(DiffBase):
+class TraceDiff(ToleranceDiff):
     """What `pyopnb.diff` found between two runs.
 
     It has no truth value, as `Diff` has none.
@@ -45,6 +43,8 @@ class TraceDiff(DiffBase):
     runs : int or None
         How many pairs of runs `first_divergence` made; None where both runs were there as a whole.
     """
+
+    _FORMAT = "pyopnb.trace-diff"
 
     a: str
     b: str
@@ -122,12 +122,7 @@ class TraceDiff(DiffBase):
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        lines = [_one_line(line) for line in self._lines()]
-        if len(lines) > _LINES:
-            lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines: .steps, .tensors"]
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return fit_lines(list(self._lines()), _MAX_WIDTH, "more lines: .steps, .tensors")
 
     def _lines(self) -> Iterator[str]:
         if self.feeds_differ:
@@ -185,14 +180,7 @@ class TraceDiff(DiffBase):
 
     # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
-    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
-        """The same facts under another tolerance, without the arrays.
-
-        Raises
-        ------
-        FeedError
-            A tolerance is negative or not finite.
-        """
+    def _judged(self, rtol: float | None, atol: float | None) -> TraceDiff:
         known = {tensor.b: tensor.judged(rtol, atol) for tensor in (*self.feeds, *self.tensors)}
         return replace(
             self,
@@ -209,26 +197,13 @@ class TraceDiff(DiffBase):
             ),
         )
 
-    def to_json(self) -> str:
-        """All of it as strict JSON; `from_json` reads it back."""
-        held = {name: getattr(self, name) for name in ("a", "b", "runs", *_LISTS)}
-        held |= {name: [_plain(tensor) for tensor in getattr(self, name)] for name in ("feeds", "tensors")}
-        held["steps"] = [_plain_step(step) for step in self.steps]
-        return written(self, _FORMAT, _VERSION, **held)
+    def _to_fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in ("a", "b", "runs", *_LISTS)}
+        fields |= {name: [_plain(tensor) for tensor in getattr(self, name)] for name in ("feeds", "tensors")}
+        return {**fields, "steps": [_plain_step(step) for step in self.steps]}
 
     @classmethod
-    def from_json(cls, text: str) -> TraceDiff:
-        """What `to_json` wrote.
-
-        Raises
-        ------
-        FeedError
-            The text is something else, or of a later version.
-        """
-        return read_back(text, _FORMAT, _VERSION, "TraceDiff.from_json", cls._read)
-
-    @classmethod
-    def _read(cls, held: Mapping[str, Any]) -> TraceDiff:
+    def _from_fields(cls, held: Mapping[str, Any]) -> TraceDiff:
         feeds, tensors = (tuple(map(_tensor, held[name])) for name in ("feeds", "tensors"))
         known = {tensor.b: tensor for tensor in (*feeds, *tensors)}
         lists = {name: _texts(held[name]) for name in _LISTS}
@@ -249,11 +224,6 @@ _WORDS = {
     "same": "the same",
 }
 _LISTS = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
-
-
-def _one_line(line: str) -> str:
-    line = sanitize(line, 10**6).replace("\n", " ")
-    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 
 def _worst(step: Step) -> Sequence[Place]:
@@ -285,8 +255,8 @@ def _more(count: int) -> str:
 
 def _plain(tensor: Tensor) -> dict[str, Any]:
     held = {name: getattr(tensor, name) for name in ("a", "b", "by", "why", "steady")}
-    alone = None if tensor.alone is None else json.loads(tensor.alone.to_json())
-    return {**held, "diff": json.loads(tensor.diff.to_json()), "alone": alone}
+    alone = None if tensor.alone is None else to_document(tensor.alone)
+    return {**held, "diff": to_document(tensor.diff), "alone": alone}
 
 
 def _plain_step(step: Step) -> dict[str, Any]:
@@ -296,10 +266,10 @@ def _plain_step(step: Step) -> dict[str, Any]:
 
 
 def _tensor(held: Mapping[str, Any]) -> Tensor:
-    diff, alone = Diff.from_json(json.dumps(held["diff"])), held["alone"]
+    diff, alone = from_document(Diff, held["diff"]), held["alone"]
     if held["steady"] not in (None, True, False):
         raise ValueError("steady is neither true nor false nor null")
-    isolated = None if alone is None else Diff.from_json(json.dumps(alone))
+    isolated = None if alone is None else from_document(Diff, alone)
     return Tensor(str(held["a"]), str(held["b"]), str(held["by"]), diff, isolated, str(held["why"]), held["steady"])
 
 
