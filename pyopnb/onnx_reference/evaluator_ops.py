@@ -111,8 +111,9 @@ class _Evaluated:
         given = [_taken(array) for array in arrays]
         types = [None if array is None else type_of(array) for array in given]
         schema.check_inputs(types, self.where)
-        symbols: dict[str, int] = {}
-        self._check_sizes(schema, types, symbols)
+        hint_sizes: dict[str, int] = {}
+        infer_sizes: dict[str, int] = {}
+        self._check_sizes(schema, types, hint_sizes)
         count = len(self.node.output)
         told = promised_types(schema, instance, types, count, self.where)
         with self.op.lock if schema.serial else nullcontext():
@@ -123,15 +124,24 @@ class _Evaluated:
                 raise
         results = self._counted(schema, returned)
         return tuple(
-            self._result(schema, place, results[place], told[place], resolve_type(told[place], ANY, types), symbols, given)
+            self._result(
+                schema,
+                place,
+                results[place],
+                told[place],
+                resolve_type(told[place], ANY, types),
+                hint_sizes,
+                infer_sizes,
+                given,
+            )
             if name
             else None
             for place, name in enumerate(self.node.output)
         )
 
-    def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], symbols: dict[str, int]) -> None:
+    def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]) -> None:
         for place, got in enumerate(types):
-            if got is not None and not _fits(got, schema.port(place).type, symbols, "hint "):
+            if got is not None and not schema.port(place).type.accepts(got, sizes):
                 port = schema.port(place)
                 raise ModelError(
                     f"{self.where}, input {port.name}",
@@ -164,7 +174,8 @@ class _Evaluated:
         value: Any,
         told: TensorType | None,
         kind: TensorType | None,
-        symbols: dict[str, int],
+        hint_sizes: dict[str, int],
+        infer_sizes: dict[str, int],
         given: Sequence[Any],
     ) -> np.ndarray:
         where = f"{self.where}, output {place}"
@@ -173,8 +184,8 @@ class _Evaluated:
         else:
             array = exact_array(value, kind.dtype, where, str(told or TensorType(kind.dtype, None)), arrays_only=False)
         hint = schema.outputs[place] if schema.outputs else ANY
-        for scope, said in (("hint ", hint), ("infer ", told if schema.infers and told else ANY)):
-            if not _fits(type_of(array), said, symbols, scope):
+        for said, sizes in ((hint, hint_sizes), (told if schema.infers and told else ANY, infer_sizes)):
+            if not said.accepts_shape(array.shape, sizes):
                 raise ResultError(
                     where,
                     expected=f"{said}, as {'infer' if schema.infers else 'the hint of compute'} says",
@@ -183,19 +194,6 @@ class _Evaluated:
                 )
         # A result of its own: the next node may be given it to write in, and an input belongs to somebody else.
         return array.copy() if any(a is not None and np.may_share_memory(a, array) for a in given) else array
-
-
-def _fits(got: TensorType, said: TensorType, symbols: dict[str, int], scope: str) -> bool:
-    """Whether an array's shape is one that a type allows, with one size a symbol."""
-    if got.shape is None or said.shape is None:
-        return True
-    if len(said.shape) != len(got.shape):
-        return False
-    for want, size in zip(said.shape, got.shape, strict=True):
-        fixed = symbols.setdefault(scope + want, size) if isinstance(want, str) else want  # type: ignore[arg-type]  # an int
-        if fixed not in (None, size):
-            return False
-    return True
 
 
 def _taken(array: Any) -> Any:

@@ -231,8 +231,7 @@ class Schema:
                 raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._takes())
         for place, got in enumerate(given):
             port = self.port(place)
-            wrong = got and port.type.dtype and got.dtype and got.dtype != port.type.dtype
-            if wrong or (got and None not in (port.type.rank, got.rank) and port.type.rank != got.rank):
+            if got and not port.type.accepts(got.without_sizes()):
                 raise ModelError(
                     f"{where}, input {port.name}",
                     expected=str(port.type),
@@ -286,7 +285,7 @@ class Schema:
             return hinted
         said = _said(instance.infer(*given), count, where)  # type: ignore[attr-defined]  # infers says that it is there
         for place, (claim, hint) in enumerate(zip(said, hinted or (), strict=False)):
-            if not _agree(claim, hint):
+            if not hint.accepts(claim):
                 raise ResultError(
                     f"{where}, infer, output {place}",
                     expected=f"{hint} (the hint of compute)",
@@ -299,16 +298,6 @@ class Schema:
 def _filled(claim: TensorType, hint: TensorType) -> TensorType:
     """What is claimed, and what the hint knows where the claim leaves something open."""
     return TensorType(claim.dtype or hint.dtype, hint.shape if claim.shape is None else claim.shape)
-
-
-def _agree(a: TensorType, b: TensorType) -> bool:
-    """Whether an array could be of both types."""
-    if a.dtype and b.dtype and a.dtype != b.dtype:
-        return False
-    if a.shape is None or b.shape is None:
-        return True
-    sizes = zip(a.shape, b.shape, strict=False)
-    return len(a.shape) == len(b.shape) and all(m == n for m, n in sizes if isinstance(m, int) and isinstance(n, int))
 
 
 def _said(answer: object, count: int, where: str) -> tuple[TensorType, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.dtypes import DType, dtype
+from pyopnb.ops.dtypes import DType
+from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.errors import NotationError, sanitize
 
 __all__ = ["ANY", "Dim", "TensorType", "tensor_type", "type_of"]
@@ -50,10 +51,86 @@ class TensorType:
         return f"{self.dtype or 'any'}[{dims}]"
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
-        """The same type with another dtype, another shape, or both; what an op's ``infer`` returns."""
+        """The same type with another dtype, another shape, or both; what an op's ``infer`` returns.
+
+        Parameters
+        ----------
+        dtype : str, numpy.dtype, type or int, optional
+            As `pyopnb.ops.dtypes.dtype` takes it.
+        shape : sequence of (int, str or None), optional
+
+        Returns
+        -------
+        TensorType
+
+        Raises
+        ------
+        NotationError
+            There is no such dtype, or a dimension is negative or over 2**63 - 1.
+        """
         return TensorType(
-            self.dtype if dtype is None else _dtype(dtype), self.shape if shape is None else _shape(shape, str(self))
+            self.dtype if dtype is None else find_dtype(dtype), self.shape if shape is None else _shape(shape, str(self))
         )
+
+    def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
+        """Whether a tensor of another type may be used where this type is declared.
+
+        What either type leaves unknown (a dtype, a rank, ``?``, a symbol) fits anything.
+
+        Parameters
+        ----------
+        other : TensorType
+        sizes : dict, optional
+            Sizes of this type's symbols. A symbol that is not in it yet is bound to the other type's size; one that is there
+            must agree. Without it, symbols are not compared with each other.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> tensor_type("float32[N,3]").accepts(tensor_type("float32[2,3]"))
+        True
+        >>> tensor_type("float32[N,N]").accepts(tensor_type("float32[2,3]"), sizes={})
+        False
+        """
+        if self.dtype and other.dtype and self.dtype != other.dtype:
+            return False
+        return other.shape is None or self.accepts_shape(other.shape, sizes)
+
+    def accepts_shape(self, shape: Sequence[Dim], sizes: dict[str, int] | None = None) -> bool:
+        """`accepts` for a shape alone, such as that of an array.
+
+        Parameters
+        ----------
+        shape : sequence of (int, str or None)
+        sizes : dict, optional
+            As in `accepts`.
+
+        Returns
+        -------
+        bool
+        """
+        if self.shape is None:
+            return True
+        if len(self.shape) != len(shape):
+            return False
+        for dim, size in zip(self.shape, shape, strict=True):
+            if sizes is not None and isinstance(dim, str) and isinstance(size, int):
+                dim = sizes.setdefault(dim, size)
+            if dim != size and isinstance(dim, int) and isinstance(size, int):
+                return False
+        return True
+
+    def without_sizes(self) -> TensorType:
+        """The same dtype and rank, with every dimension unknown.
+
+        Returns
+        -------
+        TensorType
+        """
+        return TensorType(self.dtype, self.shape and (None,) * len(self.shape))
 
     @property
     def rank(self) -> int | None:
@@ -65,10 +142,6 @@ ANY = TensorType(None, None)
 """``any[...]``: nothing is known."""
 
 
-def _dtype(value: object) -> DType:
-    return dtype(value)
-
-
 def tensor_type(value: object) -> TensorType:
     """Read a type from its notation.
 
@@ -76,6 +149,10 @@ def tensor_type(value: object) -> TensorType:
     ----------
     value : str or TensorType
         ``float32[N,3]``; ``int4[...]`` or ``int4`` (rank unknown); ``string[]`` (a scalar); ``any[?,3]``.
+
+    Returns
+    -------
+    TensorType
 
     Raises
     ------
@@ -94,7 +171,7 @@ def tensor_type(value: object) -> TensorType:
         raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)))
     where = sanitize(value)
     dims = match["dims"]
-    element = None if match["dtype"] == "any" else dtype(match["dtype"])
+    element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
     if dims is None or dims.strip() == "...":
         return TensorType(element, None)
     parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
@@ -126,7 +203,20 @@ def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:
 
 
 def type_of(value: Any) -> TensorType:
-    """The type that an array has.
+    """The type of an array.
+
+    Parameters
+    ----------
+    value : array_like
+
+    Returns
+    -------
+    TensorType
+
+    Raises
+    ------
+    NotationError
+        ONNX has no such dtype.
 
     Examples
     --------
@@ -134,4 +224,4 @@ def type_of(value: Any) -> TensorType:
     'float32[2,3]'
     """
     array = value if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value)
-    return TensorType(dtype(array.dtype), tuple(array.shape))
+    return TensorType(find_dtype(array.dtype), tuple(array.shape))

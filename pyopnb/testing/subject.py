@@ -147,7 +147,7 @@ class Subject:
                 told += ", the first input's dtype, as neither hints nor infer say another"
             results.append(exact_array(one, want, f"output {place}", told, arrays_only=False).copy())
         for place, (result, said) in enumerate(zip(results, promised, strict=True)):
-            if said is not None and not _fits(result.shape, said):
+            if said is not None and not said.accepts_shape(result.shape):
                 raise ResultError(
                     f"output {place}",
                     expected=f"{said}, as {'infer' if self.schema.infers else 'the hint of compute'} says",
@@ -170,9 +170,3 @@ class Subject:
 def listed(types: Sequence[TensorType | None]) -> str:
     """Types on one line."""
     return ", ".join("None" if kind is None else str(kind) for kind in types) or "none"
-
-
-def _fits(shape: tuple[int, ...], said: TensorType) -> bool:
-    if said.shape is None:
-        return True
-    return len(shape) == len(said.shape) and all(n == d for n, d in zip(shape, said.shape, strict=True) if isinstance(d, int))

@@ -103,6 +103,53 @@ def test_like_takes_numpy_sizes():
     assert type(size) is int
 
 
+def arrays_of(type_, sizes):
+    """A type with all known: symbols by a table, the unknown dimensions and dtype filled in."""
+    shape = () if type_.shape is None else tuple(sizes[d] if isinstance(d, str) else 5 if d is None else d for d in type_.shape)
+    return TensorType(type_.dtype or DTYPES[0], shape)
+
+
+@given(types, st.integers(0, 7))
+def test_a_type_accepts_its_arrays(type_, start):
+    sizes = {dim: start + n for n, dim in enumerate(sorted({d for d in type_.shape or () if isinstance(d, str)}))}
+    array, bound = arrays_of(type_, sizes), {}
+    assert type_.accepts(array)
+    assert type_.accepts(array, bound)
+    assert bound == sizes
+    assert type_.accepts(type_)
+    assert ANY.accepts(type_)
+    assert type_.accepts(ANY)
+    assert type_.accepts(type_.without_sizes())
+    assert type_.without_sizes().accepts(array)
+
+
+@given(types, types)
+def test_without_sizes_of_symbols_accepting_is_mutual(a, b):
+    assert a.accepts(b) == b.accepts(a)
+
+
+@given(types.filter(lambda t: t.shape), st.data())
+def test_a_type_refuses_what_differs(type_, data):
+    array = arrays_of(type_, dict.fromkeys([d for d in type_.shape if isinstance(d, str)], 2))
+    other = data.draw(st.sampled_from([row for row in DTYPES if row != type_.dtype]))
+    assert TensorType(other, array.shape).dtype is other
+    assert type_.accepts(TensorType(other, array.shape)) == (type_.dtype is None)
+    assert not type_.accepts(TensorType(array.dtype, (*array.shape, 1)))
+    place = data.draw(st.integers(0, len(array.shape) - 1))
+    changed = (*array.shape[:place], array.shape[place] + 1, *array.shape[place + 1 :])
+    assert type_.accepts_shape(changed) == (not isinstance(type_.shape[place], int))
+    repeated = isinstance(type_.shape[place], str) and type_.shape.count(type_.shape[place]) > 1
+    assert type_.accepts_shape(changed, {}) == (not isinstance(type_.shape[place], int) and not repeated)
+
+
+def test_one_size_a_symbol_over_several_types():
+    sizes = {}
+    assert tensor_type("float32[N,M]").accepts_shape((2, 3), sizes)
+    assert not tensor_type("int8[M,M]").accepts_shape((3, 4), sizes)
+    assert not tensor_type("int8[N]").accepts_shape((3,), sizes)
+    assert sizes == {"N": 2, "M": 3}
+
+
 def test_rank():
     assert [tensor_type(t).rank for t in ("int8", "int8[]", "int8[?,2]")] == [None, 0, 2]
 

@@ -215,8 +215,7 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
     schema.check_outputs(len(site.node.output), site.where)
     for number, (name, said) in enumerate(zip(site.node.output, schema.hinted(given) or (), strict=False)):
         known = types.of(site, name) if name else ANY
-        other_dtype = said.dtype and known.dtype and said.dtype != known.dtype
-        if other_dtype or (None not in (said.rank, known.rank) and said.rank != known.rank):
+        if not known.accepts(said.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",
                 expected=f"{known}, as in the model",

@@ -102,13 +102,6 @@ def _fed(name: str, value: Any, want: TensorType) -> Any:
         got: TensorType | None = type_of(array)
     except ValueError:
         got = None
-    if got is None or got.dtype != want.dtype or not _fits(got, want):
+    if got is None or not want.accepts(got):
         raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=str(got or f"an array of dtype {array.dtype}"))
     return array
-
-
-def _fits(got: TensorType, want: TensorType) -> bool:
-    if want.shape is None or got.shape is None:
-        return True
-    pairs = zip(got.shape, want.shape, strict=False)
-    return len(got.shape) == len(want.shape) and all(not isinstance(w, int) or g == w for g, w in pairs)
