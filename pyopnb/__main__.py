@@ -21,7 +21,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.models.io import read, to_model
+from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, sanitize
 
 __all__ = ["main"]
@@ -135,7 +135,7 @@ def _diff(given: argparse.Namespace) -> int:
 
 def _show(given: argparse.Namespace) -> int:
     """Print a model, or save a picture of it."""
-    view = pyopnb.show(to_model(read(given.model, data=False)))
+    view = pyopnb.show(to_model(read_model(given.model, data=False)))
     if given.save is None:
         print(view)
     else:

@@ -12,7 +12,7 @@ from onnx import ModelProto
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.models.diff import ModelDiff, compared_models
 from pyopnb.diffs.ops import OpDiff, compared_versions
-from pyopnb.models.io import proto_of
+from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.result import Result
@@ -151,6 +151,6 @@ def _is_model(side: Any) -> bool:
 
 def _holds_model(data: bytes) -> bool:
     try:
-        return bool(proto_of(data).graph.node or proto_of(data).graph.output)
+        return bool(as_proto(data).graph.node or as_proto(data).graph.output)
     except ModelError:
         return False

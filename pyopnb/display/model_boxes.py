@@ -13,7 +13,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.display.svg.graph import Box, Graph, Line
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies, first_output, type_of_proto
-from pyopnb.models.onnx_schemas import inferred
+from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.models.support.operators import is_constant, schema_at
 from pyopnb.models.support.order import in_order, used_inside
 from pyopnb.models.support.ort_types import in_notation, kind_of
@@ -67,7 +67,7 @@ class Facts:
 
     def _inferred(self, known: list[Container]) -> list[Container]:
         try:
-            return _containers(inferred(without_weights(self.model).proto))
+            return _containers(infer_types(without_weights(self.model).proto))
         except Exception as error:  # an op's own infer may raise anything; the picture says so instead of failing
             self.remarks.append(f"types are those that the file declares: {sanitize(error)}")
             return known

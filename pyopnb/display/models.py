@@ -14,9 +14,9 @@ from pyopnb.display.model_text import listed
 from pyopnb.display.svg.colours import Scale, scale
 from pyopnb.display.svg.graph import Graph, Picture, within
 from pyopnb.display.view import View
-from pyopnb.models.io import proto_of
+from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, ModelError, nearest, sanitize
+from pyopnb.ops.errors import FeedError, ModelError, sanitize, suggest
 
 __all__ = ["drawn"]
 
@@ -79,7 +79,7 @@ def drawn(
     """
     if most < 1:
         raise FeedError("show, most", expected="1 or more", got=sanitize(most))
-    proto = proto_of(model)
+    proto = as_proto(model)
     facts = Facts(proto)
     scopes = _scopes(facts)  # before any id is taken: a node is one object only as long as something holds it
     open = open if isinstance(open, bool) else list(open)
@@ -134,7 +134,7 @@ def _chosen(
 
 
 def _nobody(what: str, name: str, known: Iterable[str]) -> ModelError:
-    near = sanitize(nearest(name, list(known)[:5_000]))
+    near = sanitize(suggest(name, list(known)[:5_000]))
     return ModelError(f"show, {what}", expected="the name of an output or node", got=sanitize(name), next=near)
 
 

@@ -20,7 +20,7 @@ from pyopnb.display import array_diff, loaded, model_diff, models, ops, plots, t
 from pyopnb.display.save import write
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
-from pyopnb.ops.errors import FeedError, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
@@ -73,7 +73,7 @@ def show(thing: Any, **options: Any) -> View:
         if found is None or found[1] not in options:
             raise
         known = _options(thing)
-        said = f"Try: {nearest(found[1], known)}" if known else "It takes no options"
+        said = f"Try: {suggest(found[1], known)}" if known else "It takes no options"
         raise TypeError(f"show: a {sanitize(type(thing).__name__)} is drawn without {sanitize(found[1])}=. {said}") from None
 
 

@@ -73,9 +73,9 @@ def _drawn(thing: TraceDiff, model: Any, options: dict[str, Any], head: list[str
 
 
 def _names(model: Any) -> set[str]:
-    from pyopnb.models.io import proto_of  # here: only who gives a model pays for reading it
+    from pyopnb.models.io import as_proto  # here: only who gives a model pays for reading it
 
-    return {name for node in proto_of(model).graph.node for name in node.output if name}
+    return {name for node in as_proto(model).graph.node for name in node.output if name}
 
 
 def _model(thing: TraceDiff) -> ModelProto:

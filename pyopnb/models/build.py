@@ -11,13 +11,13 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
-from pyopnb.models.onnx_schemas import inferred
+from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.order import in_order
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
@@ -159,7 +159,7 @@ def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.Fun
 
 
 def _nearest_op(name: str, known: set[str]) -> str:
-    close = nearest(name, sorted(known))
+    close = suggest(name, sorted(known))
     return close if close in known else f"a domain of your own for a new op: demo::{sanitize(name)}"
 
 
@@ -222,7 +222,7 @@ def type_outputs(whole: ModelProto) -> None:
     if not untyped:
         return
     try:
-        typed = inferred(_light(whole))
+        typed = infer_types(_light(whole))
     except Exception:
         # An op's infer or __init__ raised, or two types contradict each other. A session says so, with all that there is to
         # say, and an op can be mended before that: the model is built as it would be before the op is defined.

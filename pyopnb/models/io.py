@@ -18,12 +18,12 @@ from pyopnb.ops.errors import ModelError, closest, sanitize
 
 __all__ = [
     "FOLDER",
-    "Source",
+    "ModelSource",
+    "as_proto",
     "format_advice",
     "guess_format",
     "open_readonly",
-    "proto_of",
-    "read",
+    "read_model",
     "to_model",
     "without_weights",
 ]
@@ -36,7 +36,7 @@ _STAYS = 1024  # bytes of an initializer up to which it stays in a proto that is
 
 
 @dataclass
-class Source:
+class ModelSource:
     """A model that belongs to its reader: changing it changes nothing of the caller's.
 
     Attributes
@@ -56,7 +56,7 @@ class Source:
     given: bytes | str | None = None
 
 
-def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True) -> Source:
+def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True) -> ModelSource:
     """Read a model from what a session takes.
 
     Parameters
@@ -79,11 +79,11 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bo
         source = _copied(model)
     elif isinstance(model, (bytes, bytearray, memoryview)):
         where = "model bytes"
-        source = Source(_parsed(bytes(model), where), given=bytes(model))
+        source = ModelSource(_parsed(bytes(model), where), given=bytes(model))
     elif isinstance(model, (str, os.PathLike)):
         path = Path(os.fspath(model))
         where = f"model {sanitize(str(path))}"
-        source = Source(_parsed(_bytes_of(path, where), where), given=str(path))
+        source = ModelSource(_parsed(_bytes_of(path, where), where), given=str(path))
         base_dir = path.resolve().parent if base_dir is None else base_dir
     else:
         raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
@@ -96,7 +96,7 @@ def read(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bo
     return source
 
 
-def to_model(source: Source) -> ModelProto:
+def to_model(source: ModelSource) -> ModelProto:
     """The model of a source that its reader has changed, to be handed out.
 
     Initializers that had been taken out are back, and a session in this process finds the external data where it was.
@@ -184,16 +184,16 @@ def _looks_like(data: bytes) -> str:
     return guess_format(data) or f"{len(data)} bytes that are no model with a graph"
 
 
-def _copied(model: ModelProto) -> Source:
+def _copied(model: ModelProto) -> ModelSource:
     # Python's protobuf knows a message's size only by serializing it, which fails over 2 GB.
     if sum(map(_size, tensors(model))) <= _LARGEST_MESSAGE - 2**26:
         proto = ModelProto()
         proto.CopyFrom(model)
-        return Source(proto)
+        return ModelSource(proto)
     return without_weights(model)
 
 
-def without_weights(model: ModelProto) -> Source:
+def without_weights(model: ModelProto) -> ModelSource:
     """A copy of a model without the data of its large initializers, which are in ``taken_out``, not copied."""
     proto = ModelProto()
     for descriptor, value in model.ListFields():
@@ -212,7 +212,7 @@ def without_weights(model: ModelProto) -> Source:
             stub.data_location = TensorProto.EXTERNAL
             stub.external_data.add(key="location", value="taken-out")
             taken_out[tensor.name] = tensor
-    return Source(proto, taken_out=taken_out)
+    return ModelSource(proto, taken_out=taken_out)
 
 
 def _size(tensor: TensorProto) -> int:
@@ -232,7 +232,7 @@ def _put(target: Any, descriptor: Any, value: Any) -> None:
         setattr(target, descriptor.name, value)
 
 
-def _folder(source: Source, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
+def _folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
     outside = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL]
     outside = [t for t in outside if t.name not in source.taken_out]
     if not outside:
@@ -270,7 +270,7 @@ def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
     )
 
 
-def open_readonly(model: Any) -> Source:
+def open_readonly(model: Any) -> ModelSource:
     """A model and where its weights are, only to be looked at: a ModelProto is not copied, and may be without its data.
 
     Raises
@@ -279,15 +279,15 @@ def open_readonly(model: Any) -> Source:
         No such file, no model in it, or external data outside its folder.
     """
     if not isinstance(model, ModelProto):
-        return read(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
-    source = Source(proto_of(model))
+        return read_model(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
+    source = ModelSource(as_proto(model))
     folder = _remembered(model)
     if folder is not None:
         source.folder = _folder(source, folder, "model")
     return source
 
 
-def proto_of(model: Any) -> ModelProto:
+def as_proto(model: Any) -> ModelProto:
     """The proto of a model, only to be looked at: a ModelProto as it is, nothing copied, and no external data looked for.
 
     Raises

@@ -10,12 +10,12 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.models.io import read, to_model
+from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import summary
-from pyopnb.models.op_metadata import KeptOp, kept_ops
+from pyopnb.models.op_metadata import KeptOp, read_ops
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize, sanitize_source
-from pyopnb.ops.exec_module import define_all, run
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, sanitize_source, suggest
+from pyopnb.ops.exec_module import define_all, exec_source
 from pyopnb.ops.registry import Version
 
 __all__ = ["Loaded", "load"]
@@ -147,8 +147,8 @@ def load(
     """
     __tracebackhide__ = True
     wanted = _listed(ops)
-    source = read(model, base_dir)
-    kept = kept_ops(source.proto)
+    source = read_model(model, base_dir)
+    kept = read_ops(source.proto)
     chosen = [_chosen(name, kept) for name in wanted]
     definitions = []
     for op in {op.name: op for op in chosen}.values():
@@ -180,7 +180,7 @@ def _chosen(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
         raise ModelError("load, ops", expected="the digest of a source in the file", got=got, next="load the file without ops")
     if set(name) & set("*?[]") or name.lower() in ("all", "true", "yes", ""):
         raise ModelError("load, ops", expected="names or digests, one by one", got=got, next="load the file without ops")
-    next_ = repr(sanitize(nearest(name, ops))) if ops else "save it with its ops: pyopnb.save"
+    next_ = repr(sanitize(suggest(name, ops))) if ops else "save it with its ops: pyopnb.save"
     raise ModelError("load, ops", expected="an op that the file keeps", got=got, next=next_)
 
 
@@ -188,7 +188,7 @@ def _run(op: KeptOp) -> list[Any]:
     __tracebackhide__ = True
     digits = op.digest.removeprefix("sha256:")[:12]
     name = f"pyop_kept_{re.sub(r'[^0-9A-Za-z]', '_', op.name)}_{digits}"
-    found = run(name, f"<{op.name} sha256:{digits}>", op.source)
+    found = exec_source(name, f"<{op.name} sha256:{digits}>", op.source)
     if [one.name for one in found] != [op.name]:
         got = ", ".join(sanitize(one.name) for one in found) or "none"
         raise ModelError(

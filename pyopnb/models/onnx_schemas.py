@@ -7,7 +7,7 @@ What ``onnx.defs`` cannot say stays out of it, so that ``onnx.checker`` refuses 
   of no known kind, is not put in. The checker then says as much about its nodes as about any op that it does not know.
 - ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper`` writes into every model.
 
-`inferred` knows these ops all the same.
+`infer_types` knows these ops all the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["default_attribute", "inferred", "is_onnx_domain", "op_schema"]
+__all__ = ["default_attribute", "infer_types", "is_onnx_domain", "op_schema"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -182,7 +182,7 @@ def _follow(name: str) -> None:
         with _lock:
             here = _update_all()
         if not _waiting or here:
-            return  # here: onnx is below us on this very stack; the next definition, or `inferred`, finds it in _waiting
+            return  # here: onnx is below us on this very stack; the next definition, or `infer_types`, finds it in _waiting
         time.sleep(0.001)
 
 
@@ -360,7 +360,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def inferred(model: ModelProto, *, strict: bool = False) -> ModelProto:
+def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     """A copy of a model with the types that ONNX's shape inference and the ops' own ``infer`` give.
 
     Other than `onnx.shape_inference.infer_shapes` it goes through every op of the registry: through those in the places of

@@ -13,12 +13,12 @@ from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
 from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.ops.source import source_closure
 
-__all__ = ["LARGEST_SOURCE", "PREFIX", "KeptOp", "digest", "keep", "kept_ops"]
+__all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "read_ops", "write_ops"]
 
 PREFIX = "pyopnb.op."
 """What the keys of a model's metadata begin with that hold ops."""
 
-LARGEST_SOURCE = 2**20
+MAX_SOURCE = 2**20
 """Characters of an op's entry; what is longer was not written by anybody."""
 
 _FIELDS = ("source", "digest", "schema", "pyopnb")
@@ -75,7 +75,7 @@ def digest(source: str) -> str:
     return f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"
 
 
-def keep(model: ModelProto, ops: Iterable[KeptOp]) -> None:
+def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     """Write ops into a model's metadata, in the place of entries under the same names."""
     entries = {PREFIX + op.name: {name: getattr(op, name) for name in _FIELDS} for op in ops}
     others = [entry for entry in model.metadata_props if entry.key not in entries]
@@ -85,13 +85,13 @@ def keep(model: ModelProto, ops: Iterable[KeptOp]) -> None:
         model.metadata_props.add(key=key, value=value)
 
 
-def kept_ops(model: ModelProto) -> dict[str, KeptOp]:
+def read_ops(model: ModelProto) -> dict[str, KeptOp]:
     """The ops that a model keeps, by name.
 
     Raises
     ------
     ModelError
-        An entry is not what `keep` writes, is there twice, or its source is not that of its digest.
+        An entry is not what `write_ops` writes, is there twice, or its source is not that of its digest.
     """
     ops: dict[str, KeptOp] = {}
     for entry in model.metadata_props:
@@ -107,8 +107,8 @@ def kept_ops(model: ModelProto) -> dict[str, KeptOp]:
 def _read(name: str, text: str) -> KeptOp:
     if len(name) > 200 or not _is_name(name):
         raise _refused(name, "domain::OpType", sanitize(repr(name)))
-    if len(text) > LARGEST_SOURCE:
-        raise _refused(name, f"at most {LARGEST_SOURCE} characters", str(len(text)))
+    if len(text) > MAX_SOURCE:
+        raise _refused(name, f"at most {MAX_SOURCE} characters", str(len(text)))
     try:
         held = json.loads(text, object_pairs_hook=_once)
         fields = [held[name] for name in _FIELDS] if isinstance(held, dict) else []

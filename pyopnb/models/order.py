@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from onnx import GraphProto, NodeProto
 
 from pyopnb.models.nodes import Site, bodies
-from pyopnb.ops.errors import ModelError, nearest, sanitize
+from pyopnb.ops.errors import ModelError, sanitize, suggest
 
 __all__ = ["in_order", "used"]
 
@@ -52,7 +52,7 @@ def _nobody(where: str, name: str, names: Collection[str]) -> ModelError:
         where,
         expected="an input, an initializer or an output of a node",
         got=f"{sanitize(name)}, which nobody makes",
-        next=sanitize(nearest(name, sorted(names))),
+        next=sanitize(suggest(name, sorted(names))),
     )
 
 

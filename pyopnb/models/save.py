@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.models.io import FOLDER, Source, read
+from pyopnb.models.io import FOLDER, ModelSource, read_model
 from pyopnb.models.nodes import attribute_values, tensors, walk
-from pyopnb.models.op_metadata import KeptOp, digest, keep
+from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.ops.atomic_write import atomic_write
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
@@ -77,12 +77,12 @@ def save(
     >>> folder.cleanup()
     """
     target = Path(os.fspath(path))
-    source = read(model, base_dir)
+    source = read_model(model, base_dir)
     if not source.proto.HasField("graph"):
         raise ModelError("model", expected="an ONNX model", got="ONNX Runtime's own format, which keeps no metadata")
     ops = tuple(_kept(op) for op in _ops_of(source.proto))
     _forget_folder(source.proto)
-    keep(source.proto, ops)
+    write_ops(source.proto, ops)
     former = _data_files(target)
     beside = _move_out(source, _outside(source, external_data), target)
     try:
@@ -134,14 +134,14 @@ def _forget_folder(model: ModelProto) -> None:
 # ---- weights -----------------------------------------------------------------------------------------------------------------
 
 
-def _outside(source: Source, wanted: bool | None) -> list[TensorProto]:
+def _outside(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
     """The tensors whose data goes into a second file."""
     large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _STAYS]
     already = any(tensor.data_location == TensorProto.EXTERNAL for tensor in large)
     return large if wanted or (wanted is None and already) else []
 
 
-def _move_out(source: Source, outside: list[TensorProto], target: Path) -> Path | None:
+def _move_out(source: ModelSource, outside: list[TensorProto], target: Path) -> Path | None:
     """Write the tensors' data beside the model, or take all of it in where there are none; gives the file that was written."""
     if not outside:
         for tensor in tensors(source.proto):
@@ -158,7 +158,7 @@ def _move_out(source: Source, outside: list[TensorProto], target: Path) -> Path 
 
 
 def _write_data(
-    source: Source, outside: list[TensorProto], file: BinaryIO, sum_: Any
+    source: ModelSource, outside: list[TensorProto], file: BinaryIO, sum_: Any
 ) -> Iterator[tuple[TensorProto, int, int]]:
     at = 0
     for tensor in outside:
@@ -170,7 +170,7 @@ def _write_data(
         yield tensor, at - len(data), len(data)
 
 
-def _data_of(source: Source, tensor: TensorProto) -> bytes:
+def _data_of(source: ModelSource, tensor: TensorProto) -> bytes:
     if tensor.name in source.taken_out and tensor.data_location == TensorProto.EXTERNAL:
         return _raw(source.taken_out[tensor.name])
     if tensor.data_location != TensorProto.EXTERNAL:
@@ -204,7 +204,7 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
         tensor.external_data.add(key=key, value=value)
 
 
-def _take_in(source: Source, tensor: TensorProto) -> None:
+def _take_in(source: ModelSource, tensor: TensorProto) -> None:
     if tensor.data_location != TensorProto.EXTERNAL:
         return
     tensor.raw_data = _data_of(source, tensor)

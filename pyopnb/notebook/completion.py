@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from pyopnb.models.io import proto_of
+from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.notebook.arguments import CELL
 from pyopnb.notebook.commands import COMMANDS
@@ -90,7 +90,7 @@ def _of_kind(kind: str, places: list[str], fragment: str) -> _Offered:
 
 def _nodes(model: str) -> _Offered:
     try:
-        sites = list(walk(proto_of(model_of(model))))
+        sites = list(walk(as_proto(model_of(model))))
     except PyopError:  # no such model, or not yet: nothing to offer from it
         return []
     names = [site.node.name or first_output(site.node) for site in sites]

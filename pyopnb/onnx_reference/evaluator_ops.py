@@ -13,11 +13,11 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
-from pyopnb.ops.coerce import describe_value, exact_array
+from pyopnb.ops.coerce import describe_value, result_array
 from pyopnb.ops.errors import ModelError, ResultError
 from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
 from pyopnb.ops.registry import Op, Version, registry
-from pyopnb.ops.schema import Schema, same
+from pyopnb.ops.schema import Schema, same_value
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = ["evaluated_op", "reference_ops"]
@@ -99,7 +99,11 @@ class _Evaluated:
         """The instance of the current version; a new one where the function's caller gives other attrs."""
         version = self.op.current
         with self._making:
-            if self._made is None or self._made[0] is not version or not same([*self._made[1].items()], [*linked.items()]):
+            if (
+                self._made is None
+                or self._made[0] is not version
+                or not same_value([*self._made[1].items()], [*linked.items()])
+            ):
                 made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
                 self._made = version, linked, made
             return version, self._made[2]
@@ -182,7 +186,7 @@ class _Evaluated:
         if kind is None or kind.dtype is None:
             array = np.asarray(value)
         else:
-            array = exact_array(value, kind.dtype, where, str(told or TensorType(kind.dtype, None)), arrays_only=False)
+            array = result_array(value, kind.dtype, where, str(told or TensorType(kind.dtype, None)), arrays_only=False)
         hint = schema.outputs[place] if schema.outputs else ANY
         for said, sizes in ((hint, hint_sizes), (told if schema.infers and told else ANY, infer_sizes)):
             if not said.accepts_shape(array.shape, sizes):

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
-from pyopnb.models.io import Source, to_model
+from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
@@ -131,7 +131,7 @@ def fill(
     return to_model(source)
 
 
-def fill_source(source: Source, nodes: Where = (), original: object = None) -> list[FilledNode]:
+def fill_source(source: ModelSource, nodes: Where = (), original: object = None) -> list[FilledNode]:
     """Fill a model that belongs to its reader; what was done to each node."""
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())

@@ -17,7 +17,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.models.nodes import full_name, input_types
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -126,7 +126,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
         where,
         expected=f"an operator of onnx {onnx.__version__}",
         got="a name that it does not know",
-        next=nearest(f"{domain}::{op_type}", names) if names else None,
+        next=suggest(f"{domain}::{op_type}", names) if names else None,
     )
 
 
@@ -357,7 +357,7 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
             f"{where}, attr {sanitize(name)}",
             expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
             got=f"{sanitize(name)} = {sanitize(repr(value))}",
-            next=f"write {nearest(name, schema.attributes)}" if schema.attributes else "leave it out",
+            next=f"write {suggest(name, schema.attributes)}" if schema.attributes else "leave it out",
         )
     kind = AttributeProto.AttributeType.Value(known.type.name)
     try:

@@ -19,7 +19,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from pyopnb.models.edit.select import select_sites
-from pyopnb.models.io import read
+from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.models.types import Types
@@ -104,7 +104,7 @@ def skeleton(
             # Return an array of type float32[N,3].
             raise NotImplementedError("com.example::Scale")
     """
-    proto = read(model, base_dir, data=False).proto
+    proto = read_model(model, base_dir, data=False).proto
     site = _site(proto, node, model)
     domain, op_type = _checked_name(site)
     alike = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]

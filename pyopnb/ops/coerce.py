@@ -10,10 +10,10 @@ from pyopnb.ops.dtypes import DType
 from pyopnb.ops.errors import ResultError, sanitize
 from pyopnb.ops.types import type_of
 
-__all__ = ["cast_expression", "describe_value", "exact_array"]
+__all__ = ["cast_expression", "describe_value", "result_array"]
 
 
-def exact_array(value: Any, want: DType, where: str, expected: str, *, arrays_only: bool) -> np.ndarray:
+def result_array(value: Any, want: DType, where: str, expected: str, *, arrays_only: bool) -> np.ndarray:
     """A result of ``compute`` as an array of exactly the declared dtype; nothing is cast.
 
     Raises

@@ -33,9 +33,9 @@ __all__ = [
     "UnknownOp",
     "closest",
     "hide_internal_frames",
-    "nearest",
     "sanitize",
     "sanitize_source",
+    "suggest",
 ]
 
 _LONGEST = 200
@@ -73,7 +73,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """The known name that a mistyped one was most likely meant to be; without one, all of them."""
     names = list(known)
     return closest(name, names) or ", ".join(names) or "nothing"

@@ -8,12 +8,12 @@ import types
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyopnb.ops.registry import Definition, Version, gathered, registry
+from pyopnb.ops.registry import Definition, Version, collect_definitions, registry
 
-__all__ = ["define_all", "run"]
+__all__ = ["define_all", "exec_source"]
 
 
-def run(name: str, file: str, text: str | bytes) -> list[Definition]:
+def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
     """Run a text as the module of that name, and give the ops that it asks for.
 
     A str is put where tracebacks and `inspect` look for it; bytes are those of a file. If it raises, the module
@@ -30,7 +30,7 @@ def run(name: str, file: str, text: str | bytes) -> list[Definition]:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     sys.modules[name] = module
     try:
-        with gathered() as definitions:
+        with collect_definitions() as definitions:
             exec(code, vars(module))  # noqa: S102  # the caller has named this very text
     except BaseException:
         if former is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyopnb.ops.atomic_write import atomic_write
 from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
-from pyopnb.ops.exec_module import define_all, run
+from pyopnb.ops.exec_module import define_all, exec_source
 from pyopnb.ops.registry import Version, registry
 from pyopnb.ops.source import source_closure
 
@@ -132,7 +132,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     except OSError as error:
         raise DefinitionError(where, expected="a file that can be read", got=sanitize(error.strerror or str(error))) from None
     name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
-    found = run(name, str(file), data)
+    found = exec_source(name, str(file), data)
     if not found:
         raise DefinitionError(where, expected="an op", got="none", next="@pyopnb.pyop above the class")
     return define_all(found)

@@ -22,26 +22,26 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import DefinitionError, UnknownOp, nearest, sanitize
+from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
 __all__ = [
     "DEFAULT_DOMAIN",
-    "KEPT_VERSIONS",
+    "MAX_VERSIONS",
     "Definition",
     "Op",
     "Registry",
     "Version",
     "check_opset",
-    "gathered",
+    "collect_definitions",
     "pyop",
     "registry",
     "split_name",
 ]
 
 DEFAULT_DOMAIN = "pyopnb"
-KEPT_VERSIONS = 100
+MAX_VERSIONS = 100
 """Versions of an op that history and rollback reach back to; older ones are let go: redefining all day costs nothing."""
 
 _LISTED = 50  # ops in the text of the registry
@@ -222,7 +222,7 @@ class Registry(Displayable):
             op = self._ops.get(key) or self._removed.pop(key, None) or Op(key)
             number = op.current.number + 1 if op.versions else 1
             version = Version(key, number, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
-            op.versions = (*op.versions, version)[-KEPT_VERSIONS:]
+            op.versions = (*op.versions, version)[-MAX_VERSIONS:]
             self._ops[key] = op
             if module is not None:
                 self._modules[module, cls.__name__] = op
@@ -276,7 +276,7 @@ class Registry(Displayable):
                     f"op {sanitize(name)}",
                     expected="an op of the registry",
                     got=sanitize(name),
-                    next=nearest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
+                    next=suggest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
                 )
             return found
         return op
@@ -311,7 +311,7 @@ class Registry(Displayable):
         return len(self._ops)
 
     def history(self, name: str) -> tuple[Version, ...]:
-        """The versions of an op, oldest first, the last `KEPT_VERSIONS` of them."""
+        """The versions of an op, oldest first, the last `MAX_VERSIONS` of them."""
         return self[name].versions
 
     def rollback(self, name: str, number: int | None = None) -> Version:
@@ -377,7 +377,7 @@ _gathering: ContextVar[list[Definition] | None] = ContextVar("gathering", defaul
 
 
 @contextmanager
-def gathered() -> Iterator[list[Definition]]:
+def collect_definitions() -> Iterator[list[Definition]]:
     """What `pyop` is asked for meanwhile, checked and not yet defined: a file that fails half-way has then defined nothing."""
     definitions: list[Definition] = []
     token = _gathering.set(definitions)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.ops.errors import ModelError, NotationError, ResultError, nearest, sanitize
+from pyopnb.ops.errors import ModelError, NotationError, ResultError, sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
-__all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same"]
+__all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same_value"]
 
 
 class _Required:
@@ -61,7 +61,7 @@ class Attr:
     def __eq__(self, other: object) -> bool:
         # Arrays have no plain ==, and nan would make every redefinition a change of schema.
         return isinstance(other, Attr) and all(
-            same(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
+            same_value(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
         )
 
     def __hash__(self) -> int:
@@ -94,7 +94,7 @@ class Attr:
         )
 
 
-def same(a: Any, b: Any) -> bool:
+def same_value(a: Any, b: Any) -> bool:
     """Whether two values of attrs are equal: arrays as a whole, nan as itself, 1 and 1.0 not."""
     if a is b:
         return True
@@ -103,7 +103,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(same_value, a, b))
     return bool(a == b) or (isinstance(a, float) and a != a and b != b)
 
 
@@ -208,7 +208,7 @@ class Schema:
                 f"{where}, attr {sanitize(unknown[0])}",
                 expected=f"one of {', '.join(known)}" if known else "no attrs",
                 got=f"{sanitize(unknown[0])} = {sanitize(repr(values[unknown[0]]))}",
-                next=f"write {nearest(unknown[0], known)}, or let __init__ take {sanitize(unknown[0])}",
+                next=f"write {suggest(unknown[0], known)}, or let __init__ take {sanitize(unknown[0])}",
             )
         missing = [a for a in self.attrs if a.default is REQUIRED and a.name not in values]
         if missing:

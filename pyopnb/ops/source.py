@@ -24,7 +24,7 @@ import numpy as np
 
 from pyopnb.ops.errors import DefinitionError, sanitize
 from pyopnb.ops.registry import Version, pyop, registry
-from pyopnb.ops.schema import same
+from pyopnb.ops.schema import same_value
 
 __all__ = ["free_names", "source_closure"]
 
@@ -121,7 +121,7 @@ class _Text:
         if there is _NOWHERE:
             self.bound[name] = value
             return True
-        if there is not value and not same(there, value):
+        if there is not value and not same_value(there, value):
             self.lacking[name] = f"means two things, one of them in {why}"
         return False
 
@@ -397,7 +397,7 @@ def _literal(name: str, value: Any) -> str | None:
 def _is_plain(value: Any) -> bool:
     """Whether its repr, read again, is the same value."""
     try:
-        return len(repr(value)) <= _LONGEST_CONSTANT and bool(same(ast.literal_eval(repr(value)), value))
+        return len(repr(value)) <= _LONGEST_CONSTANT and bool(same_value(ast.literal_eval(repr(value)), value))
     except (ValueError, SyntaxError, RecursionError):
         return False
 
@@ -405,7 +405,7 @@ def _is_plain(value: Any) -> bool:
 def _says(statement: ast.stmt, value: Any) -> bool:
     """Whether an assignment writes out the very value."""
     try:
-        return bool(same(ast.literal_eval(getattr(statement, "value", None) or ast.Constant(...)), value))
+        return bool(same_value(ast.literal_eval(getattr(statement, "value", None) or ast.Constant(...)), value))
     except (ValueError, TypeError):
         return False
 

@@ -16,12 +16,12 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.models.build import node
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.io import Source, read
+from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
-from pyopnb.models.text.parse import take_as_floats
+from pyopnb.models.text.parse import ints_to_floats
 from pyopnb.models.text.validate import is_unknown, known_ops
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, registry, split_name
@@ -110,10 +110,10 @@ def trace(
         raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=sanitize(repr(on)))
     if bodies:
         raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
-    return _on_reference(read(model, base_dir), feeds, named, wanted)
+    return _on_reference(read_model(model, base_dir), feeds, named, wanted)
 
 
-def _on_reference(source: Source, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+def _on_reference(source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
     __tracebackhide__ = True
     from pyopnb.runtime.trace.reference import evaluated
 
@@ -324,7 +324,7 @@ def _made(
         name="call",
         **attrs,
     )
-    take_as_floats(made)
+    ints_to_floats(made)
     try:
         session = Session(_model(made, types, opset), _options(version))
     except Exception as error:
@@ -336,7 +336,7 @@ def _refuse_unknown(domain: str, op_type: str) -> None:
     if not is_unknown(domain, op_type) and domain in schema_domains():
         return
     known = known_ops()
-    close = known.get(nearest(op_type, known))
+    close = known.get(suggest(op_type, known))
     raise UnknownOp(
         f"call of {sanitize(domain)}::{sanitize(op_type)}",
         expected="an op of the registry or of the installed runtime",

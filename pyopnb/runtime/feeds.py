@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
-from pyopnb.ops.errors import FeedError, nearest, sanitize
+from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
@@ -98,7 +98,7 @@ class Feeds:
                 "feeds",
                 expected=self._listed(),
                 got=", ".join(sanitize(name) for name in feeds) or "nothing",
-                next=f"write {nearest(unknown[0], self.types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
+                next=f"write {suggest(unknown[0], self.types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
             )
 
     def _listed(self) -> str:

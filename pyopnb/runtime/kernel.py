@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.coerce import describe_value, exact_array
+from pyopnb.ops.coerce import describe_value, result_array
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, SchemaChanged
 from pyopnb.ops.instantiate import add_note, instantiate, promised_types
@@ -231,11 +231,11 @@ class Kernel:
     # ---- what the bridge asks when a result is not simply right --------------------------------------------------------------
 
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
-        """A result as an array of exactly the declared dtype; see `exact_array`."""
+        """A result as an array of exactly the declared dtype; see `result_array`."""
         want = _BY_RUNTIME[state.outputs[number]]
         expected = str(self._wanted(number) or TensorType(want, None))
         try:
-            return exact_array(value, want, f"{self.where}, output {number}", expected, arrays_only=self.retired is not None)
+            return result_array(value, want, f"{self.where}, output {number}", expected, arrays_only=self.retired is not None)
         except PyopError as error:
             # Its frames are ours, and hold a result that may be a view of an input: that would look like the op's keeping it.
             del value

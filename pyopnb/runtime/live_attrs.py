@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pyopnb.ops.errors import ModelError, nearest, sanitize
+from pyopnb.ops.errors import ModelError, sanitize, suggest
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
@@ -38,7 +38,7 @@ def chosen(places: Collection[Kernel], where: str | None, names: Collection[str]
     if not inside:
         known = sorted({label_of(place, places) for place in places} | {place.op.name for place in places})
         expected = "a node or op of the session" if known else "a session with ops of the registry"
-        raise ModelError("attrs", expected=expected, got=sanitize(where), next=nearest(where or "", known) if known else None)
+        raise ModelError("attrs", expected=expected, got=sanitize(where), next=suggest(where or "", known) if known else None)
     for name in names:
         _refuse_ambiguous(name, [place for place in inside if _takes(place, name)], inside, where)
     return [place for place in inside if all(_takes(place, name) for name in names)]
@@ -60,7 +60,7 @@ def _refuse_ambiguous(name: str, having: list[Kernel], inside: list[Kernel], whe
             f"attr {sanitize(name)}",
             expected=f"an attr of {', '.join(sorted({place.op.name for place in inside}))}",
             got=sanitize(name),
-            next=nearest(name, known) if known else "an op with attrs: parameters of __init__",
+            next=suggest(name, known) if known else "an op with attrs: parameters of __init__",
         )
     ops = sorted({place.op.name for place in having})
     if len(ops) > 1 and where is None:

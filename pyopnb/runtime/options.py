@@ -8,7 +8,7 @@ from typing import Any
 
 import onnxruntime
 
-from pyopnb.models.io import Source
+from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.feeds import initializer_to_ortvalue
 
@@ -28,7 +28,7 @@ QUIET = _silent()
 """For runs of which the user says nothing."""
 
 
-def session_options(given: onnxruntime.SessionOptions | None, source: Source) -> onnxruntime.SessionOptions:
+def session_options(given: onnxruntime.SessionOptions | None, source: ModelSource) -> onnxruntime.SessionOptions:
     """The given options, or fresh ones, with what the model's data outside the file need."""
     options = onnxruntime.SessionOptions() if given is None else given
     if given is None:

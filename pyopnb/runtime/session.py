@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.io import Source, read
+from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.errors import PyopError, sanitize
@@ -110,7 +110,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._changed: dict[int, dict[str, Any]] = {}  # attrs that are not those of the file, by the node's number
         try:
             self._modules = checked_modules(modules)
-            source = read(model, base_dir)
+            source = read_model(model, base_dir)
             self.filled = _filled(source) if fill else ()
             self._build(source)
         except PyopError as error:
@@ -118,7 +118,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
-    def _build(self, source: Source, prepare: Callable[[Plan, ModelProto], None] | None = None) -> None:
+    def _build(self, source: ModelSource, prepare: Callable[[Plan, ModelProto], None] | None = None) -> None:
         __tracebackhide__ = True
         epoch = registry.epoch
         forget_inferred(source.proto)
@@ -148,16 +148,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         living.add(self)
         self._feeds = Feeds(self, declared_scalars(source.proto))
 
-    def _source(self) -> Source:
+    def _source(self) -> ModelSource:
         """The model as the session runs it, read anew."""
         if self._model_bytes is None:
-            return read(self._model_path, self._folder)
+            return read_model(self._model_path, self._folder)
         proto = ModelProto.FromString(self._model_bytes)
         remove_markers(proto)
-        return Source(proto, self._folder, self._taken_out)
+        return ModelSource(proto, self._folder, self._taken_out)
 
     def _beside(
-        self, source: Source, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
+        self, source: ModelSource, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
     ) -> Session:
         """A session like this one, of a model that was made from this one's."""
         __tracebackhide__ = True
@@ -168,7 +168,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         other._build(source, prepare)
         return other
 
-    def _attempt(self, source: Source, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
+    def _attempt(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
         __tracebackhide__ = True
         options, providers, provider_options, kwargs = self._arguments
         add_markers(source.proto, [node.numbered for node in plan.nodes])
@@ -479,7 +479,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
 
 
-def _filled(source: Source) -> tuple[FilledNode, ...]:
+def _filled(source: ModelSource) -> tuple[FilledNode, ...]:
     from pyopnb.onnx_reference.fill import Filled, fill_source  # what most sessions never need
 
     done = fill_source(source)

@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
-from pyopnb.ops.coerce import exact_array
+from pyopnb.ops.coerce import result_array
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, ResultError, sanitize
 from pyopnb.ops.instantiate import instantiate
@@ -145,7 +145,7 @@ class Subject:
             told = str(said or TensorType(want, None))
             if said is None or said.dtype is None:
                 told += ", the first input's dtype, as neither hints nor infer say another"
-            results.append(exact_array(one, want, f"output {place}", told, arrays_only=False).copy())
+            results.append(result_array(one, want, f"output {place}", told, arrays_only=False).copy())
         for place, (result, said) in enumerate(zip(results, promised, strict=True)):
             if said is not None and not said.accepts_shape(result.shape):
                 raise ResultError(

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.models.io import read
+from pyopnb.models.io import read_model
 
 MODEL = pyopnb.model([pyopnb.node("Relu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
 DATA = MODEL.SerializeToString()
@@ -31,29 +31,29 @@ def test_what_is_no_model(name: str, form: str, tmp_path: Path) -> None:
     data, words = BAD[name]
     (tmp_path / "m.onnx").write_bytes(data)
     with pytest.raises(pyopnb.ModelError, match=f"expected an ONNX model.*{words}"):
-        read(data if form == "bytes" else tmp_path / "m.onnx")
+        read_model(data if form == "bytes" else tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("value", [None, 3, ["m.onnx"], onnx.GraphProto(), object()], ids=range(5))
 def test_what_is_no_form_of_a_model(value: Any) -> None:
     with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path"):
-        read(value)
+        read_model(value)
 
 
 def test_an_empty_proto_is_no_model() -> None:
     with pytest.raises(pyopnb.ModelError, match="graph"):
-        read(onnx.ModelProto())
+        read_model(onnx.ModelProto())
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.ModelError, match="File doesn't exist"):
-        read(tmp_path / "none.onnx")
+        read_model(tmp_path / "none.onnx")
     with pytest.raises(pyopnb.ModelError, match="a file that can be read"):
-        read(tmp_path)
+        read_model(tmp_path)
 
 
 def test_the_callers_model_is_not_the_sources() -> None:
-    source = read(MODEL)
+    source = read_model(MODEL)
     source.proto.graph.node[0].op_type = "Neg"
     assert MODEL.SerializeToString() == DATA
 
@@ -71,11 +71,11 @@ def test_data_that_is_not_beside_the_model(location: str, tmp_path: Path) -> Non
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(pyopnb.ModelError, match="initializer w"):
-        read(external(location), folder)
+        read_model(external(location), folder)
 
 
 def test_data_beside_the_model_and_below_it(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for location in ("w.bin", "sub/w.bin", "./sub/../w.bin"):
         (tmp_path / location).write_bytes(bytes(4))
-        assert read(external(location), tmp_path).folder == str(tmp_path.resolve())
+        assert read_model(external(location), tmp_path).folder == str(tmp_path.resolve())

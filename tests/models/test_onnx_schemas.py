@@ -17,7 +17,7 @@ from onnx import defs, helper
 
 import pyopnb
 from pyopnb.models.nodes import type_of_proto
-from pyopnb.models.onnx_schemas import inferred
+from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.ops.schema import REQUIRED
 
 ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
@@ -96,8 +96,8 @@ def test_inside_bodies_and_functions() -> None:
         assert {k: v.replace("unk__0", "?") for k, v in got.items() if k in want} == want
     onnx.checker.check_model(model)
     assert {i.name: str(type_of_proto(i.type)) for i in model.graph.output} == want
-    assert not {e.domain for e in inferred(model).opset_import} - {"", "f", "s"}
-    assert [n.op_type for n in inferred(model).functions[0].node] == ["Wide"]
+    assert not {e.domain for e in infer_types(model).opset_import} - {"", "f", "s"}
+    assert [n.op_type for n in infer_types(model).functions[0].node] == ["Wide"]
 
 
 def test_what_the_schema_says() -> None:
@@ -133,7 +133,7 @@ def test_attrs_that_a_schema_cannot_list_are_not_refused(init: str, value: Any) 
     model = pyopnb.model(pyopnb.node("s::Op", "x", "y", a=value), {"x": "int8[1]"}, "y")
     onnx.checker.check_model(model, full_check=True)
     assert not notebook_schemas()
-    assert named(inferred(model, strict=True)) == {"y": "int8[7]"}
+    assert named(infer_types(model, strict=True)) == {"y": "int8[7]"}
     assert str(type_of_proto(model.graph.output[0].type)) == "int8[7]"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
-from pyopnb.ops.registry import KEPT_VERSIONS, Registry, gathered, split_name
+from pyopnb.ops.registry import MAX_VERSIONS, Registry, collect_definitions, split_name
 
 
 def made(body="pass"):
@@ -72,11 +72,11 @@ def test_at_gives_what_was_current(registry):
 
 
 def test_kept_versions(registry):
-    for _ in range(KEPT_VERSIONS + 5):
+    for _ in range(MAX_VERSIONS + 5):
         registry.define(made())
     versions = registry.history("Twice")
-    assert len(versions) == KEPT_VERSIONS
-    assert (versions[0].number, versions[-1].number) == (6, KEPT_VERSIONS + 5)
+    assert len(versions) == MAX_VERSIONS
+    assert (versions[0].number, versions[-1].number) == (6, MAX_VERSIONS + 5)
     assert registry["Twice"].at(1) is versions[0]
 
 
@@ -88,7 +88,7 @@ def test_a_thousand_redefinitions_let_go_of_the_old_classes(registry):
         registry.define(cls, module="old")
     del cls
     gc.collect()
-    assert sum(ref() is not None for ref in alive) == KEPT_VERSIONS
+    assert sum(ref() is not None for ref in alive) == MAX_VERSIONS
     assert len(registry) == 1
 
 
@@ -359,7 +359,7 @@ def test_pyop_on_a_function(registry):
 
 
 def test_what_is_gathered_is_checked_and_not_defined():
-    with gathered() as definitions:
+    with collect_definitions() as definitions:
 
         @pyop("demo::Held", opset=3, module="old")
         class Held:
@@ -382,7 +382,7 @@ def test_another_thread_does_not_gather():
     class Other:
         def compute(self, x): ...
 
-    with gathered() as definitions:
+    with collect_definitions() as definitions:
         thread = threading.Thread(target=pyop, args=(Other,))
         thread.start()
         thread.join()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.ops.exec_module import run
+from pyopnb.ops.exec_module import exec_source
 from pyopnb.ops.source import free_names, source_closure
 
 OP = """
@@ -76,7 +76,7 @@ def test_what_comes_along_as_text(define, before, used, wanted):
     text = source_closure([version])
     assert wanted in text
     expected = version.cls().compute(np.float32([1, 2]))
-    (made,) = run("pyop_kept_elsewhere", "<elsewhere>", text)
+    (made,) = exec_source("pyop_kept_elsewhere", "<elsewhere>", text)
     assert made.name == "demo::A"
     np.testing.assert_array_equal(made.cls().compute(np.float32([1, 2])), expected)
 

@@ -27,7 +27,7 @@ from pyopnb.diffs.models.attributes import Defaults, plain
 from pyopnb.diffs.models.groups import groups
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match, paired_names
-from pyopnb.models.io import FOLDER, Source
+from pyopnb.models.io import FOLDER, ModelSource
 from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.ops.errors import NotationError, sanitize
 from pyopnb.ops.types import ANY
@@ -120,7 +120,7 @@ class _Level:
     outer: Mapping[str, str] | None
 
 
-def differences(a: Source, b: Source, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
+def differences(a: ModelSource, b: ModelSource, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
     """Every change between two models, and how many nodes and names there are.
 
     Raises

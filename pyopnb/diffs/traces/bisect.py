@@ -16,7 +16,7 @@ from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.segments import Segments
 from pyopnb.diffs.traces.steps import Tensor
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.io import read, to_model
+from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
@@ -113,7 +113,7 @@ class _Side:
     """A model that can be run with any of its tensors as its outputs."""
 
     def __init__(self, model: Any, on: str, optimised: bool) -> None:
-        source = read(model)
+        source = read_model(model)
         self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         self.graph = Segments(self.proto)
         said = f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference"

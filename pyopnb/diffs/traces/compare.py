@@ -16,7 +16,7 @@ from pyopnb.diffs.traces.isolate import alone
 from pyopnb.diffs.traces.segments import Segment, Segments, called
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.nodes import bodies, first_output, full_name
-from pyopnb.ops.errors import FeedError, nearest, sanitize
+from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.trace.trace import Trace
 
@@ -75,7 +75,7 @@ def against_arrays(
             "diff, arrays",
             expected="arrays by names of tensors in the trace",
             got=sanitize(repr(unknown[0]), 80) if unknown else "none",
-            next=f"write {sanitize(nearest(str(unknown[0]), held), 200)}" if unknown else None,
+            next=f"write {sanitize(suggest(str(unknown[0]), held), 200)}" if unknown else None,
         )
     graph = Segments(trace.model)
     pairs = [Pair(name, name, "given") for name in held if name in arrays]

@@ -15,7 +15,7 @@ from pyopnb.display.models import drawn
 from pyopnb.display.netron import assets, page
 from pyopnb.display.netron.op_docs import documentation
 from pyopnb.display.netron.trim import trimmed
-from pyopnb.models.io import proto_of
+from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
@@ -179,7 +179,7 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     """
     if type(height) is not int or not _SHORTEST <= height <= _TALLEST:
         raise FeedError("netron, height", expected=f"an int from {_SHORTEST} to {_TALLEST}", got=sanitize(repr(height)))
-    proto = proto_of(model)
+    proto = as_proto(model)
     if name is None:
         name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"
     return NetronView(proto, name, height, embed)

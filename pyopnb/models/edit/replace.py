@@ -11,10 +11,10 @@ import onnx.defs
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.models.edit.select import Where, select_sites
-from pyopnb.models.io import Source, read, to_model
+from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import Site, attribute_values, linked_attributes, nodes_in
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import ModelError, UnknownOp, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
@@ -119,12 +119,12 @@ def find_op(op: str | type | Op) -> Op:
             got=f"that of an earlier version of {older.name}",
             next=f"{older.name!r}, or registry.rollback",
         )
-    known = nearest(op.__name__, [one.name for one in registry])
+    known = suggest(op.__name__, [one.name for one in registry])
     expected = "the class of an op in the registry"
     raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
-def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> Source:
+def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelSource:
     """A model to be edited: its weights are not looked at.
 
     Raises
@@ -132,7 +132,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> Source
     ModelError
         It is in ONNX Runtime's own format, or no model.
     """
-    source = read(model, base_dir, data=False)
+    source = read_model(model, base_dir, data=False)
     if not source.proto.HasField("graph"):
         got = "ONNX Runtime's own format, whose nodes are fixed"
         raise ModelError("model", expected="an ONNX model", got=got, next="give the .onnx file that it was made from")

@@ -9,11 +9,11 @@ from typing import Any
 from onnx import ModelProto, NodeProto
 
 from pyopnb.models.nodes import Site, full_name, walk
-from pyopnb.ops.errors import ModelError, nearest, sanitize
+from pyopnb.ops.errors import ModelError, sanitize, suggest
 
-__all__ = ["TAPS", "Where", "select_sites", "untapped"]
+__all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
 
-TAPS = "pyopnb.tap"
+TAP_DOMAIN = "pyopnb.tap"
 """Domain of the nodes that `wrap` puts behind others. They are never chosen: their outputs' names mean the nodes in front."""
 
 _COMPARED = 20_000  # names that a mistyped one is compared with
@@ -62,7 +62,7 @@ def _no_choice(where: object) -> ModelError:
 
 
 def _places(sites: Sequence[Site], where: Any, original: object) -> list[int]:
-    taps = {place for place, site in enumerate(sites) if site.node.domain == TAPS}
+    taps = {place for place, site in enumerate(sites) if site.node.domain == TAP_DOMAIN}
     if isinstance(where, str):
         return _by_text(sites, where, taps)
     if isinstance(where, NodeProto):
@@ -88,7 +88,7 @@ def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[i
 
 
 def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
-    names = untapped(sites)
+    names = original_names(sites)
     meanings: dict[str, list[int]] = {}
     exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
     for place, site in enumerate(sites):
@@ -133,15 +133,15 @@ def _near(sites: Sequence[Site], text: str) -> str:
     names = types | {site.node.op_type for site in sites}
     for site in islice(sites, _COMPARED):
         names |= {name for name in (site.node.name, *site.node.output) if name}
-    close = nearest(text, sorted(names))
+    close = suggest(text, sorted(names))
     return sanitize(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
 
 
-def untapped(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
+def original_names(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
     """Names that `wrap` gave to outputs, with the scope that they belong to, and the names that they had before."""
     before: dict[tuple[int, str], str] = {}
     for site in sites:
-        if site.node.domain == TAPS:
+        if site.node.domain == TAP_DOMAIN:
             outputs = list(site.node.output)
             fresh = list(site.node.input)[-len(outputs) :]
             before |= {(id(site.scope), new): old for new, old in zip(fresh, outputs, strict=True)}

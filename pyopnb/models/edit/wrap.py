@@ -13,7 +13,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import TAPS, Where, select_sites, untapped
+from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_sites
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, type_of_proto, walk
 from pyopnb.models.types import Types
@@ -113,7 +113,7 @@ def wrap(
     types = Types(source.proto)
     carried = [_carried(site, types) for site in sites]
     every = list(walk(source.proto))
-    names, taken = untapped(every), _names(source.proto, every)
+    names, taken = original_names(every), _names(source.proto, every)
     taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, carried, strict=True)]
     for scope in {id(site.scope): site.scope for site in sites}.values():
         _sort(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
@@ -200,7 +200,7 @@ _numbers: Counter[str] = Counter()
 def _op_name(op_type: str) -> str:
     kind = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
     _numbers[kind] += 1  # never twice: a session may still use one that was removed
-    return f"{TAPS}::{kind}_{_numbers[kind]}"
+    return f"{TAP_DOMAIN}::{kind}_{_numbers[kind]}"
 
 
 def _fresh(name: str, taken: set[str]) -> str:

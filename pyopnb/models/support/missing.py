@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from onnx import ModelProto
 
-from pyopnb.models.io import proto_of
+from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.ort_capabilities import newest_version
 from pyopnb.models.support.type_flow import lacks, versions_of
@@ -130,7 +130,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     >>> found[0].reason
     'T is float64; there are kernels for ...float32'
     """
-    proto = proto_of(model)
+    proto = as_proto(model)
     rows = [
         MissingNode(site, sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
         for site, lack in lacks(proto)

@@ -15,13 +15,13 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.build import type_outputs
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
 from pyopnb.models.opsets import import_domains
-from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, printed, quoted
+from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
-from pyopnb.models.text.validate import Fault, faults
+from pyopnb.models.text.validate import Fault, find_faults
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
 
-__all__ = ["parse", "take_as_floats", "text"]
+__all__ = ["ints_to_floats", "parse", "text"]
 
 _OURS = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """The dtypes that our notation spells otherwise; each is at least as long as ONNX's name, which keeps every column."""
@@ -82,14 +82,14 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     model = _read(_checked(text), "graph" if name is None else name)
     layout = Layout(text)
     import_domains(model)
-    fault = next(faults(model), None)
+    fault = next(find_faults(model), None)
     if fault is not None:
         raise ModelError(
             f"{layout.where(_place(fault, layout))}, {fault.what}", expected=fault.expected, got=fault.got, next=fault.next
         )
     _pack(model)
     for number, node in enumerate(_nodes(model)):
-        take_as_floats(node, _Typed(layout, number))
+        ints_to_floats(node, _Typed(layout, number))
     type_outputs(model)
     return model
 
@@ -131,7 +131,7 @@ def text(model: ModelProto, *, most: int = 1_000_000) -> str:
         got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
         raise ModelError("model", expected="a ModelProto", got=got)
     model = _as_declared(model)
-    written = printed(model, most)
+    written = format_model(model, most)
     try:
         again = _read(written, "graph")
         _pack(again)
@@ -173,7 +173,7 @@ def _read(text: str, name: str) -> ModelProto:
     import onnx.parser
 
     at = _start(text)
-    named = f"{quoted(name, 'name')} " if text[at : at + 1] == "(" else ""
+    named = f"{quote(name, 'name')} " if text[at : at + 1] == "(" else ""
     ready = _respelled(text[:at]) + named + _respelled(text[at:])
     try:
         return onnx.parser.parse_model(ready)
@@ -244,7 +244,7 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
         remedy = (
             f"{_OURS[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
             if dtype.text in _OURS
-            else nearest(dtype.text, TEXT_NAMES.values())
+            else suggest(dtype.text, TEXT_NAMES.values())
         )
     elif not message:
         expected = "a number that its type can hold"
@@ -305,7 +305,7 @@ def _pack(model: ModelProto) -> None:
             tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
 
 
-def take_as_floats(node: NodeProto, but: Container[str] = ()) -> None:
+def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
     """Make floats of ints where ONNX's own operator takes a float, but not in these attributes; the runtime refuses ints."""
     for attribute in node.attribute:
         if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:

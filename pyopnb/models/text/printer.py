@@ -28,7 +28,7 @@ from pyopnb.models.nodes import full_name, tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["DEEPEST", "TEXT_NAMES", "printed", "quoted"]
+__all__ = ["DEEPEST", "TEXT_NAMES", "format_model", "quote"]
 
 TEXT_NAMES: dict[int, str] = {row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES}
 """Names of dtypes in ONNX's text form, by their number."""
@@ -43,20 +43,20 @@ _TYPES = {*TEXT_NAMES.values(), "seq", "map", "optional", "sparse_tensor", "opaq
 _NUMBERS = {"inf", "infinity", "nan"}
 
 
-def printed(model: ModelProto, most: int) -> str:
+def format_model(model: ModelProto, most: int) -> str:
     """The text of a model with at most so many values in its tensors, or ModelError for what it cannot say at all."""
     _refuse_many(model, most)
-    imports = ", ".join(f"{quoted(e.domain, 'opset_import')} : {e.version}" for e in model.opset_import)
+    imports = ", ".join(f"{quote(e.domain, 'opset_import')} : {e.version}" for e in model.opset_import)
     entries = [f"ir_version: {model.ir_version}", f"opset_import: [{imports}]"]
     for field in ("producer_name", "producer_version", "domain"):
         if getattr(model, field):
-            entries.append(f"{field}: {quoted(getattr(model, field), field)}")
+            entries.append(f"{field}: {quote(getattr(model, field), field)}")
     if model.model_version:
         entries.append(f"model_version: {model.model_version}")
     if model.doc_string:
-        entries.append(f"doc_string: {quoted(model.doc_string, 'doc_string')}")
+        entries.append(f"doc_string: {quote(model.doc_string, 'doc_string')}")
     if model.metadata_props:
-        pairs = (f"{quoted(p.key, 'metadata_props')}: {quoted(p.value, 'metadata_props')}" for p in model.metadata_props)
+        pairs = (f"{quote(p.key, 'metadata_props')}: {quote(p.value, 'metadata_props')}" for p in model.metadata_props)
         entries.append(f"metadata_props: [{', '.join(pairs)}]")
     head = "<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
     parts = [head + _graph(model.graph, _name(model.graph.name, "graph"), 0), *map(_function, model.functions)]
@@ -90,10 +90,10 @@ def _unsayable(what: str, expected: str, got: str) -> ModelError:
 
 
 def _name(text: str, what: str) -> str:
-    return text if _WORD.fullmatch(text) and text not in _TYPES else quoted(text, what)
+    return text if _WORD.fullmatch(text) and text not in _TYPES else quote(text, what)
 
 
-def quoted(text: str | bytes, what: str) -> str:
+def quote(text: str | bytes, what: str) -> str:
     """A string as the text form has it; ``what`` is what an error names."""
     try:
         plain = text.decode() if isinstance(text, bytes) else text
@@ -150,7 +150,7 @@ def _tensor(tensor: TensorProto, what: str) -> str:
     name = f" {_name(tensor.name, what)}" if tensor.name else ""
     head = f"{_dtype(tensor.data_type, what)}{dims}{name}"
     if tensor.data_location == TensorProto.EXTERNAL:
-        pairs = (f"{quoted(p.key, what)}: {quoted(p.value, what)}" for p in tensor.external_data)
+        pairs = (f"{quote(p.key, what)}: {quote(p.value, what)}" for p in tensor.external_data)
         return f"{head} = [{', '.join(pairs)}]"
     try:
         array = numpy_helper.to_array(tensor)
@@ -161,7 +161,7 @@ def _tensor(tensor: TensorProto, what: str) -> str:
 
 def _values(array: np.ndarray, tensor: TensorProto, what: str) -> Iterable[str]:
     if tensor.data_type == TensorProto.STRING:
-        return (quoted(raw, what) for raw in tensor.string_data)
+        return (quote(raw, what) for raw in tensor.string_data)
     flat = array.ravel()
     if flat.dtype.kind == "c":
         flat = flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
@@ -195,13 +195,13 @@ def _attribute(attribute: AttributeProto, what: str, depth: int) -> str:
     if kind == AttributeProto.FLOAT:
         return f"{name} = {_number(np.float32(attribute.f))}"
     if kind == AttributeProto.STRING:
-        return f"{name} = {quoted(attribute.s, what)}"
+        return f"{name} = {quote(attribute.s, what)}"
     if kind == AttributeProto.INTS:
         return _list(name, "ints", map(str, attribute.ints))
     if kind == AttributeProto.FLOATS:
         return _list(name, "floats", map(_number, np.asarray(attribute.floats, np.float32)))
     if kind == AttributeProto.STRINGS:
-        return _list(name, "strings", (quoted(item, what) for item in attribute.strings))
+        return _list(name, "strings", (quote(item, what) for item in attribute.strings))
     if kind == AttributeProto.TENSOR:
         return f"{name} = {_tensor(attribute.t, what)}"
     if kind == AttributeProto.TYPE_PROTO:
@@ -262,11 +262,11 @@ def _body(nodes: Iterable[NodeProto], depth: int) -> str:
 
 def _function(function: FunctionProto) -> str:
     what = f"function {sanitize(function.domain)}::{sanitize(function.name)}"
-    imports = ", ".join(f"{quoted(e.domain, what)} : {e.version}" for e in function.opset_import)
-    entries = [f"domain: {quoted(function.domain, what)}", f"opset_import: [{imports}]"]
+    imports = ", ".join(f"{quote(e.domain, what)} : {e.version}" for e in function.opset_import)
+    entries = [f"domain: {quote(function.domain, what)}", f"opset_import: [{imports}]"]
     for field in ("overload", "doc_string"):
         if getattr(function, field, ""):
-            entries.append(f"{field}: {quoted(getattr(function, field), what)}")
+            entries.append(f"{field}: {quote(getattr(function, field), what)}")
     head = "<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
     attrs = [_name(name, what) for name in function.attribute]
     attrs += [_defaulted(_attribute(a, what, 0), a) for a in function.attribute_proto]

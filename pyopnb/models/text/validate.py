@@ -13,10 +13,10 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.nodes import bodies
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import nearest, sanitize
+from pyopnb.ops.errors import sanitize, suggest
 from pyopnb.ops.registry import registry
 
-__all__ = ["Fault", "faults", "is_unknown", "known_ops"]
+__all__ = ["Fault", "find_faults", "is_unknown", "known_ops"]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
@@ -50,7 +50,7 @@ class Fault:
     name: str
 
 
-def faults(model: ModelProto) -> Iterator[Fault]:
+def find_faults(model: ModelProto) -> Iterator[Fault]:
     """The faults of a model in the order of its graphs and nodes, the main graph's first."""
     seen = _Count()
     functions = {(f.domain, f.name) for f in model.functions}
@@ -101,7 +101,7 @@ def _in_scope(
         if not any(name in names for names in visible):
             yield Fault(
                 f"output {sanitize(name)}", "the name of a value of this graph", sanitize(name) or "nothing",
-                nearest(name, owners) if 0 < len(owners) < 1000 else None, number, None, "result", name,
+                suggest(name, owners) if 0 < len(owners) < 1000 else None, number, None, "result", name,
             )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _from_nowhere(
         got = f"{sanitize(name)}, which is made further down"
         return Fault(f"input {sanitize(name)}", "a value made above", got, "move its node up", number, here, "input", name)
     known = [other for names in visible for other in names]
-    remedy = nearest(name, known) if len(known) < 1000 else None
+    remedy = suggest(name, known) if len(known) < 1000 else None
     return Fault(
         f"input {sanitize(name)}",
         "an input, an initializer or a value made above",
@@ -226,7 +226,7 @@ def _of_op(
         return
     if is_unknown(domain, node.op_type):
         known = known_ops(functions)
-        close = nearest(node.op_type, known)
+        close = suggest(node.op_type, known)
         remedy = ".".join(filter(None, known[close])) if close in known else "demo.NAME for an op of your own"
         yield Fault(
             f"op {sanitize(node.op_type)}", "an op of ONNX", sanitize(node.op_type) or "nothing", remedy, *at, node.op_type

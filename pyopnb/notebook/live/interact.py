@@ -18,7 +18,7 @@ from pyopnb.notebook.live.following import Following
 from pyopnb.notebook.live.output import Clock
 from pyopnb.notebook.live.picture import as_html, as_text
 from pyopnb.notebook.live.run import Run, refuse_other, run
-from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, nearest, sanitize
+from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.ops.schema import REQUIRED, Attr
@@ -209,7 +209,7 @@ def interact(session: Session, /, **asked: Any) -> Interact:
 
 def _unknown(name: str, known: Any) -> FeedError:
     expected = "an input of the model or an attr of its ops"
-    return FeedError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=nearest(name, known))
+    return FeedError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known))
 
 
 def _simple(attr: Attr, now: Any) -> bool:

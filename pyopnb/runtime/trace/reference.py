@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from pyopnb.models.io import Source, to_model, without_weights
+from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.onnx_reference.evaluator_ops import reference_ops
-from pyopnb.ops.errors import FeedError, nearest, sanitize
+from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.trace.initializers import Initializers
@@ -23,12 +23,12 @@ from pyopnb.runtime.trace.trace import Trace
 __all__ = ["evaluated"]
 
 
-def evaluated(source: Source, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
+def evaluated(source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
     """Run a model in ``onnx.reference.ReferenceEvaluator``, node by node; nothing is fused there, and nothing is to be checked.
 
     Parameters
     ----------
-    source : Source
+    source : ModelSource
         Local functions inlined.
     given : dict
         Feeds by name.
@@ -88,7 +88,7 @@ def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
             "feeds",
             expected=", ".join(f"{sanitize(name)}: {types[name]}" for name in needed) or "no feeds",
             got=", ".join(map(sanitize, given)) or "nothing",
-            next=f"write {nearest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
+            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
         )
     return {name: _fed(name, value, types[name]) for name, value in given.items()}
 

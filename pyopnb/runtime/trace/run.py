@@ -16,7 +16,7 @@ import onnxruntime
 from onnx import ModelProto, TensorProto
 
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.io import Source, read, without_weights
+from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.ops.errors import FeedError, ModelError, sanitize
 from pyopnb.ops.instantiate import add_note
@@ -121,7 +121,7 @@ class _Look:
         self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=told)
 
     def run(
-        self, session: Any, source: Source, given: Mapping[str, Any], outputs: Sequence[str]
+        self, session: Any, source: ModelSource, given: Mapping[str, Any], outputs: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
         """The arrays that the exposed session gives, and the times of its nodes."""
         __tracebackhide__ = True
@@ -142,7 +142,7 @@ class _Look:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile)
 
-    def _built(self, session: Any, source: Source, options: onnxruntime.SessionOptions) -> Any:
+    def _built(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
         __tracebackhide__ = True
         try:
             return session._beside(source, options, self.prepare)
@@ -264,7 +264,7 @@ def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | Non
     data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
-        proto = read(path, folder).proto if data is None else ModelProto.FromString(data)
+        proto = read_model(path, folder).proto if data is None else ModelProto.FromString(data)
         return [taken_out.get(tensor.name, tensor) for tensor in proto.graph.initializer], folder
 
     return load

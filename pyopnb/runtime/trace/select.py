@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import FeedError, nearest, sanitize
+from pyopnb.ops.errors import FeedError, sanitize, suggest
 
 __all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
 
@@ -90,7 +90,7 @@ def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
                 "trace, only",
                 expected="names of tensors that nodes of the model give, or globs of them",
                 got=sanitize(repr(text)),
-                next=f"write {sanitize(nearest(str(text), names))}" if names else None,
+                next=f"write {sanitize(suggest(str(text), names))}" if names else None,
             )
         wanted |= found
     return wanted
