@@ -1,1 +1,1 @@
-"""The notebook: what pyopnb adds to IPython. The only room that imports it."""
+"""Magics and live outputs: what pyopnb adds to IPython. The only room that imports it."""

@@ -1,51 +1,57 @@
-"""The words of a magic's line, how they are refused, and the line of ``%%pyop``."""
+"""The arguments of ``%%pyop`` and ``%%onnx``, and how a wrong line is refused."""
 
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 import shlex
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from pyopnb.notebook.expressions import Given, given
+from pyopnb.notebook.expressions import Expressions, parse_expressions
 from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, split_name
 
-__all__ = ["CELL", "op_name", "read", "usage", "words"]
+__all__ = ["ONNX", "PYOP", "full_op_name", "parse_onnx_line", "parse_pyop_line", "split_words", "usage_error"]
 
 _RUN = re.compile(r"(?:^|\s)--run(?:\s+|=|$)")
 
 
-def _cell_parser() -> MagicArgumentParser:
+def _pyop_parser() -> MagicArgumentParser:
     parser = MagicArgumentParser("%pyop")  # type: ignore[no-untyped-call]  # IPython has no types there; its formatter adds a %
     parser.add_argument("name", nargs="?", metavar="NAME", help="SoftClip or demo::SoftClip; default: the class's name")
     parser.add_argument("-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}")
-    parser.add_argument(
-        "--opset", type=int, default=1, metavar="N", help="version of the domain from which on the op is there; default: 1"
-    )
-    parser.add_argument("--module", metavar="MODULE", help="also serve the retired PyOp's nodes that ask for this module")
+    parser.add_argument("--opset", type=int, default=1, metavar="N", help="domain version that introduces the op; default: 1")
+    parser.add_argument("--module", metavar="MODULE", help="also serve nodes of the retired PyOp that name this module")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     parser.add_argument(
         "--run",
         metavar="x=EXPR,...",
         action="append",
-        help="then call the op, with inputs and attrs of these values; to the end of the line, or to the next --run",
+        help="then call the op with these inputs and attrs; extends to the end of the line or to the next --run",
     )
     return parser
 
 
-CELL = _cell_parser()
-"""What may stand behind ``%%pyop``."""
+def _onnx_parser() -> MagicArgumentParser:
+    parser = MagicArgumentParser("%onnx")  # type: ignore[no-untyped-call]
+    parser.add_argument("name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    return parser
 
 
-def read(line: str) -> argparse.Namespace:
-    """The arguments of a ``%%pyop`` line, or UsageError; ``run`` is what each ``--run`` says, a list of `Given`."""
-    head, *runs = _RUN.split(line)  # expressions are no words of a shell: their quotes and spaces are their own
-    args: argparse.Namespace = CELL.parse_args(words(head))
-    args.run = [_given(text, "%%pyop --run") for text in runs]
-    op_name(args, "OpType")
+PYOP, ONNX = _pyop_parser(), _onnx_parser()
+"""The parsers of what follows ``%%pyop`` and ``%%onnx``."""
+
+
+def parse_pyop_line(line: str) -> argparse.Namespace:
+    """The arguments of a ``%%pyop`` line, or UsageError; ``run`` is a list with the `Expressions` of each ``--run``."""
+    head, *runs = _RUN.split(line)  # not split as a shell would: the quotes and spaces of expressions are Python's
+    args: argparse.Namespace = PYOP.parse_args(split_words(head))
+    args.run = [_run_expressions(text) for text in runs]
+    full_op_name(args, "OpType")
     try:
         check_opset(args.opset, "%%pyop")
     except PyopError as error:
@@ -53,37 +59,46 @@ def read(line: str) -> argparse.Namespace:
     return args
 
 
-def _given(text: str, where: str) -> Given:
+def _run_expressions(text: str) -> Expressions:
+    where = "%%pyop --run"
     try:
-        return given(text)
+        return parse_expressions(text)
     except SyntaxError:
-        raise usage(where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
+        raise usage_error(where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
 
 
-def op_name(args: argparse.Namespace, class_name: str) -> str:
+def full_op_name(args: argparse.Namespace, class_name: str) -> str:
     """``domain::OpType`` for a class of the cell."""
     try:
         domain, op_type = split_name(args.name or class_name)
         if args.domain is None:
             return f"{domain}::{op_type}"
-        asked, _ = split_name(f"{args.domain}::{op_type}")
+        option, _ = split_name(f"{args.domain}::{op_type}")
     except PyopError as error:
         raise UsageError(str(error)) from None
-    if "::" in (args.name or "") and asked != domain:
+    if "::" in (args.name or "") and option != domain:
         raise UsageError(
             f"%%pyop: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
         )
-    return f"{asked}::{op_type}"
+    return f"{option}::{op_type}"
 
 
-def words(line: str) -> list[str]:
-    """The words of a line, as a shell splits them."""
+def parse_onnx_line(line: str) -> argparse.Namespace:
+    """The arguments of an ``%%onnx`` line, or UsageError."""
+    args: argparse.Namespace = ONNX.parse_args(split_words(line))
+    if not args.name.isidentifier() or keyword.iskeyword(args.name):
+        raise usage_error("%%onnx, NAME", "a valid variable name", sanitize(args.name), "%%onnx clipper")
+    return args
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a line, split as a shell would."""
     try:
         return shlex.split(line)
     except ValueError as error:  # a quote that is not closed
         raise UsageError(f"{error}: {sanitize(line.strip())}") from None
 
 
-def usage(where: str, expected: str, got: str, next: str) -> UsageError:
-    """What a wrong line is refused with."""
+def usage_error(where: str, expected: str, got: str, next: str) -> UsageError:
+    """The error for a wrong line, in the one form of all messages."""
     return UsageError(str(PyopError(where, expected=expected, got=got or "nothing", next=next)))

@@ -1,64 +1,71 @@
-"""What ``%load_ext pyopnb`` puts into a shell, and ``%unload_ext pyopnb`` takes out again."""
+"""What ``%load_ext pyopnb`` adds to a shell, and ``%unload_ext pyopnb`` removes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.notebook import clicks, completion, onnx_magic
-from pyopnb.notebook.live.shell import end
+from pyopnb.display.netron.view import TARGET, clicked
+from pyopnb.notebook import tracebacks
+from pyopnb.notebook.completion import complete
+from pyopnb.notebook.listeners import close_all, is_ours
+from pyopnb.notebook.onnx_magic import OnnxMagics
 from pyopnb.notebook.progress import progress_bar
-from pyopnb.notebook.pyop_cell import Registration, as_python
+from pyopnb.notebook.pyop_cell import OpRegistration, transform_lines
 from pyopnb.notebook.pyop_magic import PyopMagics
-from pyopnb.notebook.tracebacks import show_briefly, show_fully
 from pyopnb.ops.progress import set_bar
 
 __all__ = ["load", "unload"]
 
-_CELL = "pyopnb.onnx_reference.skeleton.Cell"
+_SKELETON = "pyopnb.onnx_reference.skeleton.Cell"
 
 
 def load(shell: Any) -> None:
-    """Put the extension into a shell. Loading twice is loading once."""
+    """Add the extension to a shell. Loading twice has the effect of loading once."""
     unload(shell)
-    shell.register_magics(PyopMagics, onnx_magic.OnnxMagics)
-    shell.input_transformers_cleanup.append(as_python)
-    shell.ast_transformers.append(Registration())
-    shell.Completer.custom_matchers += [completion.complete, onnx_magic.complete]
-    show_briefly(shell)
+    shell.register_magics(PyopMagics, OnnxMagics)
+    shell.input_transformers_cleanup.append(transform_lines)
+    shell.ast_transformers.append(OpRegistration())
+    shell.Completer.custom_matchers.append(complete)
+    tracebacks.install(shell)
     set_bar(progress_bar)
-    clicks.hear(shell)
-    # A skeleton that a cell ends in appears below, ready to run; by name, so that nothing is imported for it.
-    shell.display_formatter.ipython_display_formatter.for_type(_CELL, lambda cell: shell.set_next_input(str(cell)))
+    if comms := _comm_manager(shell):
+        comms.register_target(TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message)))
+    # A skeleton that ends a cell is put below it, ready to run. Registered by name, so that nothing is imported for it.
+    shell.display_formatter.ipython_display_formatter.for_type(_SKELETON, lambda cell: shell.set_next_input(str(cell)))
 
 
 def unload(shell: Any) -> None:
-    """Take the extension out of a shell. Ops that it defined stay in the registry; what is live in outputs ends."""
-    end(shell)
-    shell.display_formatter.ipython_display_formatter.pop(_CELL, None)
+    """Remove the extension from a shell. Its ops stay in the registry; live outputs end."""
+    close_all(shell)
+    shell.display_formatter.ipython_display_formatter.pop(_SKELETON, None)
     set_bar(None)
-    show_fully()
-    for callback in list(shell.events.callbacks["pre_run_cell"]):
-        if _is_ours(callback):
-            shell.events.unregister("pre_run_cell", callback)
-            callback.__self__.end()
-    clicks.stop(shell)
-    for kind in ("line", "cell"):
-        _drop_ours_from_table(shell.magics_manager.magics[kind])
-    _drop_ours_from_table(shell.magics_manager.registry)
+    tracebacks.uninstall()
+    if comms := _comm_manager(shell):
+        comms.targets.pop(TARGET, None)
+    magics = shell.magics_manager
+    for table in (magics.magics["line"], magics.magics["cell"], magics.registry):
+        for name in [name for name, part in table.items() if is_ours(part)]:
+            del table[name]
     for parts in (
         shell.input_transformers_cleanup,
         shell.ast_transformers,
         shell.Completer.custom_matchers,
         shell.configurables,
     ):
-        parts[:] = [part for part in parts if not _is_ours(part)]
+        parts[:] = [part for part in parts if not is_ours(part)]
 
 
-def _drop_ours_from_table(table: dict[str, Any]) -> None:
-    for name in [name for name, part in table.items() if _is_ours(part)]:
-        del table[name]
+def _comm_manager(shell: Any) -> Any:
+    """The kernel's comms; None in a plain IPython, which has no kernel."""
+    kernel = getattr(shell, "kernel", None)
+    return None if kernel is None else kernel.comm_manager
 
 
-def _is_ours(part: object) -> bool:
-    # By name, not by identity: a package that was imported anew must still find what its former self left.
-    return (getattr(part, "__module__", None) or "").startswith("pyopnb.notebook.")
+def _on_netron_click(shell: Any, message: Any) -> None:
+    """Pass a click in Netron, reported by the JupyterLab extension, to its view."""
+    __tracebackhide__ = True
+    data = message["content"]["data"]
+    try:
+        clicked(str(data.get("view")), str(data.get("node")))
+    except Exception:  # from the user's callback: displayed below the view like a cell's error; the kernel would only log it
+        shell.showtraceback()

@@ -1,7 +1,7 @@
-"""Files whose ops are defined again whenever they are saved.
+"""Files whose ops are redefined whenever they are saved.
 
-A thread looks at the files, so that a live output follows an editor; and each cell looks before it runs, so that none runs with
-what was there before the last save.
+A thread polls the files, so that live outputs follow an editor. Each cell polls them too before it runs, so that no cell runs
+with ops older than the last save.
 """
 
 from __future__ import annotations
@@ -10,95 +10,94 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any, cast
+from typing import Any
 
+from pyopnb.notebook.listeners import ShellListener
 from pyopnb.ops.errors import PyopError, sanitize
 
-__all__ = ["Files", "files"]
+__all__ = ["FileWatcher"]
 
-_EVERY = 0.3  # seconds between two looks
+_INTERVAL = 0.3  # seconds between two polls
 
 
-class Files:
-    """The files of one shell that are followed."""
+class FileWatcher(ShellListener):
+    """The files of one shell that are reloaded when they change."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, ...] | None] = {}
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._states: dict[str, tuple[int, ...] | None] = {}
         self._lock = threading.RLock()
-        self._ended = threading.Event()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def follow(self, path: str) -> None:
-        """Load the file again whenever it is not what it is now."""
+    def watch(self, path: str) -> None:
+        """Reload the file whenever it changes from now on."""
         with self._lock:
             file = os.path.abspath(path)
-            self._seen[file] = _state(file)
+            self._states[file] = _state(file)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="pyopnb files", daemon=True)
+                self._thread = threading.Thread(target=self._poll_forever, name="pyopnb files", daemon=True)
                 self._thread.start()
 
-    def forget(self, path: str) -> None:
-        """Follow the file no more."""
+    def unwatch(self, path: str) -> None:
+        """Stop reloading the file."""
         with self._lock:
-            self._seen.pop(os.path.abspath(path), None)
+            self._states.pop(os.path.abspath(path), None)
 
-    def end(self) -> None:
-        """Follow nothing more, and end the thread."""
-        self._ended.set()
+    def close(self) -> None:
+        """Stop reloading all files, and end the thread."""
+        super().close()
+        self._closed.set()
         with self._lock:
-            self._seen.clear()
+            self._states.clear()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def look(self, *_: Any) -> None:
-        """Load what was saved since the last look. A file that fails leaves its ops as they were, and says so once a save."""
-        with self._lock:
-            for file, before in list(self._seen.items()):
-                now = _state(file)
-                if now == before or now is None:  # an editor may take a file away for a moment
-                    continue
-                self._seen[file] = now
-                _load(file)
+    def before_cell(self, info: Any) -> None:
+        """Run each cell with what was saved before it."""
+        self.poll()
 
-    def _watch(self) -> None:
-        while not self._ended.wait(_EVERY):
-            self.look()
+    def poll(self) -> None:
+        """Reload the files that changed since the last poll. One that fails leaves its ops unchanged, and is reported once."""
+        with self._lock:
+            for file, old in list(self._states.items()):
+                new = _state(file)
+                if new == old or new is None:  # while it saves, an editor may remove the file for a moment
+                    continue
+                self._states[file] = new
+                _reload(file)
+
+    def _poll_forever(self) -> None:
+        while not self._closed.wait(_INTERVAL):
+            self.poll()
 
 
 def _state(file: str) -> tuple[int, ...] | None:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _load(file: str) -> None:
+def _reload(file: str) -> None:
     from pyopnb.ops.module_files import load_module
 
     try:
         for version in load_module(file):
             print(repr(version))
     except PyopError as error:
-        _say(file, f"{type(error).__name__}: {error}")
+        _report(file, f"{type(error).__name__}: {error}")
     except (Exception, SystemExit) as error:
-        # The frames of this room and of travel are not the user's.
+        # Only the user's own frames: those from the file on.
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != file:
             trace = trace.tb_next
-        _say(file, "".join(traceback.format_exception(type(error), error, trace)).rstrip())
+        _report(file, "".join(traceback.format_exception(type(error), error, trace)).rstrip())
 
 
-def _say(file: str, what: str) -> None:
-    print(f"{sanitize(os.path.basename(file))} was saved and not loaded; its ops are as they were.\n{what}", file=sys.stderr)
-
-
-def files(shell: Any) -> Files:
-    """The files of a shell that are followed; the shell holds them where it calls them."""
-    for callback in shell.events.callbacks["pre_run_cell"]:
-        if isinstance(getattr(callback, "__self__", None), Files):
-            return cast(Files, callback.__self__)
-    made = Files()
-    shell.events.register("pre_run_cell", made.look)
-    return made
+def _report(file: str, text: str) -> None:
+    print(
+        f"{sanitize(os.path.basename(file))} was saved but could not be loaded; its ops are unchanged.\n{text}", file=sys.stderr
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pyopnb.ops.progress import Progress, Throttled, progress_text, text_bar
@@ -9,11 +10,13 @@ from pyopnb.ops.progress import Progress, Throttled, progress_text, text_bar
 __all__ = ["progress_bar"]
 
 
-class _Shown:
-    """Both forms of one state."""
+@dataclass(frozen=True, repr=False)
+class _State:
+    """How far something is, as text and as HTML."""
 
-    def __init__(self, done: int, total: int, what: str) -> None:
-        self.done, self.total, self.what = done, total, what
+    done: int
+    total: int
+    what: str
 
     def __repr__(self) -> str:
         return progress_text(self.done, self.total, self.what)
@@ -23,7 +26,7 @@ class _Shown:
 
 
 def progress_bar(what: str) -> Progress:
-    """A bar of its own output, which is shown when it is first told something; text where the shell is gone."""
+    """A bar in an output of its own, displayed at the first update; a text bar where the shell is gone."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -33,8 +36,8 @@ def progress_bar(what: str) -> Progress:
 
     def show(done: int, total: int) -> None:
         if handles:
-            handles[0].update(_Shown(done, total, what))
+            handles[0].update(_State(done, total, what))
         else:
-            handles.append(display(_Shown(done, total, what), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+            handles.append(display(_State(done, total, what), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
 
     return Throttled(show)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from pyopnb.notebook.arguments import CELL, read
-from pyopnb.notebook.commands import COMMANDS, read_line
-from pyopnb.notebook.pyop_cell import briefly, run
+from pyopnb.notebook.arguments import PYOP, parse_pyop_line
+from pyopnb.notebook.commands import COMMANDS, parse_command
+from pyopnb.notebook.pyop_cell import run_cell
 from pyopnb.notebook.table import registry_table
+from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.registry import registry
 
 __all__ = ["PyopMagics"]
 
 _DESCRIPTION = """\
-Make the class in this cell an op of ONNX. Running the cell again replaces the op in every live session.
+Turn the class in this cell into an ONNX op. Running the cell again replaces the op in every live session.
 
     %%pyop -d demo
     class SoftClip:
@@ -25,51 +24,46 @@ Make the class in this cell an op of ONNX. Running the cell again replaces the o
         def compute(self, x):
             return self.limit * np.tanh(x / self.limit)
 
-A cell that fails, its last expression included, leaves the version before it in place.
+If the cell fails, including its last expression, the previous version stays in place.
 
     %%pyop -d demo --run x=np.float32([1, 2]), limit=2.0
 
-tries the op at once, as pyopnb.call does. What --run says is Python, names of inputs first, then of attrs; it stands last on
-the line.
+also calls the op at once, as pyopnb.call does. The arguments of --run are Python: inputs by name or position, and attrs
+by name. --run comes last on the line.
 
 {commands}
 """
 
 
-def _described() -> str:
-    wide = max(len(command.usage) for command in COMMANDS.values())
-    rows = [("%pyop", "the ops that there are"), *((command.usage, command.does) for command in COMMANDS.values())]
-    return _DESCRIPTION.format(commands="\n".join(f"    {form:{wide}} {does}" for form, does in rows))
+def _description() -> str:
+    width = max(len(command.usage) for command in COMMANDS.values())
+    rows = [("%pyop", "list the ops"), *((command.usage, command.summary) for command in COMMANDS.values())]
+    return _DESCRIPTION.format(commands="\n".join(f"    {form:{width}} {summary}" for form, summary in rows))
 
 
-CELL.description = _described()
+PYOP.description = _description()
 
 
 def _pyop(self: PyopMagics, line: str, cell: str | None = None) -> object:
     __tracebackhide__ = True
-    if cell is None:
-        with briefly():
-            return _answer(self.shell, line)
-    read(line)
-    if not cell.strip():
-        raise UsageError("%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?")
-    return run(self.shell, line, cell)
+    if cell is not None:
+        parse_pyop_line(line)
+        if not cell.strip():
+            raise UsageError("%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?")
+        return run_cell(self.shell, line, cell)
+    with one_line_errors():
+        if not line.strip():
+            return registry_table(registry)
+        command, arguments = parse_command(line)
+        return command.run(self.shell, arguments)
 
 
 _pyop.__name__ = "pyop"
-_pyop.__doc__ = CELL.format_help()
+_pyop.__doc__ = PYOP.format_help()
 
 
 @magics_class
 class PyopMagics(Magics):
-    """The magics that define ops and look at them."""
+    """The magics that define and inspect ops."""
 
     pyop = no_var_expand(line_cell_magic(_pyop))
-
-
-def _answer(shell: Any, line: str) -> object:
-    __tracebackhide__ = True
-    if not line.strip():
-        return registry_table(registry)
-    command, given = read_line(line)
-    return command.answer(shell, given)

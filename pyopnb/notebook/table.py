@@ -1,4 +1,4 @@
-"""Ops and versions as tables, and a source."""
+"""Tables of ops and versions, and a source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Source", "history_table", "registry_table"]
 
 @dataclass(frozen=True, repr=False)
 class Source:
-    """The text of a version."""
+    """The source of a version."""
 
     text: str
 
@@ -29,15 +29,15 @@ class Source:
 
 
 def registry_table(ops: Iterable[Op]) -> Table:
-    """The ops and their current versions."""
+    """The ops with their current versions."""
     rows = [_row(op.name, op.current) for op in ops]
     return Table(("op", "version", "schema", "opset", "defined"), rows, "No op is defined. Try: %%pyop in a cell")
 
 
 def history_table(versions: Sequence[Version]) -> Table:
-    """The versions of one op, the newest last."""
+    """All versions of one op, the newest last."""
     rows = [(*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions]
-    return Table(("op", "version", "schema", "opset", "defined", "brought back"), rows)
+    return Table(("op", "version", "schema", "opset", "defined", "restored from"), rows)
 
 
 def _row(name: str, version: Version) -> tuple[str, ...]:

@@ -1,44 +1,58 @@
-"""What pyopnb refuses, shown without the frames inside pyopnb: the user's line and the message, which names the place."""
+"""How a `PyopError` is displayed: the user's line and the message, without the frames inside pyopnb."""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyopnb.ops.errors import PyopError
 
-__all__ = ["show_briefly", "show_fully"]
+__all__ = ["install", "one_line_errors", "uninstall"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def show_briefly(shell: Any) -> None:
-    """From now on the shell shows a `PyopError` from the user's line on, and what led on from there is left out."""
+def install(shell: Any) -> None:
+    """Make the shell end the traceback of a `PyopError` at the last frame outside pyopnb."""
 
-    def rendered(error: PyopError) -> list[str]:
-        lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, _trimmed(error.__traceback__))
+    def render(error: PyopError) -> list[str]:
+        lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, _user_frames(error.__traceback__))
         return lines
 
-    PyopError._render_traceback_ = rendered  # type: ignore[attr-defined]  # IPython's protocol
+    PyopError._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's protocol
 
 
-def show_fully() -> None:
-    """The end of that."""
+def uninstall() -> None:
+    """Undo `install`."""
     if "_render_traceback_" in vars(PyopError):
         del PyopError._render_traceback_  # type: ignore[attr-defined]
 
 
-def _trimmed(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """A traceback that ends with the last frame outside pyopnb; all of it where there is none."""
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Display a `PyopError` as one line: where a magic refuses its cell, no line of the user's raised it."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except PyopError as error:
+        text = f"{type(error).__name__}: {error}"
+        error._render_traceback_ = lambda: [text]  # type: ignore[attr-defined]  # IPython's protocol
+        raise
+
+
+def _user_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """A traceback cut after the last frame outside pyopnb; uncut where there is none."""
     frames = []
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    last = len(frames)
-    while last and frames[last - 1].tb_frame.f_code.co_filename.startswith(_PACKAGE):
-        last -= 1
-    made = None
-    for frame in reversed(frames[: last or len(frames)]):
-        made = types.TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return made
+    end = len(frames)
+    while end and frames[end - 1].tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        end -= 1
+    cut = None
+    for frame in reversed(frames[: end or len(frames)]):
+        cut = types.TracebackType(cut, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return cut

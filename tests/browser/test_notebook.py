@@ -102,7 +102,7 @@ def test_a_watch_follows_an_edit_shows_what_it_raises_and_ends_with_its_cell(pag
     page.run(OPS)
     expect(watched).to_contain_text("SoftClip version 2")
     expect(watched).to_contain_text("-12.8")
-    expect(watched).to_contain_text("since the version before: different")
+    expect(watched).to_contain_text("against the previous version: different")
     assert page.count(WATCHED) == count  # its own cell did not run
     page.choose(0)
     page.excerpt("readme-watch", OPS, 1110, 452)
@@ -135,13 +135,13 @@ def test_a_slider_moves_the_result_and_lives_as_long_as_the_kernel(page):
     shown.get_by_role("slider").press("ArrowRight")
     expect(shown).to_contain_text("limit = 2.1")
     expect(shown).to_contain_text("-16.78")
-    expect(shown.get_by_text("first value")).to_be_hidden()
+    expect(shown.get_by_text("initial value")).to_be_hidden()
     page.screenshot("notebook-interact")
     page.save()
 
     page.open_notebook("interact.ipynb")  # as after the page was closed; the kernel still runs
     expect(shown.get_by_role("slider")).to_have_attribute("aria-valuenow", "2.1")
-    expect(shown.get_by_text("first value")).to_be_hidden()
+    expect(shown.get_by_text("initial value")).to_be_hidden()
 
 
 def test_a_breakpoint_in_the_cell_stops_a_run_of_onnx_runtime(page):
@@ -183,7 +183,7 @@ def test_a_saved_notebook_shows_everything_without_a_kernel(page, server):
         assert page.trusted(MOVED) is trusted
         if dark:
             page.theme("JupyterLab Dark")
-        expect(page.output(MOVED).get_by_text("first value")).to_be_visible()
+        expect(page.output(MOVED).get_by_text("initial value")).to_be_visible()
         assert page.blank() == []
         for number in (MOVED + 1, MOVED + 2, DIFF):
             expect(page.output(number).locator("img").first).to_be_visible()

@@ -8,8 +8,8 @@ from IPython.core.completer import provisionalcompleter
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.notebook.commands import COMMANDS, read_line
-from pyopnb.notebook.completion import _for_line
+from pyopnb.notebook.commands import COMMANDS, parse_command
+from pyopnb.notebook.completion import _for_command
 
 SOFT_CLIP = """
 class SoftClip:
@@ -35,14 +35,14 @@ def soft_clip(shell, define, tmp_path, monkeypatch):
 def test_a_form_says_how_many_words_there_are(name):
     command = COMMANDS[name]
     words = {"N": "1", "A": "1", "B": "2", "FILE.py": "a.py"}
-    line = [words.get(word, "w") for word in command.takes]
+    line = [words.get(word, "w") for word in command.placeholders]
     for count in range(command.least, len(line) + 1):
-        assert read_line(" ".join([name, *line[:count], *command.options]))[0] is command
+        assert parse_command(" ".join([name, *line[:count], *command.options]))[0] is command
     with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
-        read_line(" ".join([name, *line[: command.least - 1]]))
-    if command.most is not None and "x=EXPR" not in command.form:
+        parse_command(" ".join([name, *line[: command.least - 1]]))
+    if command.most is not None and not command.takes_expressions:
         with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
-            read_line(" ".join([name, *line, "w"]))
+            parse_command(" ".join([name, *line, "w"]))
 
 
 def test_an_option_that_a_subcommand_does_not_have(run):
@@ -81,7 +81,7 @@ def test_an_op_is_tried_at_once(soft_clip, define, line, values):
     assert ran.value.version is soft_clip.current
     first, second = repr(ran.value).split("\n")
     assert first.startswith("demo::SoftClip, version 2: (float32[2]")
-    assert " -> float32[2], " in first and " ms with making a session" in first
+    assert " -> float32[2], " in first and " ms including session creation" in first
     assert second == str(ran.value.results[0])
 
 
@@ -130,10 +130,10 @@ def test_too_many_inputs(shell, run, define):
 def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip, run):
     ran = run(f"%%pyop -d demo --run x=nope + 1{SOFT_CLIP}", number=5)
     assert "----> 1 call(x=nope + 1)" in ran.out and "NameError: name 'nope'" in ran.out
-    assert "given.py" not in ran.out
+    assert "expressions.py" not in ran.out
     ran = run(f"%%pyop -d demo --run v{SOFT_CLIP.replace('tanh', 'nope')}", number=6)
     assert "Cell In[6], line 6, in SoftClip.compute" in ran.out
-    assert "cell.py" not in ran.out and "given.py" not in ran.out
+    assert "pyop_cell.py" not in ran.out and "expressions.py" not in ran.out
 
 
 # ---- check, diff -------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,10 @@ def test_check_of_what_is_wrong(soft_clip, run):
 
 
 def test_diff(soft_clip, define, run):
-    assert "demo::SoftClip, diff: expected two versions, got one. Try: run its cell again" in run("%pyop diff SoftClip").out
+    assert (
+        "demo::SoftClip, diff: expected two versions, got one. Try: edit its cell and run it again"
+        in run("%pyop diff SoftClip").out
+    )
     define(f"%%pyop -d demo -q{SOFT_CLIP.replace('1.0', '3.0')}")
     define(f"%%pyop -d demo -q{SOFT_CLIP.replace('tanh', 'sin')}")
     versions = soft_clip.versions
@@ -178,7 +181,7 @@ def test_diff(soft_clip, define, run):
 def test_cells_one_after_the_other(shell, run, define):
     shell.push({"np": np})
     define("%%onnx -q m\n(float[N] x) => (float[N] y) { a = demo.A(x)\n b = other.B<k = 1>(a)\n c = demo.A(b)\n y = Abs(c) }")
-    told = ["demo::A; 1 more to come, when this line runs again", "other::B"]
+    told = ["demo::A; 1 more missing: run this line again", "other::B"]
     for name, words in zip(("demo::A", "other::B"), told, strict=True):
         ran = define("%pyop missing m --cells")
         assert ran.out.startswith(f"The cell below is for {words}.\n")
@@ -281,7 +284,7 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
 
 @pytest.mark.parametrize("words", [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]])
 def test_nothing_to_offer(soft_clip, words):
-    assert list(_for_line(words, "")) == []
+    assert list(_for_command(words, "")) == []
 
 
 @pytest.mark.parametrize("text", ["%%pyop --run x=a_long_n", "%pyop check demo::SoftClip x=a_long_n"])

@@ -11,7 +11,7 @@ import pytest
 import pyopnb
 from pyopnb import registry
 from pyopnb.notebook import file_watcher
-from pyopnb.notebook.file_watcher import files
+from pyopnb.notebook.file_watcher import FileWatcher
 
 OP = "import pyopnb\n@pyopnb.pyop('demo::A')\nclass A:\n    limit = {}\n    def compute(self, x): return x\n"
 
@@ -33,7 +33,7 @@ def save(tmp_path, monkeypatch):
 @pytest.fixture
 def slow(monkeypatch):
     """The thread sleeps: cells look, and nobody else."""
-    monkeypatch.setattr(file_watcher, "_EVERY", 1000)
+    monkeypatch.setattr(file_watcher, "_INTERVAL", 1000)
 
 
 def limit():
@@ -53,7 +53,7 @@ def until(true):
 
 def test_a_cell_runs_with_what_was_saved_before_it(define, shell, save, slow):
     out = define("%pyop load ops.py --watch").out
-    assert out.splitlines()[1] == "ops.py is loaded again whenever it is saved; until: %pyop load ops.py"
+    assert out.splitlines()[1] == "ops.py is reloaded whenever it is saved. To stop: %pyop load ops.py"
     shell.push({"limit": limit})
     assert define("limit()").value == 1
     save(OP.format(2))
@@ -64,7 +64,7 @@ def test_a_cell_runs_with_what_was_saved_before_it(define, shell, save, slow):
 
 
 def test_a_save_is_seen_without_a_cell(define, save, monkeypatch):
-    monkeypatch.setattr(file_watcher, "_EVERY", 0.01)
+    monkeypatch.setattr(file_watcher, "_INTERVAL", 0.01)
     define("%pyop load ops.py --watch")
     save(OP.format(5))
     until(lambda: limit() == 5)
@@ -75,7 +75,7 @@ def test_what_fails_says_so_once_and_leaves_the_last_good_version(define, save, 
     for text, words in [
         (
             OP.format(2) + "1 / 0\n",
-            ["ops.py was saved and not loaded; its ops are as they were.", "line 6", "ZeroDivisionError"],
+            ["ops.py was saved but could not be loaded; its ops are unchanged.", "line 6", "ZeroDivisionError"],
         ),
         ("class A(", ["SyntaxError", "line 1"]),
         ("x = 1\n", ["DefinitionError: file", "expected an op, got none"]),
@@ -127,10 +127,10 @@ def test_unloading_ends_the_thread_and_the_looks(bare, define, save):
 def test_a_run_in_another_thread_does_not_see_half(define, save, slow, shell):
     define("%pyop load ops.py --watch")
     save(OP.format(2) + "@pyopnb.pyop('demo::B')\nclass B(A): ...\n")
-    lookers = [threading.Thread(target=files(shell).look) for _ in range(8)]
-    for looker in lookers:
-        looker.start()
-    for looker in lookers:
-        looker.join()
+    threads = [threading.Thread(target=FileWatcher.of(shell).poll) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert registry["demo::A"].current.number == 2
     assert pyopnb.registry["demo::B"].current.number == 1

@@ -45,7 +45,7 @@ def test_the_summary_counts_one_node_and_leaves_initializers_out(define):
     cell = "%%onnx m\n(float x, int64[2] n = {1, 2}) => (double[?] y, z) { y, z = demo.Op(x) }"
     first, second = define(cell).out.splitlines()
     assert first == "m: (x: float32[]) -> (y: float64[?], z), 1 node"
-    assert second.startswith("not to be run yet: demo::Op: ")
+    assert second.startswith("cannot run yet: demo::Op: ")
 
 
 def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, shell):
@@ -65,8 +65,8 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     [
         ("%%onnx\n(float x) => (x) {}", "the following arguments are required: NAME"),
         ("%%onnx a b\n(float x) => (x) {}", "unrecognized arguments: b"),
-        ("%%onnx a.b\n() => () {}", "%%onnx, NAME: expected a name that a variable can have, got a.b. Try: %%onnx clipper"),
-        ("%%onnx class\n() => () {}", "%%onnx, NAME: expected a name that a variable can have, got class. Try: %%onnx clipper"),
+        ("%%onnx a.b\n() => () {}", "%%onnx, NAME: expected a valid variable name, got a.b. Try: %%onnx clipper"),
+        ("%%onnx class\n() => () {}", "%%onnx, NAME: expected a valid variable name, got class. Try: %%onnx clipper"),
         ("%%onnx 'a\n() => () {}", "No closing quotation: 'a"),
         ("%%onnx a\n \n", "%%onnx a: expected a graph, got an empty cell. Try: %%onnx?"),
     ],

@@ -199,8 +199,8 @@ def test_a_class_body_that_raises_is_not_taken_up_by_the_next_cell(run):
 
 
 REFUSED = {
-    "class A:\n    pass\n": "DefinitionError: class A: expected a method compute, got no compute.",
-    "class A:\n    pass\nclass B:\n    pass\n": "DefinitionError: class A, B: expected a method compute, got no compute.",
+    "class A:\n    pass\n": "DefinitionError: class A: expected a compute method, got none.",
+    "class A:\n    pass\nclass B:\n    pass\n": "DefinitionError: class A, B: expected a compute method, got none.",
     "# only a comment\n": "DefinitionError: %%pyop cell: expected a class with compute, got no class.",
     "x = 1\n": "DefinitionError: %%pyop cell: expected a class with compute, got no class.",
     "class A:\n    compute = 3\n": "DefinitionError: class A: expected a method compute, got compute = 3.",
@@ -275,7 +275,7 @@ def test_by_hand_an_error_is_raised_once(run, kind):
 
 
 def test_by_hand_an_error_can_be_caught(shell):
-    with pytest.raises(TypeError, match="class A: expected a method compute"):
+    with pytest.raises(TypeError, match="class A: expected a compute method"):
         shell.run_cell_magic("pyop", "", "class A: ...\n")
 
 

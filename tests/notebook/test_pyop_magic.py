@@ -47,7 +47,7 @@ def test_history(ops, define):
     define("%pyop rollback demo::SoftClip 1")
     head, *rows = repr(define("%pyop history demo::SoftClip").value).split("\n")
     assert [row.split()[1] for row in rows] == ["1", "2", "3"]
-    assert head.endswith("brought back")
+    assert head.endswith("restored from")
     assert rows[2].endswith("version 1")
     assert not rows[1].endswith("version 1")
 
@@ -157,7 +157,7 @@ def test_what_the_registry_does_not_have(ops, run, line, text):
 def test_a_version_without_source(run):
     registry.define(type("Made", (), {"compute": lambda self, x: x}))
     ran = run("%pyop source Made")
-    assert ran.out == "UnknownOp: pyopnb::Made, version 1: expected a source, got a class whose text was not kept.\n"
+    assert ran.out == "UnknownOp: pyopnb::Made, version 1: expected its source, got a class whose source was not recorded.\n"
 
 
 # Help

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.notebook.tracebacks import _trimmed
+from pyopnb.notebook.tracebacks import _user_frames
 
 CELLS = {
     "a typo in the op's name": (
@@ -79,7 +79,7 @@ def test_what_the_op_raises_keeps_its_frames(begun, define, run):
 
 def test_the_typo_is_seen_where_it_is_written(begun, define):
     out = define("%%onnx m\n(float[N] x) => (float[N] y) { y = demo.SoftClap(x) }").out
-    assert out.splitlines()[1].startswith("not to be run yet: demo::SoftClap: ")
+    assert out.splitlines()[1].startswith("cannot run yet: demo::SoftClap: ")
     assert out.endswith("nearest: demo::SoftClip\n")
 
 
@@ -93,6 +93,6 @@ def test_a_traceback_of_pyopnb_alone_stays():
     with pytest.raises(pyopnb.ModelError) as raised:
         pyopnb.Session(3)
     users = raised.value.__traceback__
-    assert _trimmed(users.tb_next).tb_frame is users.tb_next.tb_frame
-    assert _trimmed(users).tb_next is None
-    assert _trimmed(None) is None
+    assert _user_frames(users.tb_next).tb_frame is users.tb_next.tb_frame
+    assert _user_frames(users).tb_next is None
+    assert _user_frames(None) is None

@@ -1,1 +1,1 @@
-"""Outputs of cells that live: they run again when an op is redefined, or when somebody moves a slider."""
+"""Live outputs: they run again when an op is redefined, or when somebody moves a slider."""

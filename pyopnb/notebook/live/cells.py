@@ -1,7 +1,7 @@
-"""The cells of a notebook: which one runs, which were run again, and which are gone.
+"""The cells that show live outputs: which one is running, and which were run again or deleted.
 
-JupyterLab names the cell in the metadata of each request, and the cells that were deleted since the last one. Another front end
-says nothing; then a cell is known by its text.
+JupyterLab names the running cell in the metadata of each request, and the cells deleted since the previous one. Other front
+ends send neither; a cell is then identified by its text.
 """
 
 from __future__ import annotations
@@ -9,117 +9,132 @@ from __future__ import annotations
 import linecache
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from IPython.core.getipython import get_ipython
 
-__all__ = ["Cells", "Place", "here", "in_a_cell"]
+from pyopnb.notebook.listeners import ShellListener
+from pyopnb.ops.errors import FeedError
+
+__all__ = ["CellRun", "LiveCells", "current_run", "live_cells"]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A cell, and how often cells had run when it ran.
+class CellRun:
+    """One run of a cell.
 
     Attributes
     ----------
     cell : str
-    run : int
+        The front end's id of the cell, or the cell's text.
+    count : int
+        The shell's execution count.
     """
 
     cell: str
-    run: int
+    count: int
 
 
-def here() -> Place:
-    """The cell that runs."""
+class _Output(Protocol):
+    def refresh(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LiveCells(ShellListener):
+    """Closes live outputs whose cell is run again or deleted, and refreshes others at the end of the running cell."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._outputs: dict[_Output, CellRun] = {}
+        self._pending: weakref.WeakSet[_Output] = weakref.WeakSet()
+        shell.events.register("post_run_cell", self._after_cell)
+
+    def hold(self, output: _Output, run: CellRun) -> None:
+        """Keep an output alive while its cell shows it. Outputs of earlier runs of the cell are closed."""
+        self._close([old for old, shown in self._outputs.items() if shown.cell == run.cell and shown.count != run.count])
+        self._outputs[output] = run
+
+    def release(self, output: _Output) -> None:
+        """Forget an output that was closed."""
+        self._outputs.pop(output, None)
+        self._pending.discard(output)
+
+    def refresh(self, output: _Output) -> None:
+        """Refresh an output now, or once after the running cell, which may redefine several of its ops."""
+        if _in_cell():
+            self._pending.add(output)
+        else:
+            output.refresh()
+
+    def before_cell(self, info: Any) -> None:
+        metadata = _metadata(self._shell)
+        cells = {str(cell) for cell in [*(metadata.get("deletedCells") or []), metadata.get("cellId")] if cell}
+        self._close([output for output, run in self._outputs.items() if run.cell in cells])
+
+    def _after_cell(self, result: Any) -> None:
+        outputs = list(self._pending)
+        self._pending.clear()
+        for output in outputs:
+            output.refresh()
+
+    def _close(self, outputs: list[_Output]) -> None:
+        for output in outputs:
+            self._outputs.pop(output, None)
+            output.close()
+
+    def close(self) -> None:
+        """Close all outputs, and stop listening."""
+        self._close(list(self._outputs))
+        self._pending.clear()
+        self._shell.events.unregister("post_run_cell", self._after_cell)
+        super().close()
+
+
+def live_cells() -> LiveCells:
+    """Those of the running shell.
+
+    Raises
+    ------
+    FeedError
+        There is no shell: a script has no outputs that could be live.
+    """
+    shell = get_ipython()
+    if shell is None:
+        raise FeedError("live output", expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
+    return LiveCells.of(shell)
+
+
+def current_run() -> CellRun:
+    """The run of the cell that calls this."""
     shell: Any = get_ipython()
     cell = _metadata(shell).get("cellId")
-    return Place(str(cell) if cell else _text_of_cell(shell), getattr(shell, "execution_count", 0))
+    return CellRun(str(cell) if cell else _cell_text(shell), getattr(shell, "execution_count", 0))
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    held = parent.get("metadata") if isinstance(parent, dict) else None
-    return held if isinstance(held, dict) else {}
+    metadata = parent.get("metadata") if isinstance(parent, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _text_of_cell(shell: Any) -> str:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+def _cell_text(shell: Any) -> str:
+    for frame in _callers():
         if shell is not None and frame.f_globals is shell.user_global_ns:
             return "".join(linecache.getlines(frame.f_code.co_filename))
-        frame = frame.f_back
     return ""
 
 
-def in_a_cell() -> bool:
-    """Whether this is called from a cell that runs on this thread."""
+def _in_cell() -> bool:
+    """Whether a cell is running on this thread."""
+    module = "IPython.core.interactiveshell"
+    return any(frame.f_code.co_name == "run_code" and frame.f_globals.get("__name__") == module for frame in _callers())
+
+
+def _callers() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "run_code" and frame.f_globals.get("__name__") == "IPython.core.interactiveshell":
-            return True
+        yield frame
         frame = frame.f_back
-    return False
-
-
-class Cells:
-    """Tells its owners when their cell is run again or deleted, and calls what was put off when a cell has ended.
-
-    One for a shell. It listens to the shell's events from its first use until `close`.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._leavers: dict[int, tuple[Place, Callable[[], None]]] = {}
-        self._pending: weakref.WeakSet[Any] = weakref.WeakSet()
-        shell.events.register("pre_run_cell", self._begins)
-        shell.events.register("post_run_cell", self._ended)
-
-    def close(self) -> None:
-        """End everything that cells hold, and stop listening."""
-        self._leave([place.cell for place, _ in self._leavers.values()])
-        self._pending.clear()
-        self._shell.events.unregister("pre_run_cell", self._begins)
-        self._shell.events.unregister("post_run_cell", self._ended)
-
-    def hold(self, owner: object, place: Place, leave: Callable[[], None]) -> None:
-        """Call ``leave()`` when that cell is run again or deleted. What an earlier run of the cell held leaves now."""
-        for key, (held, former) in list(self._leavers.items()):
-            if held.cell == place.cell and held.run != place.run:
-                self._leavers.pop(key, None)
-                former()
-        self._leavers[id(owner)] = place, leave
-
-    def forget(self, owner: object) -> None:
-        """Call nothing of that owner's any more."""
-        self._leavers.pop(id(owner), None)
-        self._pending.discard(owner)
-
-    def soon(self, owner: Any) -> None:
-        """Call ``owner.beat()`` once: now, or when the cell has ended that runs."""
-        if in_a_cell():
-            self._pending.add(owner)
-        else:
-            owner.beat()
-
-    def _begins(self, info: Any) -> None:
-        metadata = _metadata(self._shell)
-        gone = [str(cell) for cell in metadata.get("deletedCells") or []]
-        if metadata.get("cellId"):
-            gone.append(str(metadata["cellId"]))
-        self._leave(gone)
-
-    def _leave(self, cells: list[str]) -> None:
-        leaving = [(key, leave) for key, (place, leave) in self._leavers.items() if place.cell in cells]
-        for key, leave in leaving:
-            self._leavers.pop(key, None)
-            leave()
-
-    def _ended(self, result: Any) -> None:
-        owners = list(self._pending)
-        self._pending.clear()
-        for owner in owners:
-            owner.beat()

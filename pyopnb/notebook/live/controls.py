@@ -1,4 +1,4 @@
-"""Sliders, boxes and menus for attrs and scalar feeds: which one fits, and what its value means."""
+"""Sliders, boxes and menus for attrs and scalar feeds: which widget fits, and how its value is read."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pyopnb.ops.types import TensorType
 
 __all__ = ["Control", "attr_control", "feed_control"]
 
-_WIDE = {"description_width": "initial"}
+_STYLE = {"description_width": "initial"}
 _STEPS = 100
 
 
 @dataclass(frozen=True)
 class Control:
-    """A widget, and what is made of its value.
+    """A widget, and how its value becomes that of an attr or feed.
 
     Attributes
     ----------
     name : str
     widget : ipywidgets.Widget
     read : callable
-        From the widget's value to that of the attr or feed; raises `FeedError` for a text that means nothing.
+        Converts the widget's value; raises `FeedError` for text that cannot be parsed.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Control:
     read: Callable[[Any], Any]
 
     def move(self, value: Any) -> None:
-        """Give the widget a value, as a user does with the mouse."""
+        """Set the widget, as a user does with the mouse."""
         if isinstance(self.widget, ipywidgets.FloatSlider):
-            self.widget.step = _finer(self.widget.min, float(value), self.widget.step)
+            self.widget.step = _step_through(self.widget.min, float(value), self.widget.step)
         self.widget.value = value
 
     @property
@@ -48,152 +48,144 @@ class Control:
         return self.read(self.widget.value)
 
     @property
-    def said(self) -> str:
-        """What it shows, as text."""
+    def text(self) -> str:
+        """The displayed value."""
         if isinstance(self.widget, ipywidgets.Dropdown):
             return sanitize(self.widget.label)
         value = self.widget.value
         return f"{value:.6g}" if isinstance(value, float) else sanitize(str(value))
 
 
-def attr_control(name: str, attr: Attr, now: Any, asked: Any) -> Control:
-    """The control of an attr, as the caller asks for it (a range, choices, a value) or as its schema says.
+def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
+    """The control of an attr, as the caller requests it (a range, choices, a value) or as its schema suggests.
 
     Raises
     ------
     FeedError
-        What was asked for does not fit the attr.
+        The request does not fit the attr.
     """
-    kind = attr.kind if attr.kind != "any" else _kind_of(now)
-    if asked is not None and isinstance(asked, tuple):
-        return _slider(name, kind, now, asked)
-    if isinstance(asked, list) and not kind.startswith("list"):
-        return _menu(name, asked, now)
-    if asked is not None:
-        now = asked
+    kind = attr.kind if attr.kind != "any" else _kind_of(current)
+    if isinstance(request, tuple):
+        return _slider(name, kind, current, request)
+    if isinstance(request, list) and not kind.startswith("list"):
+        return _menu(name, request, current)
+    if request is not None:
+        current = request
     if attr.choices:
-        return _menu(name, list(attr.choices), now)
-    if now is REQUIRED or now is None:
-        raise _unfit(name, f"a value of kind {kind}", "nothing")
-    return _box(name, kind, now)
+        return _menu(name, list(attr.choices), current)
+    if current is REQUIRED or current is None:
+        raise _refusal(name, f"a value of kind {kind}", "nothing")
+    return _box(name, kind, current)
 
 
-def feed_control(name: str, kind: TensorType, asked: Any) -> Control:
-    """The control of a feed that is one number, bool or text.
+def feed_control(name: str, type: TensorType, request: Any) -> Control:
+    """The control of a feed that is a single number, bool or text.
 
     Raises
     ------
     FeedError
-        The model's input is no scalar, or what was asked for does not fit it.
+        The model's input is not a scalar, or the request does not fit it.
     """
-    if kind.dtype is None or (kind.shape is not None and any(dim not in (1, None) for dim in kind.shape)):
+    if type.dtype is None or (type.shape is not None and any(dim not in (1, None) for dim in type.shape)):
         next = f"interact(session, {sanitize(name)}=np.asarray(…))"
-        raise _unfit(name, f"an array, as the input is {kind}", sanitize(repr(asked)), next)
-    number = np.dtype(kind.dtype.numpy).kind
-    word = "bool" if number == "b" else "str" if kind.dtype.name == "string" else "int" if number in "iu" else "float"
-    if isinstance(asked, tuple):
-        made = _slider(name, word, None, asked)
-    elif isinstance(asked, list):
-        made = _menu(name, asked, asked[0] if asked else None)
+        raise _refusal(name, f"an array, because the input is {type}", sanitize(repr(request)), next)
+    code = np.dtype(type.dtype.numpy).kind
+    kind = "bool" if code == "b" else "str" if type.dtype.name == "string" else "int" if code in "iu" else "float"
+    if isinstance(request, tuple):
+        control = _slider(name, kind, None, request)
+    elif isinstance(request, list):
+        control = _menu(name, request, request[0] if request else None)
     else:
-        made = _box(name, word, asked)
-    shape = (1,) * len(kind.shape or ())
-    dtype = object if word == "str" else kind.dtype.numpy
-
-    def read(value: Any) -> np.ndarray:
-        return np.full(shape, made.read(value), dtype)
-
-    return Control(name, made.widget, read)
+        control = _box(name, kind, request)
+    shape = (1,) * len(type.shape or ())
+    dtype = object if kind == "str" else type.dtype.numpy
+    return Control(name, control.widget, lambda value: np.full(shape, control.read(value), dtype))
 
 
 def _kind_of(value: Any) -> str:
-    return {bool: "bool", int: "int", float: "float", str: "str"}.get(type(value), "list" if isinstance(value, list) else "any")
+    kinds: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", list: "list"}
+    return kinds.get(type(value), "any")
 
 
-def _unfit(name: str, expected: str, got: str, next: str = "") -> FeedError:
+def _refusal(name: str, expected: str, got: str, next: str = "") -> FeedError:
     next = next or f"interact(session, {sanitize(name)}=(0.0, 1.0))"
     return FeedError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
 
 
-# ---- kinds of widgets --------------------------------------------------------------------------------------------------------
+# ---- widgets -----------------------------------------------------------------------------------------------------------------
 
 
-def _slider(name: str, kind: str, now: Any, asked: tuple[Any, ...]) -> Control:
-    ends = all(isinstance(end, (int, float)) and not isinstance(end, bool) and math.isfinite(end) for end in asked)
-    if kind not in ("int", "float") or len(asked) not in (2, 3) or not ends or not asked[0] < asked[1]:
-        expected = "(lowest, highest) or (lowest, highest, step)" if kind in ("int", "float") else f"a value of kind {kind}"
-        raise _unfit(name, expected, sanitize(repr(asked)))
-    low, high = asked[0], asked[1]
-    inside = now if isinstance(now, (int, float)) and low <= now <= high else (low + high) / 2
+def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Control:
+    finite = all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) for x in request)
+    if kind not in ("int", "float") or len(request) not in (2, 3) or not finite or not request[0] < request[1]:
+        expected = "(min, max) or (min, max, step)" if kind in ("int", "float") else f"a value of kind {kind}"
+        raise _refusal(name, expected, sanitize(repr(request)))
+    low, high, *steps = request
+    value = current if isinstance(current, (int, float)) and low <= current <= high else (low + high) / 2
     if kind == "int":
-        if any(int(end) != end for end in asked):
-            raise _unfit(
-                name, "whole numbers", sanitize(repr(asked)), f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
-            )
-        whole = int(asked[2]) if len(asked) == 3 else 1
-        widget = ipywidgets.IntSlider(int(inside), int(low), int(high), whole, description=name, style=_WIDE)
+        if any(int(x) != x for x in request):
+            next = f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
+            raise _refusal(name, "integers", sanitize(repr(request)), next)
+        whole_step = int(steps[0]) if steps else 1
+        widget = ipywidgets.IntSlider(int(value), int(low), int(high), whole_step, description=name, style=_STYLE)
         return Control(name, widget, int)
-    inside, step = float(inside), float(asked[2]) if len(asked) == 3 else _step(low, high)
+    # A power of ten by default, so that values people type are on the slider.
+    step = float(steps[0]) if steps else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
     widget = ipywidgets.FloatSlider(
-        inside,
+        float(value),
         min=float(low),
         max=float(high),
-        step=_finer(low, inside, step),
+        step=_step_through(low, float(value), step),
         description=name,
-        style=_WIDE,
+        style=_STYLE,
         readout_format=".4g",
     )
     return Control(name, widget, float)
 
 
-def _step(low: float, high: float) -> float:
-    """A power of ten, so that what people type is on the slider."""
-    return float(10.0 ** math.floor(math.log10((high - low) / _STEPS)))
-
-
-def _finer(low: float, value: float, step: float) -> float:
-    """A step that the value is on: a browser moves what is between two steps, and sends it back as if somebody had moved it."""
+def _step_through(low: float, value: float, step: float) -> float:
+    """The step, refined until it reaches a value: a browser snaps other values, and reports that as a move by the user."""
     for digits in range(6):
         finer = step / 10.0**digits
-        places = (value - low) / finer
-        if abs(places - round(places)) < 1e-6:
+        steps = (value - low) / finer
+        if abs(steps - round(steps)) < 1e-6:
             return finer
     return step / 10.0**6
 
 
-def _menu(name: str, choices: list[Any], now: Any) -> Control:
+def _menu(name: str, choices: list[Any], current: Any) -> Control:
     if not choices:
-        raise _unfit(name, "a list of choices", "an empty list")
-    place = choices.index(now) if now in choices else 0
-    rows = [(str(choice), place) for place, choice in enumerate(choices)]
-    widget = ipywidgets.Dropdown(options=rows, value=place, description=name, style=_WIDE)
-    return Control(name, widget, lambda place: choices[place])
+        raise _refusal(name, "a list of choices", "an empty list")
+    selected = choices.index(current) if current in choices else 0
+    options = [(str(choice), index) for index, choice in enumerate(choices)]
+    widget = ipywidgets.Dropdown(options=options, value=selected, description=name, style=_STYLE)
+    return Control(name, widget, lambda index: choices[index])
 
 
-def _box(name: str, kind: str, now: Any) -> Control:
-    held: dict[str, Any] = {"description": name, "style": _WIDE}
+def _box(name: str, kind: str, current: Any) -> Control:
+    common: dict[str, Any] = {"description": name, "style": _STYLE}
     try:
         if kind == "bool":
-            return Control(name, ipywidgets.Checkbox(bool(now), **held), bool)
+            return Control(name, ipywidgets.Checkbox(bool(current), **common), bool)
         if kind == "int":
-            return Control(name, ipywidgets.IntText(int(now), **held), int)
+            return Control(name, ipywidgets.IntText(int(current), **common), int)
         if kind == "float":
-            return Control(name, ipywidgets.FloatText(float(now), **held), float)
+            return Control(name, ipywidgets.FloatText(float(current), **common), float)
         if kind == "str":
-            return Control(name, ipywidgets.Text(str(now), continuous_update=False, **held), str)
+            return Control(name, ipywidgets.Text(str(current), continuous_update=False, **common), str)
         if kind.startswith("list"):
-            widget = ipywidgets.Text(json.dumps(list(now)), continuous_update=False, **held)
-            return Control(name, widget, lambda text: _listed(name, text))
+            widget = ipywidgets.Text(json.dumps(list(current)), continuous_update=False, **common)
+            return Control(name, widget, lambda text: _parse_list(name, text))
     except (TypeError, ValueError):
-        raise _unfit(name, f"a value of kind {kind}", sanitize(repr(now))) from None
-    raise _unfit(name, "an attr that is a number, bool, text or list of them", kind, f"session.set_attrs({sanitize(name)}=…)")
+        raise _refusal(name, f"a value of kind {kind}", sanitize(repr(current))) from None
+    raise _refusal(name, "an attr that is a number, bool, text or list of them", kind, f"session.set_attrs({sanitize(name)}=…)")
 
 
-def _listed(name: str, text: str) -> list[Any]:
+def _parse_list(name: str, text: str) -> list[Any]:
     try:
         values = json.loads(text)
     except ValueError:
         values = None
     if not isinstance(values, list):
-        raise _unfit(name, "a list", sanitize(text), "[1, 2, 3]")
+        raise _refusal(name, "a list", sanitize(text), "[1, 2, 3]")
     return values

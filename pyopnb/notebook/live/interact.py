@@ -1,9 +1,10 @@
-"""``pyopnb.interact``: sliders and boxes for the attrs of a session's ops and for feeds, with the result below."""
+"""``pyopnb.interact``: controls for the attrs of a session's ops and for feeds, with the result below."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ipywidgets
@@ -14,10 +15,9 @@ from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import note
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
-from pyopnb.notebook.live.following import Following
-from pyopnb.notebook.live.output import Clock
-from pyopnb.notebook.live.picture import as_html, as_text
-from pyopnb.notebook.live.run import Run, refuse_other, run
+from pyopnb.notebook.live.output import LiveOutput
+from pyopnb.notebook.live.report import Report
+from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.result import Result
@@ -29,44 +29,52 @@ from pyopnb.runtime.session import Session
 __all__ = ["MIME", "Interact", "interact"]
 
 MIME = "application/vnd.pyopnb.controls+json"
-"""For which the JupyterLab extension shows the widgets while they live, and the table in their place where they do not."""
+"""For it the JupyterLab extension shows the widgets while they are alive, and the table of their values otherwise."""
 
-_QUICK = 0.1  # seconds within which a run follows a slider while it is dragged; a slower one waits until it is let go
+_FAST = 0.1  # seconds; runs that take less follow a slider while it is dragged, others wait until it is released
 
 
-class Interact(Following):
-    """Controls for a session, and the result that follows them; made by `interact`.
+@dataclass(frozen=True)
+class _Target:
+    """An attr that can be controlled: of one node, of all nodes of an op, or of the only op that has it."""
+
+    where: str  # the node or op, as `Session.set_attrs` takes it
+    attr: Attr
+    nodes: tuple[str, ...]
+    value: Any
+
+
+class Interact(LiveOutput):
+    """Controls of a session, and the result that follows them; created by `interact`.
 
     Attributes
     ----------
     controls : dict
         `Control` by name.
     values : dict
-        What the controls say now.
+        The controls' current values.
     result, reference : Result or None
-        Of the last run that ended well, and the one that was pinned.
+        Result of the last run without an error, and the pinned one.
     diff : Diff or None
-        What sets the result apart from the reference.
+        How the result differs from the reference.
     error : BaseException or None
         What the last run raised.
     """
 
     def __init__(
-        self, session: Session, feeds: Mapping[str, Any], controls: Mapping[str, Control], at: Mapping[str, Any]
+        self, session: Session, feeds: Mapping[str, Any], controls: Mapping[str, Control], targets: Mapping[str, _Target]
     ) -> None:
         super().__init__(session)
         self._feeds, self.controls = dict(feeds), dict(controls)
-        self._at = dict(at)  # the node or op of each attr; feeds are not in it
+        self._targets = dict(targets)  # of the controls of attrs; the others are feeds
         self._pinned: Run | None = None
         self.diff: Diff | None = None
-        self._pin = ipywidgets.Button(description="Pin as reference", tooltip="Hold what follows against this result")
-        self._pin.on_click(lambda _: self.pin())
-        self.widget = ipywidgets.VBox([*(control.widget for control in self.controls.values()), self._pin])
+        self._pin_button = ipywidgets.Button(description="Pin as reference", tooltip="Compare later results with this one")
+        self._pin_button.on_click(lambda _: self.pin())
+        self.widget = ipywidgets.VBox([*(control.widget for control in self.controls.values()), self._pin_button])
         for control in self.controls.values():
-            control.widget.observe(lambda _: self.beat(), names=["value"])
-        self.beat()
-
-    # ---- what it knows -------------------------------------------------------------------------------------------------------
+            control.widget.observe(lambda _: self.refresh(), names=["value"])
+        self.refresh()
 
     @property
     def values(self) -> dict[str, Any]:
@@ -80,43 +88,36 @@ class Interact(Following):
 
     def _run(self) -> None:
         try:
-            self._apply()
-        except (Exception, KeyboardInterrupt) as error:
-            self._last = Run({}, 0.0, None, error, time.time())  # an attr that the op refuses is an answer as well
-        else:
-            with Clock(self._tick):
-                self._last = run(self._session, self._given())
-        self._judge(self._last)
-
-    def _apply(self) -> None:
-        """Give the session's nodes the attrs that changed."""
-        attrs = self._session.attrs
-        for name, (where, attr, labels) in self._at.items():
-            value = self.controls[name].value
-            if any(attrs[label].get(attr) != value for label in labels if label in attrs):
-                self._session.set_attrs(where, **{attr: value})
-
-    def _given(self) -> dict[str, Any]:
-        scalars = {name: control.value for name, control in self.controls.items() if name not in self._at}
-        return {**self._feeds, **scalars}
-
-    def _judge(self, now: Run) -> None:
-        if now.error is not None:
+            self._apply_attrs()
+            scalars = {name: control.value for name, control in self.controls.items() if name not in self._targets}
+        except (Exception, KeyboardInterrupt) as error:  # such as a value that the op refuses: shown like an error of the run
+            self._last = Run({}, 0.0, None, error, time.time())
             return
-        self._good = now
-        self.diff = None if self._pinned is None else diff(now.result, self._pinned.result)
+        run = self._last = self._run_session({**self._feeds, **scalars})
+        if run.error is not None:
+            return
+        self._last_good = run
+        self.diff = None if self._pinned is None else diff(run.result, self._pinned.result)
         for control in self.controls.values():
             if hasattr(control.widget, "readout"):  # a slider
-                control.widget.continuous_update = now.seconds < _QUICK
+                control.widget.continuous_update = run.seconds < _FAST
 
-    def _told(self) -> tuple[str, str]:
-        if self._last is None:
-            return "", "not run"
-        found = self.diff if self._last.error is None else None
-        # The table of the controls is not drawn anew, so the result says itself what it belongs to.
-        said = [f"{name} = {control.said}" for name, control in self.controls.items()]
-        held = self._last, None, found, " · ".join([*said, "ended"] if self.closed else said), "against the reference"
-        return as_html(*held), as_text(*held)
+    def _apply_attrs(self) -> None:
+        """Set the attrs that changed on the session's nodes."""
+        attrs = self._session.attrs
+        for name, target in self._targets.items():
+            value, attr = self.controls[name].value, target.attr.name
+            if any(attrs[node].get(attr) != value for node in target.nodes if node in attrs):
+                self._session.set_attrs(target.where, **{attr: value})
+
+    # ---- display -------------------------------------------------------------------------------------------------------------
+
+    def _report(self, last: Run) -> Report:
+        # The table of the controls is not updated, so the result names the values it belongs to.
+        state = [f"{name} = {control.text}" for name, control in self.controls.items()]
+        state += ["ended"] if self.closed else []
+        difference = self.diff if last.error is None else None
+        return Report(last, None, difference, "the reference", " · ".join(state))
 
     def _ipython_display_(self) -> None:
         if not self.closed:
@@ -124,23 +125,28 @@ class Interact(Following):
         super()._ipython_display_()
 
     def _display_controls(self) -> None:
-        """The widgets, with their values as a table for whoever opens the saved notebook without a kernel."""
-        table = Table(("control", "first value"), [(name, c.said) for name, c in self.controls.items()])
-        text = f"{table._repr_html_()}{note('Run this cell to move the controls.')}"
-        bundle = {**self.widget._repr_mimebundle_(), MIME: {}, "text/html": text, "text/plain": repr(table)}
+        """The widgets, with a table of their values for those who open the saved notebook without a kernel."""
+        table = Table(("control", "initial value"), [(name, control.text) for name, control in self.controls.items()])
+        html = f"{table._repr_html_()}{note('Run this cell to use the controls.')}"
+        bundle = {**self.widget._repr_mimebundle_(), MIME: {}, "text/html": html, "text/plain": repr(table)}
         display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
-    # ---- what the user does with it ------------------------------------------------------------------------------------------
+    # ---- what users call -----------------------------------------------------------------------------------------------------
 
     def pin(self) -> None:
-        """Make the result the reference that what follows is held against."""
-        self._pinned = self._good
-        if self._good is not None:
-            self.diff = diff(self._good.result, self._good.result)
-        self._show()
+        """Make the result the reference that later results are compared with."""
+        self._pinned = self._last_good
+        if self._last_good is not None:
+            self.diff = diff(self._last_good.result, self._last_good.result)
+        self._update()
 
     def set(self, **values: Any) -> None:
         """Move controls, as a user does with the mouse.
+
+        Parameters
+        ----------
+        **values
+            By name of the control.
 
         Raises
         ------
@@ -153,83 +159,81 @@ class Interact(Following):
             self.controls[name].move(value)
 
     def close(self) -> None:
-        """Let go of the session; what is shown stays."""
+        """Never run again, and remove the controls. The displayed result stays."""
         super().close()
         self.widget.close_all()
 
 
 @hide_internal_frames
-def interact(session: Session, /, **asked: Any) -> Interact:
-    """Sliders, boxes and menus for attrs and scalar feeds of a session; the result below follows them.
+def interact(session: Session, /, **requests: Any) -> Interact:
+    """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
-    Changing an attr builds nothing anew: see `Session.set_attrs`.
+    Changing an attr does not rebuild the session: see `Session.set_attrs`.
 
     Parameters
     ----------
     session : Session
-    **asked
-        By name of an input of the model, or of an attr of its ops. To an input: an array, which is fed as it is, or a number,
-        bool, text, ``(lowest, highest)``, ``(lowest, highest, step)`` or list of choices, which become a control. To an attr:
-        the same; ``None`` leaves it to its schema. Where several ops have an attr, or one node is meant:
-        ``**{"SoftClip.limit": (0.1, 5.0)}``. Where no attr is named, all have controls that can have one.
+    **requests
+        By name of an input of the model, or of an attr of its ops. For an input: an array, which is fed as it is, or a number,
+        bool, text, ``(min, max)``, ``(min, max, step)`` or list of choices, which become a control. For an attr: the same;
+        ``None`` leaves the control to its schema. Where several ops have the attr, or to control one node:
+        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control get one.
 
     Returns
     -------
     Interact
-        Shows itself as the last expression of a cell. Its button pins the result as the reference of a diff.
+        Displays itself as the last expression of a cell. Its button pins the result as the reference of a diff.
 
     Raises
     ------
     FeedError
-        A name is unknown, an input has no value, or what was asked for does not fit.
+        A name is unknown, an input has no value, or a request does not fit.
     """
-    refuse_other(session, "interact")
+    require_session(session, "interact")
     types = session._feeds.types
-    attrs = _attrs(session)
-    fixed: dict[str, Any] = {}
+    available = _targets(session)
+    feeds: dict[str, Any] = {}
     controls: dict[str, Control] = {}
-    at: dict[str, Any] = {}
-    if not any(name not in types for name in asked):
-        asked = {**asked, **{name: None for name, (_, attr, _, now) in attrs.items() if "." not in name and _simple(attr, now)}}
-    for name, value in asked.items():
-        if name in types:
-            if isinstance(value, np.ndarray) or not isinstance(value, (bool, int, float, str, tuple, list)):
-                fixed[name] = value.copy() if isinstance(value, np.ndarray) else value
-            else:
-                controls[name] = feed_control(name, types[name] or ANY, value)
-        elif name in attrs:
-            where, attr, labels, now = attrs[name]
-            controls[name] = attr_control(name, attr, now, value)
-            at[name] = where, attr.name, labels
+    targets: dict[str, _Target] = {}
+    if all(name in types for name in requests):
+        requests |= {name: None for name, target in available.items() if "." not in name and _has_default_control(target)}
+    for name, request in requests.items():
+        if name in available and name not in types:
+            targets[name] = target = available[name]
+            controls[name] = attr_control(name, target.attr, target.value, request)
+        elif name not in types:
+            raise _unknown(name, [*types, *available])
+        elif isinstance(request, (bool, int, float, str, tuple, list)):
+            controls[name] = feed_control(name, types[name] or ANY, request)
         else:
-            raise _unknown(name, [*types, *attrs])
-    session._feeds.checked({**fixed, **{name: control.value for name, control in controls.items() if name in types}})
-    return Interact(session, fixed, controls, at)
+            feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
+    session._feeds.checked({**feeds, **{name: control.value for name, control in controls.items() if name in types}})
+    return Interact(session, feeds, controls, targets)
 
 
-def _unknown(name: str, known: Any) -> FeedError:
+def _unknown(name: str, known: Iterable[str]) -> FeedError:
     expected = "an input of the model or an attr of its ops"
     return FeedError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known))
 
 
-def _simple(attr: Attr, now: Any) -> bool:
+def _has_default_control(target: _Target) -> bool:
     try:
-        attr_control(attr.name, attr, now, None)
+        attr_control(target.attr.name, target.attr, target.value, None)
     except PyopError:
         return False
     return True
 
 
-def _attrs(session: Session) -> dict[str, tuple[str, Attr, list[str], Any]]:
-    """What can be controlled, by ``attr`` where one op has it, ``Op.attr`` and ``node.attr``: where it is, and its value."""
-    found: dict[str, tuple[str, Attr, list[str], Any]] = {}
-    plain: dict[str, set[str]] = {}
+def _targets(session: Session) -> dict[str, _Target]:
+    """The attrs that can be controlled, as ``attr`` if only one op has it, ``Op.attr`` and ``node.attr``."""
+    targets: dict[str, _Target] = {}
+    owners: dict[str, set[str]] = {}
     for label, op, values in session.nodes():
         for attr in registry[op].current.schema.attrs:
-            now = values.get(attr.name, REQUIRED)
-            plain.setdefault(attr.name, set()).add(op)
-            found[f"{label}.{attr.name}"] = label, attr, [label], now
+            owners.setdefault(attr.name, set()).add(op)
+            target = _Target(label, attr, (label,), values.get(attr.name, REQUIRED))
+            targets[f"{label}.{attr.name}"] = target
             for name in (f"{split_name(op)[1]}.{attr.name}", attr.name):
-                labels = [*found[name][2], label] if name in found else [label]
-                found[name] = op, attr, labels, now
-    return {name: held for name, held in found.items() if len(plain.get(name, ())) < 2}
+                nodes = (*targets[name].nodes, label) if name in targets else (label,)
+                targets[name] = replace(target, where=op, nodes=nodes)
+    return {name: target for name, target in targets.items() if len(owners.get(name, ())) < 2}

@@ -1,4 +1,4 @@
-"""One run of a session for an output: what it gave, what served it, and what went wrong."""
+"""One run of a session for a live output: its result, the op versions it used, and its error."""
 
 from __future__ import annotations
 
@@ -15,63 +15,67 @@ from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 
-__all__ = ["Run", "refuse_other", "run"]
+__all__ = ["Run", "require_session", "run_session"]
 
-_HOME = str(Path(pyopnb.ops.__file__).parents[1])
+_PACKAGE = str(Path(pyopnb.ops.__file__).parents[1])
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one run came to.
+    """The outcome of one run.
 
     Attributes
     ----------
     versions : dict
-        The ops' versions that served it, by name.
+        The versions of the session's ops, by op name.
     seconds : float
     result : Result or None
-        None where something was raised.
+        None if it raised.
     error : BaseException or None
-    at : float
-        When it ended, as `time.time` gives it.
+    ended : float
+        As `time.time` gives it.
     """
 
     versions: Mapping[str, Version]
     seconds: float
     result: Result | None
     error: BaseException | None
-    at: float
+    ended: float
 
     @property
     def interrupted(self) -> bool:
         """Whether the user stopped it."""
         return isinstance(self.error, KeyboardInterrupt)
 
-    def told(self) -> str:
-        """The error as a traceback of the user's own lines."""
+    def traceback(self) -> str:
+        """The error, with the user's own lines only."""
         if self.error is None or self.interrupted:
             return "interrupted" if self.error else ""
-        told = traceback.TracebackException.from_exception(self.error)
-        told.stack = traceback.StackSummary.from_list([f for f in told.stack if not f.filename.startswith(_HOME)])
-        return "".join(told.format(chain=False)).rstrip()
+        error = traceback.TracebackException.from_exception(self.error)
+        error.stack = traceback.StackSummary.from_list([f for f in error.stack if not f.filename.startswith(_PACKAGE)])
+        return "".join(error.format(chain=False)).rstrip()
+
+    def changed_ops(self, before: Run | None) -> list[str]:
+        """The ops whose version differs from that of an earlier run."""
+        return [] if before is None else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
 
 
-def refuse_other(session: object, where: str) -> None:
-    """Raise `FeedError` for what is no session of pyopnb's."""
+def require_session(session: object, where: str) -> None:
+    """Raise `FeedError` unless this is a session of pyopnb."""
     if not isinstance(session, Session):
         got, next = sanitize(type(session).__name__), f"pyopnb.{where}(pyopnb.Session(model), x=x)"
         raise FeedError(where, expected="a pyopnb.Session", got=got, next=next)
 
 
-def run(session: Session, feeds: Mapping[str, Any]) -> Run:
-    """Run a session. What it raises is part of the answer: it belongs into the output, and not into another cell."""
+def run_session(session: Session, feeds: Mapping[str, Any]) -> Run:
+    """Run a session. An exception is part of the outcome: it belongs in the output, not in the cell that redefined the op."""
     names = list(session._ops)
     versions = {name: op.current for name in names if (op := registry.find(*split_name(name))) is not None}
     result: Result | None = None
     error: BaseException | None = None
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
         result = session(**feeds)
     except (Exception, KeyboardInterrupt) as raised:
         error = raised
-    return Run(versions, time.perf_counter() - began, result, error, time.time())
+    return Run(versions, time.perf_counter() - start, result, error, time.time())

@@ -1,4 +1,4 @@
-"""``pyopnb.watch``: an output that runs itself again when an op that it uses is redefined."""
+"""``pyopnb.watch``: an output that runs a session again whenever one of its ops is redefined."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ import numpy as np
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.notebook.live.following import Following
-from pyopnb.notebook.live.output import Clock
-from pyopnb.notebook.live.picture import as_html, as_text, changed_ops
-from pyopnb.notebook.live.run import Run, refuse_other, run
+from pyopnb.notebook.live.output import LiveOutput
+from pyopnb.notebook.live.report import Report
+from pyopnb.notebook.live.run import Run, require_session
 from pyopnb.ops.errors import hide_internal_frames
 from pyopnb.runtime.session import Session
 
 __all__ = ["Watch", "watch"]
 
 
-class Watch(Following):
-    """An output that runs a session again whenever an op that it uses is redefined; made by `watch`.
+class Watch(LiveOutput):
+    """An output that runs a session again whenever one of its ops is redefined; created by `watch`.
 
     Attributes
     ----------
     result : Result or None
-        Of the last run that ended well.
+        Result of the last run without an error.
     error : BaseException or None
         What the last run raised.
     diff : Diff or None
-        What sets the result apart from that of the versions before.
+        How the result differs from that of the previous versions.
     seconds : float
-        How long the last run took.
+        Duration of the last run.
     runs : int
     paused, closed : bool
     """
@@ -39,64 +38,55 @@ class Watch(Following):
     def __init__(self, session: Session, feeds: Mapping[str, Any], rtol: float | None, atol: float | None) -> None:
         super().__init__(session)
         self._feeds, self._tolerance = dict(feeds), (rtol, atol)
-        self._before: Run | None = None  # the one that the last is held against
+        self._before: Run | None = None  # the baseline of the last run
         self.diff: Diff | None = None
         self.runs, self.paused = 0, False
         self._stale = False
-        self.beat()
+        self.refresh()
 
     def _run(self) -> None:
         if self.paused:
             self._stale = True
             return
-        with Clock(self._tick):
-            now = run(self._session, self._feeds)
+        run = self._run_session(self._feeds)
         self.runs += 1
         self._stale = False
-        self._last = now
-        if now.error is not None:
-            self._before, self.diff = self._good, None
+        self._last = run
+        if run.error is not None:
+            self._before, self.diff = self._last_good, None
             return
-        if changed_ops(self._good, now):
-            self._before = self._good
+        if run.changed_ops(self._last_good):
+            self._before = self._last_good
         if self._before is not None and self._before.result is not None:
             rtol, atol = self._tolerance
-            self.diff = diff(now.result, self._before.result, rtol=rtol, atol=atol)
-        self._good = now
+            self.diff = diff(run.result, self._before.result, rtol=rtol, atol=atol)
+        self._last_good = run
 
-    def _told(self) -> tuple[str, str]:
-        if self._last is None:
-            return "", "Watch (not run)"
-        held = self._last, self._before, self.diff, self._state
-        return as_html(*held), as_text(*held)
-
-    @property
-    def _state(self) -> str:
-        if self.closed:
-            return "ended"
-        return f"paused{', an op was redefined' if self._stale else ''}" if self.paused else ""
+    def _report(self, last: Run) -> Report:
+        paused = "paused; an op was redefined" if self._stale else "paused" if self.paused else ""
+        return Report(last, self._before, self.diff, state="ended" if self.closed else paused)
 
     def pause(self) -> None:
-        """Run no more until `resume`."""
+        """Do not run again until `resume`."""
         self.paused = True
-        self._show()
+        self._update()
 
     def resume(self) -> None:
-        """Run again when an op is redefined; at once, if one was meanwhile."""
+        """Run again when an op is redefined; immediately if one was redefined in the meantime."""
         self.paused = False
         if self._stale:
-            self.beat()
+            self.refresh()
         else:
-            self._show()
+            self._update()
 
 
 @hide_internal_frames
 def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: float | None = None, **named: Any) -> Watch:
-    """An output that runs itself again when an op of the session is redefined.
+    """Run a session now, and again in the same output whenever one of its ops is redefined.
 
-    It shows the result, what sets it apart from that of the version before, the time, and the lines of the class that changed.
-    What a run raises is shown in it, and not in the cell that redefined the op. It ends when its cell is deleted or run again;
-    what it showed last stays in the saved notebook, as plain HTML.
+    The output shows the result, how it differs from that of the previous version, the time, and the changed lines of the class.
+    An exception of the run is shown there, and not in the cell that redefined the op. The output ends when its cell is deleted
+    or run again; its last state stays in the saved notebook, as plain HTML.
 
     Parameters
     ----------
@@ -109,18 +99,18 @@ def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: flo
     Returns
     -------
     Watch
-        Shows itself as the last expression of a cell; ``pause()``, ``resume()`` and ``close()`` are its switches.
+        Displays itself as the last expression of a cell. ``pause()``, ``resume()`` and ``close()`` control it.
 
     Raises
     ------
     FeedError
-        It is no session of pyopnb's, or the first run refuses the feeds.
+        The session is not a `pyopnb.Session`, or the feeds do not fit it.
     """
-    refuse_other(session, "watch")
-    return Watch(session, _copied(session, feeds, named), rtol, atol)
+    require_session(session, "watch")
+    return Watch(session, _copy_feeds(session, feeds, named), rtol, atol)
 
 
-def _copied(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_feeds(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds by name, in memory that nobody else writes to."""
-    given = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
-    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in session._feeds.checked(given).items()}
+    by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
+    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in session._feeds.checked(by_name).items()}

@@ -78,7 +78,7 @@ def test_controls_follow_the_schema(page):
     assert held.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
     held.set(axes="[1, 2, 3]", mode=1, on=False)
     assert page.run("s").attrs["y"]["axes"] == [1, 2, 3]
-    assert held.controls["mode"].said == "mean" and held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
+    assert held.controls["mode"].text == "mean" and held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
     held.set(axes="[1, ")
     assert "expected a list, got [1, . Try: [1, 2, 3]" in str(held.error)
     held.set(axes="[1]")
@@ -120,10 +120,10 @@ def test_it_follows_a_redefinition(clip, session, redefine):
     ("asked", "text"),
     [
         ({"limt": (0.0, 1.0)}, "interact, limt: expected an input of the model or an attr of its ops, got limt. Try: limit"),
-        ({"limit": (5.0, 1.0)}, "interact, limit: expected (lowest, highest) or (lowest, highest, step), got (5.0, 1.0)"),
+        ({"limit": (5.0, 1.0)}, "interact, limit: expected (min, max) or (min, max, step), got (5.0, 1.0)"),
         ({"limit": "much"}, "interact, limit: expected a value of kind float, got 'much'"),
         ({"limit": []}, "interact, limit: expected a list of choices, got an empty list"),
-        ({"x": 3.0}, "interact, x: expected an array, as the input is float32[N], got 3.0"),
+        ({"x": 3.0}, "interact, x: expected an array, because the input is float32[N], got 3.0"),
     ],
 )
 def test_refusals(clip, session, asked, text):

@@ -1,0 +1,48 @@
+"""What pyopnb keeps with a shell: objects that are called before each cell, until the extension is unloaded."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+__all__ = ["ShellListener", "close_all", "is_ours"]
+
+
+class ShellListener:
+    """An object that a shell calls before each cell; of each subclass a shell has at most one."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        shell.events.register("pre_run_cell", self.before_cell)
+
+    @classmethod
+    def of(cls, shell: Any) -> Self:
+        """The listener of this class that the shell has; created on first use.
+
+        The shell's own list of callbacks keeps it.
+        """
+        for callback in shell.events.callbacks["pre_run_cell"]:
+            if isinstance(listener := getattr(callback, "__self__", None), cls):
+                return listener
+        return cls(shell)
+
+    def before_cell(self, info: Any) -> None:
+        """Called by IPython before a cell runs."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._shell.events.unregister("pre_run_cell", self.before_cell)
+
+
+def close_all(shell: Any) -> None:
+    """Close every listener of a shell."""
+    for callback in [callback for callback in shell.events.callbacks["pre_run_cell"] if is_ours(callback)]:
+        callback.__self__.close()
+
+
+def is_ours(part: object) -> bool:
+    """Whether this room defined it.
+
+    Decided by name, not by identity: a freshly imported package must recognise what its former self left in the shell.
+    """
+    return (getattr(part, "__module__", None) or "").startswith("pyopnb.notebook.")
