@@ -1,6 +1,7 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
+# make test-all the same, with what is marked one_python run on every Python and with the oldest versions as well
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
 # make lock     binder/requirements.txt anew, with the newest of everything
@@ -9,7 +10,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo test lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
+.PHONY: lab demo test test-all lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -48,9 +49,15 @@ lint: .venv/.lint
 	.venv/bin/mypy
 	find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
+# What no Python version changes runs on the first one alone; test-all runs it everywhere.
+selected = $(if $(or $(everywhere),$(filter $(first),$(1))),,-m "not one_python")
+
+test-all:
+	@$(MAKE) --no-print-directory test everywhere=yes
+
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-$*
+	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) -o cache_dir=build/pytest-$*
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker

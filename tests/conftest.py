@@ -13,8 +13,9 @@ from onnx.backend.test.case.test_case import TestCase
 import pyopnb
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was collected, thousands of tests, out of each walk over all objects: gc.collect, and settling an escape."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Keep what earlier modules and pytest itself hold, millions of objects in the end, out of each `gc.collect` in a test."""
     gc.collect()
     gc.freeze()
 

@@ -17,7 +17,6 @@ import pytest
 import pyopnb
 
 _SITE = Path(pyopnb.__file__).parents[1]
-_LIMIT = int(os.environ.get("PYOPNB_TEST_LIMIT", "60"))  # seconds for one process
 
 # What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that is only onnxruntime's.
 _PRELUDE = """
@@ -25,6 +24,7 @@ import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
 import numpy as np, onnxruntime, pyopnb
 from pyopnb.runtime import _bridge
+from limits import LIMIT
 
 def chain(*ops, kind="float32[N]"):
     names = ["x"] + [f"t{i}" for i in range(1, len(ops))] + ["y"]
@@ -73,7 +73,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
                 start_new_session=True,
             )
             try:
-                code = process.wait(_LIMIT)
+                code = process.wait(LIMIT)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

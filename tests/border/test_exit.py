@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.one_python
+
 OP = """
 @pyopnb.pyop("exit::Twice")
 class Twice:

@@ -3,6 +3,8 @@
 Over an ``Add`` of one input, whoever's it is, it ended the process, as over 12 other op types; an ``Identity`` it left out.
 """
 
+import pytest
+
 SCRIPT = """
 import onnx
 from onnx import helper
@@ -31,10 +33,12 @@ print(len(names) > 150, ("Add", 1) in refused, ("Where", 2) in refused, ("Identi
 """
 
 
+@pytest.mark.one_python
 def test_in_sessions_of_pyopnb(fresh):
     fresh("make = pyopnb.Session\n" + SCRIPT).clean("True False False False\n")
 
 
+@pytest.mark.one_python
 def test_in_bare_sessions(fresh):
     # The runtime counts inputs before it looks at op types; it is told that an Add has two at the least.
     fresh("make = bare\n" + SCRIPT).clean("True True True True\n")

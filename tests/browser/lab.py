@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from limits import LIMIT
 from PIL import Image
 from playwright.sync_api import Browser, Frame, Locator, Page, expect, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-PATIENCE = float(os.environ.get("PYOPNB_TEST_LIMIT", "60"))  # seconds; a machine may run another lane beside this one
 
 CURRENT = "window.jupyterapp.shell.currentWidget"
 
@@ -135,7 +135,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LIMIT
     while True:
         try:
             urllib.request.urlopen(server.url("api"), timeout=5).close()
@@ -256,7 +256,7 @@ class Tab:
         request = urllib.request.Request(
             self.server.url("api/kernels"), headers={"Authorization": f"token {self.server.token}"}
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
             return len(json.load(answer))
 
     def wait_idle(self) -> None:
@@ -335,7 +335,7 @@ class Tab:
 
     def eventually(self, check: Callable[[], bool]) -> bool:
         """Whether something becomes true in time, while the page goes on."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LIMIT
         while not check():
             if time.monotonic() > end:
                 return False
@@ -395,8 +395,8 @@ def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, 
     context = chromium.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", service_workers="block"
     )
-    context.set_default_timeout(PATIENCE * 1000)
-    expect.set_options(timeout=PATIENCE * 1000)
+    context.set_default_timeout(LIMIT * 1000)
+    expect.set_options(timeout=LIMIT * 1000)
     page = context.new_page()
     one = Tab(page, server)
     own = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:")

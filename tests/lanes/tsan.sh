@@ -8,7 +8,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$1 site=$(realpath "$2")
-export PYOPNB_TEST_LIMIT=600  # seconds for one script: everything is several times slower here
 . tests/lanes/sanitized.sh
 instrumented __tsan_init
 

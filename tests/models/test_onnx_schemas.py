@@ -13,6 +13,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import LIMIT
 from onnx import defs, helper
 
 import pyopnb
@@ -319,7 +320,7 @@ BEGIN = "import sys, threading, onnx, numpy as np, pyopnb\n"
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
 
 
 def test_the_end_of_the_interpreter() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from limits import LIMIT
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -26,7 +27,7 @@ FAILING = {
 def kernel():
     """A client whose kernel has run the good cell; cells are run in it one at a time."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("%load_ext pyopnb", GOOD)])
-    client = NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
+    client = NotebookClient(notebook, timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # what the client's own event loops leave open is not ours to judge
         with client.setup_kernel():

@@ -359,6 +359,7 @@ def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
 # ---- ONNX's node tests -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_python
 def test_onnx_s_node_tests() -> None:
     report = node_tests.report()
     print(report)

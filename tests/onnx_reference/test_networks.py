@@ -91,6 +91,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
     make, model, op_type, nodes, tolerance = NETWORKS[name]

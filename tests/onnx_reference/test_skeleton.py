@@ -335,6 +335,7 @@ def failures(every: int) -> dict[str, str]:
     return {name: wrong for name, wrong in found.items() if wrong and name not in NO_SKELETON}
 
 
+@pytest.mark.one_python
 def test_skeletons_of_onnx_s_node_tests_give_the_expected_outputs() -> None:
     assert failures(every=12) == {}
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from limits import LIMIT
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -14,10 +15,11 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    NotebookClient(notebook, timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

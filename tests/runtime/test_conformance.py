@@ -15,6 +15,7 @@ from typing import Any
 import node_tests
 import numpy as np
 import onnx
+import pytest
 from onnx import ModelProto, TensorProto, TypeProto, numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.reference import ReferenceEvaluator
@@ -179,6 +180,7 @@ def report() -> tuple[dict[str, str], str]:
     return failures, "\n".join(lines)
 
 
+@pytest.mark.one_python
 def test_each_case_passes_unless_it_is_listed() -> None:
     failures, table = report()
     print(table)

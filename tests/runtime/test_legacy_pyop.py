@@ -328,7 +328,7 @@ def test_two_threads_may_be_in_compute_at_once(mymodule: Writer) -> None:
         class C:
             both = threading.Barrier(2)
             def compute(self, x):
-                C.both.wait(timeout=30)
+                C.both.wait(timeout=600)  # only a deadlock reaches it
                 return x
     """)
     s = session([pyop(["X"], ["Y"])])

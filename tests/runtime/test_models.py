@@ -134,6 +134,7 @@ def test_sparse_external_data_is_looked_at_as_well(folder: Path) -> None:
 BIG = 2**31 + 2**26  # bytes: more than one protobuf message holds
 
 
+@pytest.mark.one_python
 def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
     rows = BIG // 4096 // 4
     with (tmp_path / "big.bin").open("wb") as data:
@@ -149,6 +150,7 @@ def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
     assert (got.shape, got[:2].tolist()) == ((4096,), [6, 1])
 
 
+@pytest.mark.one_python
 def test_a_model_over_2_gb_in_memory() -> None:
     half = BIG // 2
     made = pyopnb.model(

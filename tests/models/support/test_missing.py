@@ -81,6 +81,7 @@ def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str
     return false, missed, other, "\n".join(lines)
 
 
+@pytest.mark.one_python
 def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
     false, missed, _, table = judged(node_tests)
     print(table)

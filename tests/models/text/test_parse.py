@@ -364,7 +364,7 @@ for text in (
 def in_a_process(code: str, *arguments: str) -> str:
     """What a script prints; if it ends otherwise than by its end, that fails, and not the whole run of tests."""
     root = Path(pyopnb.__file__).parents[1]
-    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=root, timeout=300)
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=root, timeout=LIMIT)
     assert ran.returncode == 0, ran.stderr[-3000:] or f"exit code {ran.returncode}"
     return ran.stdout
 
@@ -385,6 +385,7 @@ FUZZ = r"""
 import sys
 from hypothesis import HealthCheck, given, seed, settings, strategies as st
 import pyopnb
+from limits import LIMIT
 
 GOOD = [
     "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }",
