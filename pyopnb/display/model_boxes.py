@@ -12,13 +12,13 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.display.svg.graph import Box, Graph, Line
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import bodies, first_output, type_of_proto
-from pyopnb.models.onnx_schemas import infer_types
-from pyopnb.models.support.operators import is_constant, schema_at
+from pyopnb.models.nodes import bodies, first_output, imported_versions, type_of_proto
+from pyopnb.models.onnx_schemas import find_schema, infer_types
+from pyopnb.models.support.operators import is_constant
 from pyopnb.models.support.order import in_order, used_inside
 from pyopnb.models.support.ort_types import in_notation, kind_of
 from pyopnb.ops.errors import ModelError, sanitize
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import canonical_domain, registry
 from pyopnb.ops.types import ANY
 
 __all__ = ["Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "counted", "graph_of", "title_of"]
@@ -50,7 +50,7 @@ class Facts:
         self.model = model
         self.remarks: list[str] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
-        self._versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+        self._versions = imported_versions(model)
         self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
 
     @cached_property
@@ -83,10 +83,10 @@ class Facts:
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
-        domain = _domain(node.domain)
+        domain = canonical_domain(node.domain)
         key = (domain, node.op_type)
         if key not in self._operators:
-            schema = schema_at(domain, node.op_type, self._versions.get(domain))
+            schema = find_schema(domain, node.op_type, self._versions.get(domain))
             names = [port.name for port in schema.inputs] if schema else []
             defaults = {name: a.default_value for name, a in schema.attributes.items()} if schema else {}
             values = {n: helper.get_attribute_value(d) for n, d in defaults.items() if d.type != AttributeProto.UNDEFINED}
@@ -103,10 +103,6 @@ class Facts:
         if function is not None:
             return [(f"function {title_of(node)}", function)]
         return [(f"{sanitize(a.name)}", body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 def _containers(model: ModelProto) -> list[Container]:
@@ -179,7 +175,12 @@ class Scope:
         self.nodes = left
 
     def _constant(self, node: NodeProto) -> TensorProto | tuple[int, ...] | None:
-        if len(node.output) != 1 or not node.output[0] or _domain(node.domain) or registry.find(node.domain, node.op_type):
+        if (
+            len(node.output) != 1
+            or not node.output[0]
+            or canonical_domain(node.domain)
+            or registry.find(node.domain, node.op_type)
+        ):
             return None
         if is_constant(node):
             return _tensor_of(node)
@@ -323,7 +324,7 @@ def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
 
 def title_of(node: NodeProto) -> str:
     """The op of a node, with its domain where that is not ONNX's own."""
-    domain = _domain(node.domain)
+    domain = canonical_domain(node.domain)
     return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
 
 

@@ -18,7 +18,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import split_name
+from pyopnb.ops.registry import canonical_domain, split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["model", "node", "type_outputs"]
@@ -148,7 +148,7 @@ def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.Fun
         node = site.node
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = canonical_domain(node.domain)
         known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
         raise ModelError(
             site.where,

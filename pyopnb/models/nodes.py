@@ -26,6 +26,7 @@ from onnx import (
 
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.registry import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
@@ -39,11 +40,15 @@ __all__ = [
     "first_output",
     "forget_inferred",
     "full_name",
+    "imported_versions",
     "input_types",
     "linked_attributes",
     "mark_inferred",
+    "named_bodies",
     "nodes_in",
     "nodes_of_functions",
+    "path_of_body",
+    "path_of_function",
     "refuse_circles",
     "summary",
     "tensors",
@@ -90,23 +95,36 @@ def first_output(node: NodeProto) -> str:
 
 def full_name(node: NodeProto) -> str:
     """``domain::OpType``, with ONNX's own domain empty."""
-    return f"{'' if node.domain == 'ai.onnx' else node.domain}::{node.op_type}"
+    return f"{canonical_domain(node.domain)}::{node.op_type}"
+
+
+def imported_versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
+    """Domain to version as models or functions import it; of several the last one counts."""
+    entries = [entry for scope in scopes for entry in scope.opset_import]
+    # protobuf gives bytes where a name is not UTF-8
+    return {canonical_domain(entry.domain): entry.version for entry in entries if isinstance(entry.domain, str)}
+
+
+def path_of_function(function: FunctionProto) -> str:
+    """A local function as paths name it."""
+    return f"function {sanitize(function.domain)}::{sanitize(function.name)}"
+
+
+def path_of_body(node: NodeProto, attribute: str) -> str:
+    """A graph among a node's attributes as paths name it."""
+    return f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute)}"
 
 
 def walk(model: ModelProto) -> Iterator[Site]:
     """Every node of the model, outer ones before those inside them."""
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
-    scopes += [(f, f"function {sanitize(f.domain)}::{sanitize(f.name)}") for f in model.functions]
-    while scopes:
-        scope, path = scopes.pop(0)
+    scopes += [(function, path_of_function(function)) for function in model.functions]
+    for scope, path in scopes:  # grows while it is walked
         for node in scope.node:
             yield Site(node, scope, path)
-            for attribute in node.attribute:
-                bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
-                if not bodies:
-                    continue
-                inside = f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute.name)}"
-                scopes += [(body, f"{path}, {inside}" if path else inside) for body in bodies]
+            for attribute, body in named_bodies(node):
+                inside = path_of_body(node, attribute)
+                scopes.append((body, f"{path}, {inside}" if path else inside))
 
 
 def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -120,7 +138,12 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def bodies(node: NodeProto) -> list[GraphProto]:
     """The graphs among a node's attributes."""
-    return [body for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+    return [body for _, body in named_bodies(node)]
+
+
+def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
+    """The graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
+    return [(a.name, body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:

@@ -46,7 +46,7 @@ from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["default_attribute", "infer_types", "is_onnx_domain", "op_schema"]
+__all__ = ["LARGEST_VERSION", "default_attribute", "find_schema", "infer_types", "is_onnx_domain", "op_schema"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -86,6 +86,20 @@ def _onnx_domains() -> frozenset[str]:
 def is_onnx_domain(domain: str) -> bool:
     """Whether the operators of a domain are ONNX's own."""
     return domain in _onnx_domains() or domain == "ai.onnx"
+
+
+LARGEST_VERSION = 2**31 - 1
+"""The largest version that onnx takes; a file can say more."""
+
+
+def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
+    """The operator as ONNX has it in that version of its domain, the newest if not given; None where ONNX does not know it."""
+    try:
+        if version is None:
+            return defs.get_schema(op_type, domain=domain)
+        return defs.get_schema(op_type, min(max(version, 0), LARGEST_VERSION), domain)
+    except defs.SchemaError:
+        return None
 
 
 # ---- an op's schema as onnx's ------------------------------------------------------------------------------------------------

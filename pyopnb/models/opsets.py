@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from onnx import ModelProto, NodeProto, helper
 
-from pyopnb.models.nodes import nodes_in, walk
+from pyopnb.models.nodes import imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, schema_domains
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import canonical_domain, registry
 
 __all__ = ["import_domains"]
 
@@ -20,26 +20,21 @@ def import_domains(model: ModelProto) -> None:
     brings in their newest, and others in the version from which on the registry has the ops of theirs that occur.
     """
     model.ir_version = model.ir_version or newest_ir_version()
-    imported = {_plain(entry.domain) for entry in model.opset_import}
+    imported = imported_versions(model).keys()
     versions = dict.fromkeys(imported, 0) | _versions(site.node for site in walk(model))
     if not imported:
         versions.setdefault("", newest_opset())
     for domain in sorted(versions.keys() - imported):
         model.opset_import.append(helper.make_opsetid(domain, versions[domain]))
     for function in model.functions:
-        known = {_plain(entry.domain) for entry in function.opset_import}
-        used = {_plain(node.domain) for node in nodes_in(function)} - known
-        function.opset_import.extend(e for e in model.opset_import if _plain(e.domain) in used)
-
-
-def _plain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+        used = {canonical_domain(node.domain) for node in nodes_in(function)} - imported_versions(function).keys()
+        function.opset_import.extend(e for e in model.opset_import if canonical_domain(e.domain) in used)
 
 
 def _versions(nodes: Iterable[NodeProto]) -> dict[str, int]:
     versions: dict[str, int] = {}
     for node in nodes:
-        domain = _plain(node.domain)
+        domain = canonical_domain(node.domain)
         op = registry.find(domain, node.op_type)
         least = newest_opset() if not domain else schema_domains().get(domain, 1)
         versions[domain] = max(versions.get(domain, 1), least, op.current.opset if op else 1)

@@ -14,6 +14,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from pyopnb.ops.registry import canonical_domain
+
 __all__ = [
     "Kernel",
     "Operator",
@@ -86,7 +88,7 @@ def newest_version(domain: str) -> int | None:
 
     The runtime lists operators of versions that it does not take yet, and may take one that the installed onnx does not know.
     """
-    domain = "" if domain == "ai.onnx" else domain
+    domain = canonical_domain(domain)
     listed = schema_domains().get(domain)
     if listed is None:
         return None

@@ -14,14 +14,14 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.io import ModelSource, to_model
-from pyopnb.models.nodes import Site, bodies, full_name, nodes_in, walk
+from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, standing_in
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import registry, split_name
+from pyopnb.ops.registry import canonical_domain, registry, split_name
 
 __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
 
@@ -170,8 +170,8 @@ class _Filling:
         for scope in [self.proto, *self.proto.functions]:
             inside = [sites[id(node)] for node in nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)]
             for entry in scope.opset_import:
-                domain = "" if entry.domain == "ai.onnx" else entry.domain
-                mine = [site for site in inside if _domain(site.node) == domain]
+                domain = canonical_domain(entry.domain)
+                mine = [site for site in inside if canonical_domain(site.node.domain) == domain]
                 for site in mine:
                     self._versions.setdefault(id(site.node), entry.version)
                 limit = newest_version(domain)
@@ -184,7 +184,7 @@ class _Filling:
         changed = [site for site in others if not _same_in(site.node, version, limit)]
         reason = f"changed after version {limit}, the newest of {domain or 'ai.onnx'} that the runtime takes"
         self.put_in([(site, reason) for site in changed])
-        return all(_domain(site.node).startswith(DOMAIN) for site in changed)
+        return all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed)
 
     # ---- stand-ins -----------------------------------------------------------------------------------------------------------
 
@@ -211,8 +211,7 @@ class _Filling:
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
 
     def _version(self, node: NodeProto) -> int | None:
-        imports = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in self.proto.opset_import}
-        return self._versions.get(id(node), imports.get(_domain(node)))
+        return self._versions.get(id(node), imported_versions(self.proto).get(canonical_domain(node.domain)))
 
     def _no_stand_in(self, site: Site) -> str:
         """Why the reference cannot run the node in the runtime; empty where it can."""
@@ -231,7 +230,7 @@ class _Filling:
         return f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
 
     def _changed(self, node: NodeProto) -> bool:
-        version, limit = self._version(node), newest_version(_domain(node))
+        version, limit = self._version(node), newest_version(canonical_domain(node.domain))
         return version is not None and limit is not None and version > limit and not _same_in(node, version, limit)
 
     def _type(self, site: Site, name: str) -> TypeProto | None:
@@ -240,17 +239,13 @@ class _Filling:
 
     def _stand_in(self, site: Site) -> str:
         version = self._version(site.node)
-        schema = schema_of_op(_domain(site.node), site.node.op_type, version)
+        schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
         return _defined(schema.domain, schema.name, schema.since_version)
-
-
-def _domain(node: NodeProto) -> str:
-    return "" if node.domain == "ai.onnx" else node.domain
 
 
 def _same_in(node: NodeProto, version: int, older: int) -> bool:
     """Whether a node means the same in an older version of its domain: its operator's definition differs in types at most."""
-    domain = _domain(node)
+    domain = canonical_domain(node.domain)
     try:
         now, then = (schema_of_op(domain, node.op_type, number) for number in (version, older))
     except ModelError:

@@ -16,9 +16,10 @@ import onnx.shape_inference
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
 from pyopnb.models.nodes import full_name, input_types
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import split_name
+from pyopnb.ops.registry import canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "reference", "schema_of_op", "standing_in"]
@@ -26,7 +27,6 @@ __all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "
 _KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
 _NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
 _LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
-_LARGEST = 2**31 - 1  # that onnx takes as a version
 _STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
 
 
@@ -109,11 +109,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     ModelError
         The installed onnx knows no such operator, or not in that version.
     """
-    get = onnx.defs.get_schema
-    try:
-        schema = get(op_type, domain=domain) if opset is None else get(op_type, min(opset, _LARGEST), domain)
-    except onnx.defs.SchemaError:
-        schema = None
+    schema = find_schema(domain, op_type, opset)
     ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
     if schema is not None and not schema.deprecated and not ahead:
         return schema
@@ -132,7 +128,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
 
 def has_reference(node: NodeProto, opset: int) -> bool:
     """Whether the installed onnx can run the node's operator in that version of its domain."""
-    domain = "" if node.domain == "ai.onnx" else node.domain
+    domain = canonical_domain(node.domain)
     try:
         evaluation = Evaluation(domain, node.op_type, opset, {a.name: a for a in node.attribute}, max(1, len(node.output)))
     except ModelError:
@@ -142,7 +138,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 def one_for_all(domain: str, op_type: str, opset: int) -> bool:
     """Whether the reference runs the newest version of an operator though this one is defined in other words."""
-    schema, newest = schema_of_op(domain, op_type, opset), onnx.defs.get_schema(op_type, domain=domain)
+    schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
     classes = {name for name in _classes(domain) if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()}
@@ -409,7 +405,7 @@ def _told_apart(schema: Any, given: Mapping[str, AttributeProto]) -> list[Attrib
     It knows the defaults of the newest version: what is the same there is left out, as not every class of the reference takes
     every attr, and where this version has another default it is written out.
     """
-    newest = onnx.defs.get_schema(schema.name, domain=schema.domain).attributes
+    newest = find_schema(schema.domain, schema.name).attributes
     mine = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
     theirs = {name: _default_of(attr) for name, attr in newest.items() if _has_default(attr)}
     values = {name: default for name, default in mine.items() if name in newest} | dict(given)

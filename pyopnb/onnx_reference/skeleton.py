@@ -20,12 +20,20 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
-from pyopnb.models.nodes import Site, attribute_values, first_output, full_name, walk
+from pyopnb.models.nodes import (
+    Site,
+    attribute_values,
+    first_output,
+    full_name,
+    imported_versions,
+    path_of_function,
+    walk,
+)
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, one_for_all, schema_of_op
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import DEFAULT_DOMAIN, registry, split_name
+from pyopnb.ops.registry import DEFAULT_DOMAIN, canonical_domain, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["Cell", "skeleton"]
@@ -163,7 +171,7 @@ class _Described:
 
     def __init__(self, proto: ModelProto, site: Site, alike: Sequence[Site]) -> None:
         self.site, self.alike = site, alike
-        self.version = _versions(proto, site).get("" if site.node.domain == "ai.onnx" else site.node.domain)
+        self.version = _versions(proto, site).get(canonical_domain(site.node.domain))
         self.schema = _schema(site.node, self.version)
         self.types = Types(proto)
         self.inputs = self._inputs()
@@ -230,18 +238,16 @@ class _Described:
 
 
 def _versions(proto: ModelProto, site: Site) -> dict[str, int]:
-    scopes = [proto, *(f for f in proto.functions if _holds(f, site))]
-    entries = [entry for scope in scopes for entry in scope.opset_import]
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in entries}
+    return imported_versions(proto, *(f for f in proto.functions if _holds(f, site)))
 
 
 def _holds(function: FunctionProto, site: Site) -> bool:
-    return site.scope is function or site.path.startswith(f"function {sanitize(function.domain)}::{sanitize(function.name)},")
+    return site.scope is function or site.path.startswith(f"{path_of_function(function)},")
 
 
 def _schema(node: NodeProto, version: int | None) -> Any:
     try:
-        return schema_of_op("" if node.domain == "ai.onnx" else node.domain, node.op_type, version)
+        return schema_of_op(canonical_domain(node.domain), node.op_type, version)
     except (ModelError, OverflowError, TypeError):  # the numbers of a file can be of any size
         return None
 

@@ -33,6 +33,7 @@ __all__ = [
     "Op",
     "Registry",
     "Version",
+    "canonical_domain",
     "check_opset",
     "collect_definitions",
     "pyop",
@@ -145,7 +146,12 @@ def split_name(name: str) -> tuple[str, str]:
     domain = domain if found else DEFAULT_DOMAIN
     if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
         raise DefinitionError("op name", expected="domain::OpType", got=sanitize(repr(name)), next='"demo::SoftClip"')
-    return ("" if domain == "ai.onnx" else domain), op_type
+    return canonical_domain(domain), op_type
+
+
+def canonical_domain(domain: str) -> str:
+    """The domain as models mostly have it: ``""`` for ``"ai.onnx"``, ONNX's other name for its own."""
+    return "" if domain == "ai.onnx" else domain
 
 
 def check_opset(opset: object, where: str) -> None:

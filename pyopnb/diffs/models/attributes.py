@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
 
-from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, defs
+from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto
 
-from pyopnb.models.onnx_schemas import default_attribute
-from pyopnb.ops.registry import registry
+from pyopnb.models.onnx_schemas import default_attribute, find_schema
+from pyopnb.ops.registry import canonical_domain, registry
 
 __all__ = ["Defaults", "Plain", "plain"]
 
@@ -61,13 +60,13 @@ class Defaults:
     """
 
     def __init__(self, imports: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]) -> None:
-        self.imports = {("" if domain == "ai.onnx" else domain): version for domain, version in imports.items()}
+        self.imports = {canonical_domain(domain): version for domain, version in imports.items()}
         self._functions = functions
         self._known: dict[tuple[str, str], dict[str, AttributeProto]] = {}
 
     def of(self, node: NodeProto) -> dict[str, AttributeProto]:
         """The defaults of a node's op, by name; empty where nobody knows the op."""
-        key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+        key = canonical_domain(node.domain), node.op_type
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._asked(*key)
@@ -81,8 +80,7 @@ class Defaults:
         if op is not None:
             made = {attr.name: default_attribute(attr) for attr in op.current.schema.attrs}
             return {name: default for name, default in made.items() if default is not None}
-        try:
-            schema: Any = defs.get_schema(op_type, max_inclusive_version=self.imports.get(domain, 1), domain=domain)
-        except defs.SchemaError:  # an op that ONNX does not know has no defaults to tell
+        schema = find_schema(domain, op_type, self.imports.get(domain, 1))
+        if schema is None:  # its defaults are its kernel's own
             return {}
         return {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}

@@ -17,6 +17,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTen
 
 from pyopnb.diffs.models.attributes import Defaults, plain
 from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints", "tensor_of"]
 
@@ -155,7 +156,7 @@ class Graph:
         self.order: list[int] = []
 
     def _holds(self, node: NodeProto) -> bool:
-        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.output) != 1:
+        if node.op_type != "Constant" or canonical_domain(node.domain) or len(node.output) != 1:
             return False
         attribute = node.attribute[0] if len(node.attribute) == 1 else None
         if attribute is None or attribute.ref_attr_name or node.output[0] in self.weights:
@@ -230,7 +231,7 @@ class Graph:
                 held.append((attribute.name, value))
             held.sort(key=lambda pair: pair[0])
         inner = tuple((name, body.shape()) for name, body in self.bodies.get(place, ()))
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = canonical_domain(node.domain)
         return numbers["node", domain, node.op_type, node.overload, tuple(held), inner]
 
     def _ordered(self) -> list[int]:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace as changed
 from typing import Any
 
-import onnx.defs
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.io import ModelSource, read_model, to_model
-from pyopnb.models.nodes import Site, attribute_values, linked_attributes, nodes_in
+from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, nodes_in
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import Op, registry, split_name
+from pyopnb.ops.registry import Op, canonical_domain, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
 
@@ -81,7 +81,7 @@ def replace(
     imports = dict(_imports(source.proto))
     for site in sites:
         schema = target.current.schema
-        _give_defaults(site.node, schema, imports.get(id(site.node)) or _versions(source.proto))
+        _give_defaults(site.node, schema, imports.get(id(site.node)) or imported_versions(source.proto))
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
     for site in sites:
@@ -168,30 +168,25 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
 
 
 def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None:
-    known = {"" if entry.domain == "ai.onnx" else entry.domain for entry in scope.opset_import}
+    known = imported_versions(scope)
     scope.opset_import.extend(helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known)
 
 
 # ---- may the op stand there? -------------------------------------------------------------------------------------------------
 
 
-def _versions(scope: ModelProto | FunctionProto) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in scope.opset_import}
-
-
 def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
     """The versions of domains that the nodes of functions see."""
     for function in proto.functions:
-        versions = _versions(function)
+        versions = imported_versions(function)
         yield from ((id(node), versions) for node in nodes_in(function))
 
 
 def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
     """Write out what the node leaves to its operator: to the op, the same attr may have another default."""
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    try:
-        operator = onnx.defs.get_schema(node.op_type, versions.get(domain, 1), domain)
-    except onnx.defs.SchemaError:  # an operator that onnx does not know: its defaults are its kernel's own
+    domain = canonical_domain(node.domain)
+    operator = find_schema(domain, node.op_type, versions.get(domain, 1))
+    if operator is None:  # its defaults are its kernel's own
         return
     given = {attribute.name for attribute in node.attribute}
     for attr in schema.attrs:

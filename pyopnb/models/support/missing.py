@@ -10,9 +10,9 @@ from typing import Any, overload
 from onnx import ModelProto
 
 from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import Site, first_output, full_name
+from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
 from pyopnb.models.ort_capabilities import newest_version
-from pyopnb.models.support.type_flow import lacks, versions_of
+from pyopnb.models.support.type_flow import lacks
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
@@ -142,7 +142,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
 def _imports(proto: ModelProto, told: set[str]) -> Iterator[MissingNode]:
     """A row for each import that the runtime refuses although it could run every node."""
     for scope in (proto, *proto.functions):
-        for domain, version in versions_of(scope.opset_import).items():
+        for domain, version in imported_versions(scope).items():
             newest = newest_version(domain)
             if newest is not None and version > newest and domain not in told:
                 told.add(domain)

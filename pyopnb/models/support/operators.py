@@ -9,31 +9,20 @@ import onnx
 from google.protobuf.message import EncodeError
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+from pyopnb.models.onnx_schemas import LARGEST_VERSION, find_schema
 from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred", "is_constant", "schema_at"]
-
-_LARGEST = 2**31 - 1
-"""The largest version that onnx takes; a file can say more."""
+__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred", "is_constant"]
 
 _VALUES = {"int": "tensor(int64)", "float": "tensor(float)", "string": "tensor(string)"}
 
 
-def schema_at(domain: str, op_type: str, version: int | None = None) -> Any:
-    """The operator as ONNX has it in that version of its domain, the newest if not given; None where ONNX does not know it."""
-    try:
-        if version is None:
-            return onnx.defs.get_schema(op_type, domain=domain)
-        return onnx.defs.get_schema(op_type, min(max(version, 0), _LARGEST), domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
 def is_constant(node: NodeProto) -> bool:
     """Whether a node is ONNX's Constant: the runtime makes initializers of them before it looks for any kernel."""
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+    return node.op_type == "Constant" and not canonical_domain(node.domain)
 
 
 def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
@@ -74,7 +63,7 @@ def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versi
     """
     from onnx.shape_inference import InferenceError, infer_node_outputs
 
-    imports = [onnx.helper.make_opsetid(domain, min(version, _LARGEST)) for domain, version in versions.items()]
+    imports = [onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION)) for domain, version in versions.items()]
     for exact in (True, False):
         known = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
         try:
@@ -87,7 +76,7 @@ def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versi
 
 def body_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
     """The function that ONNX gives for an operator in that version of its domain and inputs of these types, or None."""
-    schema = schema_at(operator.domain, node.op_type, operator.since)
+    schema = find_schema(operator.domain, node.op_type, operator.since)
     if schema is None or schema.since_version != operator.since:
         return None  # the installed onnx is older than the runtime and has another operator under this name
     if schema.has_context_dependent_function:
@@ -119,5 +108,5 @@ def _built(schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto])
 
 def defaults_of(operator: Operator) -> list[AttributeProto]:
     """The attrs that ONNX gives a node of the operator that does not have them."""
-    schema = schema_at(operator.domain, operator.op_type, operator.since)
+    schema = find_schema(operator.domain, operator.op_type, operator.since)
     return [a.default_value for a in schema.attributes.values() if a.default_value.name] if schema else []

@@ -6,23 +6,24 @@ what stands inside a node is a generator that the walk puts on a stack of its ow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 from pyopnb.models.markers import PREFIX
-from pyopnb.models.nodes import Site, first_output, full_name
+from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.support.kernels import Kinds, has_kernel, lacking, refused, widened
-from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred, is_constant, schema_at
+from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred, is_constant
 from pyopnb.models.support.order import in_order
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
 from pyopnb.ops.errors import ModelError, closest, sanitize
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Lack", "lacks", "versions_of"]
+__all__ = ["Lack", "lacks"]
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")
@@ -114,21 +115,12 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
     ModelError
         A name is made twice, nodes wait for each other, or a function calls itself.
     """
-    around = _Around(versions_of(proto.opset_import))
+    around = _Around(imported_versions(proto))
     _run(_Walk(proto).scope(proto.graph, (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
     for site, lack in around.found:
         first.setdefault(id(site.node), (site, lack))
     return list(first.values())
-
-
-def versions_of(imports: Iterable[Any]) -> dict[str, int]:
-    """The versions of the domains that a model or function imports."""
-    return {_domain(entry.domain): entry.version for entry in imports if isinstance(entry.domain, str)}
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 def _run(task: _Task) -> Any:
@@ -145,7 +137,7 @@ def _run(task: _Task) -> Any:
 
 class _Walk:
     def __init__(self, proto: ModelProto) -> None:
-        functions = [f for f in proto.functions if _domain(f.domain) not in _ONNX]
+        functions = [f for f in proto.functions if canonical_domain(f.domain) not in _ONNX]
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in functions}
         self.called: set[tuple[str, str, str]] = set()  # the functions that the walk is inside of
         self.guesses = _GUESSES
@@ -176,14 +168,14 @@ class _Walk:
     def node(self, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> _Task:
         """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
         _refuse_undecodable(node, around.path)
-        domain = _domain(node.domain)
+        domain = canonical_domain(node.domain)
         own = _of_op(node, domain)
         if own is not None:
             return None, own
         newest = newest_version(domain)
         version = around.versions.get(domain, newest)  # the runtime imports a domain of its own where the model forgets it
         if newest is not None and version is not None and version > newest:
-            schema = schema_at(domain, node.op_type, version)
+            schema = find_schema(domain, node.op_type, version)
             if schema is not None and schema.since_version > newest:
                 lack = _too_new(node, schema.since_version, newest)
                 return lack, self.inferred(schema, node, kinds, names, around)
@@ -194,7 +186,7 @@ class _Walk:
         function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
         if function is not None and version is not None:
             return (yield self.call(node, function, kinds, around))
-        schema = schema_at(domain, node.op_type, version)
+        schema = find_schema(domain, node.op_type, version)
         known = [None] * len(node.output) if schema is None else self.inferred(schema, node, kinds, names, around)
         return self.unknown(node, domain, version), known
 
@@ -205,7 +197,7 @@ class _Walk:
         outputs = yield self.inside(node, operator, kinds, names, around)
         if outputs is None:
             outputs = given_by_operator(node, operator, kinds)
-            if None in outputs and (schema := schema_at(operator.domain, node.op_type, operator.since)):
+            if None in outputs and (schema := find_schema(operator.domain, node.op_type, operator.since)):
                 more = self.inferred(schema, node, kinds, names, around)
                 outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
         lack = _misfit(node, operator, kinds, outputs)
@@ -258,7 +250,7 @@ class _Walk:
         if key in self.called:
             raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
-        versions = versions_of(function.opset_import) | dict(around.versions)
+        versions = imported_versions(function) | dict(around.versions)
         attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
         inner = replace(around, versions=versions, trail=((), text), attrs=attrs)
         self.called.add(key)
@@ -342,7 +334,7 @@ def _never(node: NodeProto, branch: str, names: _Names) -> bool:
 
 def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
     """Whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
-    plain = node.op_type == "Dropout" and node.domain in ("", "ai.onnx") and len(node.input) <= 2
+    plain = node.op_type == "Dropout" and not canonical_domain(node.domain) and len(node.input) <= 2
     return plain and len(node.output) == 1 and node.output[0] not in ends
 
 
@@ -407,7 +399,7 @@ def _of_op(node: NodeProto, domain: str) -> Kinds | None:
 
 
 def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
-    about = _domain(node.domain) or "ai.onnx"
+    about = canonical_domain(node.domain) or "ai.onnx"
     return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
 
 
@@ -418,7 +410,7 @@ def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -
         return Lack("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
     for attribute in node.attribute:
         if attribute.name not in operator.attributes and operator.domain in _ONNX:
-            schema = schema_at(operator.domain, node.op_type)
+            schema = find_schema(operator.domain, node.op_type)
             if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
                 reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
                 return Lack("opset too new", reason, int(schema.since_version))

@@ -14,12 +14,14 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from pyopnb.models.build import type_outputs
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
 from pyopnb.models.text.validate import Fault, find_faults
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["ints_to_floats", "parse", "text"]
 
@@ -328,11 +330,8 @@ class _Typed:
 
 
 def _declared(node: NodeProto, name: str) -> Any:
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    if not onnx.defs.has(node.op_type, domain):
-        return None
-    attributes = onnx.defs.get_schema(node.op_type, domain).attributes
-    return attributes[name].type if name in attributes else None
+    schema = find_schema(canonical_domain(node.domain), node.op_type)
+    return schema.attributes[name].type if schema is not None and name in schema.attributes else None
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -10,11 +10,11 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from pyopnb.models.nodes import bodies
+from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import sanitize, suggest
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import canonical_domain, registry
 
 __all__ = ["Fault", "find_faults", "is_unknown", "known_ops"]
 
@@ -54,10 +54,10 @@ def find_faults(model: ModelProto) -> Iterator[Fault]:
     """The faults of a model in the order of its graphs and nodes, the main graph's first."""
     seen = _Count()
     functions = {(f.domain, f.name) for f in model.functions}
-    imports = {("" if e.domain == "ai.onnx" else e.domain): e.version for e in model.opset_import}
+    imports = imported_versions(model)
     yield from _in_scope(model.graph, [], imports, functions, seen)
     for function in model.functions:
-        own = imports | {("" if e.domain == "ai.onnx" else e.domain): e.version for e in function.opset_import}
+        own = imported_versions(model, function)
         yield from _in_scope(function, [], own, functions, seen)
 
 
@@ -207,7 +207,7 @@ def is_unknown(domain: str, op_type: str) -> bool:
     """Whether a domain is one of ONNX's own and neither onnx, the runtime nor the registry has that op in it."""
     if domain not in _OWN or registry.find(domain, op_type) is not None:
         return False
-    own = "" if domain == "ai.onnx" else domain
+    own = canonical_domain(domain)
     return not (onnx.defs.has(op_type, own) or has_op(own, op_type))
 
 
@@ -220,7 +220,7 @@ def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str,
 def _of_op(
     node: NodeProto, number: int, here: int, imports: Mapping[str, int], functions: set[tuple[str, str]]
 ) -> Iterator[Fault]:
-    domain = "" if node.domain == "ai.onnx" else node.domain
+    domain = canonical_domain(node.domain)
     at = (number, here, "op")
     if (node.domain, node.op_type) in functions:
         return

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
 
-import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import FeedError, sanitize, suggest
+from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
 
@@ -63,7 +64,7 @@ def _fresh(tensor: Named, taken: set[str]) -> Named:
 
 def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[Named]:
     for node in scope.node:
-        if bodies and node.op_type in _WITH_BODIES and node.domain in ("", "ai.onnx"):
+        if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     way = f"{path}{node.name or first_output(node)}/{attribute.name}/"
@@ -107,9 +108,10 @@ def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
 def _may_be_no_tensor(tensor: Named) -> bool:
     """Whether the operator can give a sequence or an optional there."""
     node = tensor.node
-    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+    schema = None if canonical_domain(node.domain) else find_schema("", node.op_type)
+    if schema is None:
         return False
-    ports = onnx.defs.get_schema(node.op_type).outputs
+    ports = schema.outputs
     place = min(list(node.output).index(tensor.inner), len(ports) - 1)
     return any(not text.startswith("tensor(") for text in ports[place].types)
 

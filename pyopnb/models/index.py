@@ -1,0 +1,321 @@
+"""One reading of a graph: producers, consumers, bodies, what bodies capture, and an order in which the nodes can run.
+
+Every part is built once, and only when it is asked for. Nothing recurses: a deep nest of bodies costs no stack.
+
+The short version of the longest part, which the tests compare with `GraphIndex.free`::
+
+    def free(scope):
+        own = inputs(scope) | initializers(scope) | {name for node in scope.node for name in node.output}
+        read = set(outputs(scope))
+        for node in scope.node:
+            read.update(node.input, *(free(body) for body in bodies(node)))
+        return read - own - {""}
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
+
+from pyopnb.models.nodes import Site, first_output, named_bodies, path_of_body, path_of_function
+from pyopnb.ops.errors import ModelError, sanitize, suggest
+from pyopnb.ops.registry import canonical_domain
+
+__all__ = ["CAPTURED", "GraphIndex"]
+
+CAPTURED = -1
+"""The input slot of a consumer that reads a name in one of its bodies."""
+
+_SHOWN = 12
+"""Nodes of a cycle that an error names."""
+
+
+class GraphIndex:
+    """A graph, body or function, by the names of its values. Nodes are known by their index in ``scope.node``.
+
+    It reads a broken graph as well: of a name with several meanings the first counts, in the order initializer, input, node.
+    What the protobuf becomes after it was read is not looked at.
+
+    Parameters
+    ----------
+    scope : GraphProto or FunctionProto
+    outer : GraphIndex, optional
+        Of a body: what it stands in.
+    holder : tuple of (int, str), optional
+        Of a body: the node of ``outer`` that holds it, and the name of the attribute.
+
+    Attributes
+    ----------
+    scope : GraphProto or FunctionProto
+    outer : GraphIndex or None
+    holder : tuple of (int, str) or None
+    nodes : list of NodeProto
+        In the order of the file. The index keeps these objects alive, so their ids stay theirs.
+
+    Examples
+    --------
+    >>> import pyopnb
+    >>> graph = GraphIndex(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Add(a, x) }").graph)
+    >>> graph.producers, graph.consumers["x"]
+    ({'a': (0, 0), 'y': (1, 0)}, [(0, 0), (1, 1)])
+    """
+
+    def __init__(
+        self, scope: GraphProto | FunctionProto, outer: GraphIndex | None = None, holder: tuple[int, str] | None = None
+    ) -> None:
+        self.scope, self.outer, self.holder = scope, outer, holder
+        self.nodes: list[NodeProto] = list(scope.node)
+
+    # ---- names ---------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def initializers(self) -> dict[str, TensorProto | SparseTensorProto]:
+        """The initializers, dense and sparse, by name; a function has none."""
+        if isinstance(self.scope, FunctionProto):
+            return {}
+        found: dict[str, TensorProto | SparseTensorProto] = {tensor.name: tensor for tensor in self.scope.initializer}
+        return found | {sparse.values.name: sparse for sparse in self.scope.sparse_initializer}
+
+    @cached_property
+    def declared_inputs(self) -> list[str]:
+        """All inputs, those among them that are initializers as well included."""
+        scope = self.scope
+        return list(scope.input) if isinstance(scope, FunctionProto) else [info.name for info in scope.input]
+
+    @cached_property
+    def inputs(self) -> list[str]:
+        """The inputs that must be fed: those that are no initializers."""
+        return [name for name in self.declared_inputs if name not in self.initializers]
+
+    @cached_property
+    def outputs(self) -> list[str]:
+        scope = self.scope
+        return list(scope.output) if isinstance(scope, FunctionProto) else [info.name for info in scope.output]
+
+    @cached_property
+    def producers(self) -> dict[str, tuple[int, int]]:
+        """Name to the node that produces it, and which of its outputs it is."""
+        return self._scan[0]
+
+    @cached_property
+    def consumers(self) -> dict[str, list[tuple[int, int]]]:
+        """Name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for index in range(len(self.nodes)):
+            for slot, name in self.reads(index):
+                found.setdefault(name, []).append((index, slot))
+        return found
+
+    def defines(self, name: str) -> bool:
+        """Whether the name is an input, an initializer or a node's output here."""
+        return name in self.producers or name in self._given
+
+    def resolve(self, name: str) -> GraphIndex | None:
+        """The graph that defines the name, this one or the next one around it; None where none does."""
+        graph: GraphIndex | None = self
+        while graph is not None and not graph.defines(name):
+            graph = graph.outer
+        return graph
+
+    def reads(self, index: int) -> Iterator[tuple[int, str]]:
+        """The input slots and names of what a node reads, `CAPTURED` and each name once for its bodies."""
+        yield from ((slot, name) for slot, name in enumerate(self.nodes[index].input) if name)
+        yield from ((CAPTURED, name) for name in self.captures.get(index, ()))
+
+    @cached_property
+    def _given(self) -> frozenset[str]:
+        return frozenset((*self.declared_inputs, *self.initializers))
+
+    # ---- bodies --------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
+        """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
+        found: dict[int, list[tuple[str, GraphIndex]]] = {}
+        for index, node in enumerate(self.nodes):
+            if node.attribute:
+                for name, graph in named_bodies(node):
+                    found.setdefault(index, []).append((name, GraphIndex(graph, self, (index, name))))
+        return found
+
+    def walk(self) -> Iterator[GraphIndex]:
+        """Yield the graph itself and all bodies in it, outer ones before those inside them."""
+        graphs = [self]
+        for graph in graphs:  # grows while it is walked
+            yield graph
+            graphs += [body for held in graph.bodies.values() for _, body in held]
+
+    @cached_property
+    def captures(self) -> dict[int, tuple[str, ...]]:
+        """Node index to the names that the node's bodies read from outside them, whoever defines these."""
+        unread = [self]
+        for graph in unread:  # grows while it is walked
+            unread += [body for held in graph.bodies.values() for _, body in held if "free" not in vars(body)]
+        for graph in reversed(unread[1:]):  # inner ones first: each finds what its own bodies read
+            _ = graph.free
+        return {
+            index: tuple(dict.fromkeys(name for _, body in held for name in body.free)) for index, held in self.bodies.items()
+        }
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The names that are read here or in a body here and that neither defines."""
+        read = dict.fromkeys(name for node in self.nodes for name in node.input)
+        for names in self.captures.values():
+            read |= dict.fromkeys(names)
+        read |= dict.fromkeys(self.outputs)
+        return tuple(name for name in read if name and not self.defines(name))
+
+    @property
+    def path(self) -> str:
+        """Where the graph stands, as `Site` has it: ``""`` for a main graph."""
+        steps, graph = [], self
+        while graph.outer is not None and graph.holder is not None:
+            index, attribute = graph.holder
+            graph = graph.outer
+            steps.append(path_of_body(graph.nodes[index], attribute))
+        root = [path_of_function(graph.scope)] if isinstance(graph.scope, FunctionProto) else []
+        return ", ".join([*root, *reversed(steps)])
+
+    # ---- order ---------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> Sequence[int]:
+        """All nodes, each after those whose outputs it or a body in it reads; as in the file where that will do.
+
+        Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on a cycle, and those that wait
+        for them, come last as they stand.
+        """
+        ready = self._runnable
+        left = set(range(len(self.nodes))).difference(ready) if len(ready) < len(self.nodes) else ()
+        return [*ready, *sorted(left)] if left else ready
+
+    def ordered_nodes(self) -> list[NodeProto]:
+        """The nodes in `order`.
+
+        Raises
+        ------
+        ModelError
+            Nodes wait for each other in a cycle.
+        """
+        if len(self._runnable) < len(self.nodes):
+            raise self._cycle()
+        return [self.nodes[index] for index in self.order] if self._scan[1] else self.nodes
+
+    def refuse_duplicates(self) -> None:
+        """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
+        if self._scan[2] is None:
+            return
+        owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(self.initializers, "an initializer")
+        for node in self.nodes:
+            for name in filter(None, node.output):
+                if name in owners:
+                    got = f"{owners[name]} and an output of {sanitize(node.op_type)}"
+                    where = f"name {sanitize(name)}{self._inside}"
+                    raise ModelError(where, expected="one meaning", got=got, next="rename one of them")
+                owners[name] = f"an output of {sanitize(node.op_type)}"
+
+    def refuse_unknown_names(self) -> None:
+        """Raise a ModelError where a node, a body in it or an output reads a name that nothing defines.
+
+        Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
+        """
+        for index, node in enumerate(self.nodes):
+            names = list(node.input)
+            if not canonical_domain(node.domain):
+                names += self.captures.get(index, ())
+            for name in names:
+                if name and self.resolve(name) is None:
+                    raise self._unknown(f"{self._reader(index, name)}, input {sanitize(name)}", name)
+        for name in self.outputs:
+            if self.resolve(name) is None:
+                raise self._unknown(f"output {sanitize(name)}{self._inside}", name)
+
+    @property
+    def _inside(self) -> str:
+        path = self.path
+        return f", in {path}" if path else ""
+
+    @cached_property
+    def _scan(self) -> tuple[dict[str, tuple[int, int]], bool, str | None]:
+        """The producers, whether a node stands before what it reads, and a name with two meanings."""
+        producers: dict[str, tuple[int, int]] = {}
+        read: set[str] = set()
+        given = self._given
+        late, duplicate = False, None
+        captures = self.captures
+        for index, node in enumerate(self.nodes):
+            read.update(node.input)
+            if index in captures:
+                read.update(captures[index])
+            for slot, name in enumerate(node.output):
+                if not name:
+                    continue
+                if name in producers or name in given:
+                    duplicate = name
+                    continue
+                producers[name] = index, slot
+                late = late or name in read
+        return producers, late, duplicate
+
+    @cached_property
+    def _runnable(self) -> Sequence[int]:
+        """The nodes in order, without those on a cycle and those that wait for them."""
+        if not self._scan[1]:
+            return range(len(self.nodes))
+        waits_for = [len(self._predecessors(index)) for index in range(len(self.nodes))]
+        ready = [index for index, count in enumerate(waits_for) if not count]
+        order = []
+        while ready:
+            index = heapq.heappop(ready)
+            order.append(index)
+            names = {name for name in self.nodes[index].output if self.producers.get(name, (-1,))[0] == index}
+            for reader in {reader for name in names for reader, _ in self.consumers.get(name, ())}:
+                waits_for[reader] -= 1
+                if not waits_for[reader]:
+                    heapq.heappush(ready, reader)
+        return order
+
+    def _predecessors(self, index: int) -> set[int]:
+        return {self.producers[name][0] for _, name in self.reads(index) if name in self.producers}
+
+    def _cycle(self) -> ModelError:
+        stuck = set(range(len(self.nodes))).difference(self._runnable)
+        steps = [min(stuck)]  # from a node to one that it waits for, and on, until a node comes again
+        seen = set(steps)
+        while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:
+            steps.append(before)
+            seen.add(before)
+        cycle = [before, *reversed(steps[steps.index(before) :])]
+        names = [sanitize(node.name or first_output(node) or node.op_type) for node in (self.nodes[i] for i in cycle)]
+        if len(names) > _SHOWN:
+            names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]
+        return ModelError(
+            Site(self.nodes[before], self.scope, self.path).where,
+            expected="nodes that can run one after the other",
+            got=f"a cycle: {' → '.join(names)}",
+            next="let one of them use another name",
+        )
+
+    def _reader(self, index: int, name: str) -> str:
+        """The node that reads a name, itself or in a body at some depth, and the nodes around it."""
+        graph, texts = self, [Site(self.nodes[index], self.scope, "").where]
+        while name not in graph.nodes[index].input:
+            held = next((body for _, body in graph.bodies[index] if name in body.free), None)
+            if held is None or name not in held.consumers:  # an output of the body that nothing in it makes
+                break
+            graph, index = held, held.consumers[name][0][0]
+            texts.append(Site(graph.nodes[index], graph.scope, "").where)
+        return " in ".join(reversed(texts))
+
+    def _unknown(self, where: str, name: str) -> ModelError:
+        known = {text for text in (*self._given, *self.producers) if isinstance(text, str)}
+        return ModelError(
+            where,
+            expected="an input, an initializer or an output of a node",
+            got=f"{sanitize(name)}, which no node produces",
+            next=sanitize(suggest(str(name), sorted(known))),
+        )

@@ -1,0 +1,242 @@
+"""One reading of a graph, compared with the plain recursive one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import FunctionProto, GraphProto, NodeProto, helper, numpy_helper
+
+import pyopnb
+from pyopnb.models.index import CAPTURED, GraphIndex
+
+NAMES = st.sampled_from(["", "a", "b", "c", "d", "‮", "a b"])
+
+
+@st.composite
+def graphs(draw: st.DrawFn, depth: int = 2) -> GraphProto:
+    """Any graph, most of them broken: names without a producer, of two producers, cycles, several meanings."""
+    graph = GraphProto()
+    for _ in range(draw(st.integers(0, 4 if depth else 2))):
+        node = graph.node.add(op_type="Op", input=draw(st.lists(NAMES, max_size=3)), output=draw(st.lists(NAMES, max_size=2)))
+        for name in draw(st.lists(st.sampled_from(["one", "list"]), max_size=2, unique=True)) if depth else ():
+            attribute = node.attribute.add(name=name)
+            if name == "one":
+                attribute.g.CopyFrom(draw(graphs(depth - 1)))
+            else:
+                attribute.graphs.extend(draw(st.lists(graphs(depth - 1), max_size=2)))
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=2)))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=2)))
+    graph.initializer.extend(onnx.TensorProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=1)))
+    for name in draw(st.lists(NAMES.filter(bool), max_size=1)):
+        graph.sparse_initializer.add().values.name = name
+    return graph
+
+
+# ---- the plain versions ------------------------------------------------------------------------------------------------------
+
+
+def plain_bodies(node: NodeProto) -> list[GraphProto]:
+    return [graph for a in node.attribute for graph in ([a.g] if a.HasField("g") else a.graphs)]
+
+
+def plain_given(graph: GraphProto) -> set[str]:
+    weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    return weights | {info.name for info in graph.input}
+
+
+def plain_free(graph: GraphProto) -> set[str]:
+    own = plain_given(graph) | {name for node in graph.node for name in node.output}
+    read = {info.name for info in graph.output}
+    for node in graph.node:
+        read.update(node.input, *map(plain_free, plain_bodies(node)))
+    return read - own - {""}
+
+
+def plain_reads(node: NodeProto) -> set[str]:
+    return set(node.input).union(*map(plain_free, plain_bodies(node))) - {""}
+
+
+def plain_producers(graph: GraphProto) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in node.output:
+            if name and name not in plain_given(graph):
+                found.setdefault(name, index)
+    return found
+
+
+def plain_order(graph: GraphProto) -> list[int]:
+    """The first in the file that can run, again and again; what never can, last."""
+    producers = plain_producers(graph)
+    left, order = list(range(len(graph.node))), []
+    while ready := [i for i in left if not {producers[n] for n in plain_reads(graph.node[i]) if n in producers} & set(left)]:
+        order.append(ready[0])
+        left.remove(ready[0])
+    return order + left
+
+
+@given(graphs())
+def test_any_graph_is_read_as_by_the_plain_versions(graph: GraphProto) -> None:
+    index = GraphIndex(graph)
+    assert set(index.free) == plain_free(graph) and len(set(index.free)) == len(index.free)
+    assert {name: node for name, (node, _) in index.producers.items()} == plain_producers(graph)
+    assert all(graph.node[node].output[slot] == name for name, (node, slot) in index.producers.items())
+    assert list(index.order) == plain_order(graph)
+    for place, node in enumerate(graph.node):
+        assert {name for _, name in index.reads(place)} == plain_reads(node)
+        assert [graph for _, body in index.bodies.get(place, ()) for graph in [body.scope]] == plain_bodies(node)
+    for name, readers in index.consumers.items():
+        for place, slot in readers:
+            captured = slot == CAPTURED and name in index.captures[place]
+            assert captured or graph.node[place].input[slot] == name
+    assert sum(map(len, index.consumers.values())) == sum(len(list(index.reads(i))) for i in range(len(graph.node)))
+
+
+@given(graphs())
+def test_a_name_belongs_to_the_next_graph_around_it_that_defines_it(graph: GraphProto) -> None:
+    def check(index: GraphIndex, around: list[GraphIndex]) -> None:
+        for name in ["a", "b", "c", "d", "nobody"]:
+            scopes = [
+                s for s in [index, *around] if name in plain_given(s.scope) or any(name in n.output for n in s.scope.node)
+            ]
+            assert index.resolve(name) is (scopes[0] if scopes else None)
+        for held in index.bodies.values():
+            for _, body in held:
+                check(body, [index, *around])
+
+    check(GraphIndex(graph), [])
+
+
+@given(graphs())
+def test_what_is_refused_is_broken_and_the_rest_is_not(graph: GraphProto) -> None:
+    index = GraphIndex(graph)
+    outputs = [name for node in graph.node for name in node.output if name]
+    doubled = len(set(outputs)) < len(outputs) or bool(plain_given(graph).intersection(outputs))
+    cyclic = not _can_run(graph)
+    assert _refused(index.refuse_duplicates) == doubled
+    assert _refused(index.ordered_nodes) == cyclic
+    assert _refused(index.refuse_unknown_names) == bool(plain_free(graph))
+    if not cyclic:
+        assert [id(node) for node in index.ordered_nodes()] == [id(index.nodes[place]) for place in plain_order(graph)]
+
+
+def _refused(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except pyopnb.ModelError:
+        return True
+    return False
+
+
+def _can_run(graph: GraphProto) -> bool:
+    producers = plain_producers(graph)
+    done: set[int] = set()
+    for place in plain_order(graph):
+        if not {producers[name] for name in plain_reads(graph.node[place]) if name in producers} <= done:
+            return False
+        done.add(place)
+    return True
+
+
+# ---- single cases ------------------------------------------------------------------------------------------------------------
+
+
+def op(inputs: str, outputs: str, **attrs: object) -> NodeProto:
+    return helper.make_node("Op", inputs.split(), outputs.split(), **attrs)
+
+
+def graph(*nodes: NodeProto, inputs: str = "", outputs: str = "") -> GraphProto:
+    infos = [[onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)]
+    return helper.make_graph(list(nodes), "g", *infos)
+
+
+def test_inputs_outputs_and_initializers() -> None:
+    made = graph(op("x w s", "y"), inputs="x w", outputs="y")
+    made.initializer.append(numpy_helper.from_array(np.zeros(1), "w"))
+    made.sparse_initializer.add().values.name = "s"
+    index = GraphIndex(made)
+    assert (index.declared_inputs, index.inputs, index.outputs) == (["x", "w"], ["x"], ["y"])
+    assert list(index.initializers) == ["w", "s"] and index.path == "" and not index.free
+
+
+def test_a_function() -> None:
+    function = FunctionProto(domain="d", name="F", input=["x"], output=["y"], node=[op("x", "y"), op("z", "t")])
+    index = GraphIndex(function)
+    assert (index.inputs, index.outputs, index.free, index.path) == (["x"], ["y"], ("z",), "function d::F")
+    assert not index.initializers
+
+
+def test_paths_of_bodies() -> None:
+    inner = op("a", "b", body=graph(op("x", "z")))
+    index = GraphIndex(FunctionProto(domain="d", name="F", node=[op("", "y", name="n", list=[graph(inner)])]))
+    paths = [held.path for held in index.walk()]
+    assert paths == ["function d::F", "function d::F, Op 'n', list", "function d::F, Op 'n', list, Op 'b', body"]
+
+
+def test_a_nest_deeper_than_the_stack() -> None:
+    """What a file cannot hold can be in memory; so a nest is built here from the parts, not as one protobuf."""
+    bottom = GraphIndex(graph(op("x", "y")))
+    index = top = GraphIndex(graph(op("", "y"), op("y", "z")))
+    for _ in range(5_000):
+        inner = GraphIndex(graph(op("", "y")), index, (0, "body"))
+        index.__dict__["bodies"] = {0: [("body", inner)]}
+        index = inner
+    bottom.outer, bottom.holder = index, (0, "body")
+    index.__dict__["bodies"] = {0: [("body", bottom)]}
+    assert top.captures == {0: ("x",)} and top.free == ("x",)
+    assert list(top.order) == [0, 1] and bottom.resolve("x") is None and bottom.path.count("body") == 5_001
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([op("b", "a"), op("a", "b"), op("a", "y")], "(Op).*a cycle: (a → b → a|b → a → b)"),
+        ([op("y", "y")], "output 'y' .*a cycle: y → y"),
+        ([op("late", "a"), op("", "late", body=graph(op("a", "t")))], "a cycle: late → a → late|a cycle: a → late → a"),
+        ([op(f"n{(i + 1) % 99}", f"n{i}") for i in range(99)], r"a cycle: \w+ → \w+ → \w+ → \w+ → \w+ → \w+ → … → "),
+    ],
+)
+def test_cycles(nodes: list[NodeProto], text: str) -> None:
+    index = GraphIndex(graph(*nodes, inputs="x"))
+    with pytest.raises(pyopnb.ModelError, match=text):
+        index.ordered_nodes()
+    assert sorted(index.order) == list(range(len(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([op("", "a"), op("", "a")], "name a: expected one meaning, got an output of Op and an output of Op. Try: rename one"),
+        ([op("", "x")], "name x: expected one meaning, got an input and an output of Op"),
+        ([op("", "a a")], "name a: expected one meaning"),
+    ],
+)
+def test_duplicates(nodes: list[NodeProto], text: str) -> None:
+    with pytest.raises(pyopnb.ModelError, match=text):
+        GraphIndex(graph(*nodes, inputs="x")).refuse_duplicates()
+
+
+def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
+    deep = op("", "y", name="outer", body=graph(op("", "q", name="middle", body=graph(op("wieght", "t", name="inner")))))
+    index = GraphIndex(graph(deep, inputs="weight"))
+    text = r"node 'inner' \(::Op\) in node 'middle' \(::Op\) in node 'outer' \(::Op\), input wieght: .*Try: weight"
+    with pytest.raises(pyopnb.ModelError, match=text):
+        index.refuse_unknown_names()
+    with pytest.raises(pyopnb.ModelError, match="output nobody: .*got nobody, which no node produces"):
+        GraphIndex(graph(outputs="nobody")).refuse_unknown_names()
+    closed = op("", "y", body=graph(op("x", "t")))
+    closed.domain = "demo"  # what its op does with the graph is its own affair
+    GraphIndex(graph(closed)).refuse_unknown_names()
+
+
+def test_names_that_are_not_utf_8() -> None:
+    raw = graph(op("QQQ", "y"), outputs="y").SerializeToString().replace(b"QQQ", b"\xff\xfe\xfd")
+    index = GraphIndex(GraphProto.FromString(raw))
+    with pytest.raises(pyopnb.ModelError, match="which no node produces"):
+        index.refuse_unknown_names()
+    assert list(index.order) == [0] and len(index.free) == 1
