@@ -1,35 +1,55 @@
-"""Which tensor of one run is which of another: by structure, then by value, then by name."""
+"""Which tensor of one run corresponds to which of another.
+
+The graphs are matched first without their values (`pyopnb.diffs.models.match`), and inputs and outputs of one name are paired.
+One sweep over b in topological order then decides node by node, when the partners of all that a node reads are known. A partner
+is, by the first rule that finds one,
+
+1. a node of a that does the same: op, attributes and weights agree, and it reads the partners,
+2. the only node of a that is left, has the same op and reads the partners,
+3. the tensor of a that holds the same values up to rounding, as behind nodes that were fused or split,
+4. the matched node, whatever it reads.
+
+So structure finds nodes again under other names and in another order, values find tensors again where the structure changed,
+and behind such a change the sweep is back on structure. What is left is paired by name, and outputs by position.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from onnx import ModelProto, NodeProto
+from onnx import NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.models.match import matched
+from pyopnb.diffs.models.hashing import Contents, Graph, Numbers
+from pyopnb.diffs.models.match import graph_of_model, match, paired_names
 from pyopnb.diffs.traces.segments import Segments
+from pyopnb.models.nodes import full_name
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["Aligned", "Pair", "aligned"]
 
-_TRIED = 64  # candidates of one type that are held against one tensor
+_MAX_CANDIDATES = 64  # of one type whose values are compared with one tensor's
+
+_MAX_ULPS = 1024
+"""Units in the last place of the largest element by which two tensors may differ and still count as one: they were rounded in
+another order. At most a hundredth of it, for dtypes of few digits."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tensors that stand for the same.
+    """Two tensors that correspond to each other.
 
     Attributes
     ----------
     a, b : str
         Their names.
     by : str
-        ``"structure"``, ``"value"``, ``"name"`` or ``"output"``: what says so.
+        The evidence: ``"structure"``, ``"value"``, ``"name"`` or ``"output"``.
     """
 
     a: str
@@ -61,301 +81,239 @@ def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
     ----------
     a, b : Segments
     traces : tuple of Trace
-        Whose models they are. Where they hold no arrays, structure and names decide.
+        The runs of the two graphs. Without their arrays, structure and names decide.
+
+    Returns
+    -------
+    Aligned
     """
-    search = _Search(a, b, traces)
-    search.by_ends()
-    search.by_structure((traces[0].model, traces[1].model))
-    search.exchanged()
-    search.led()
-    search.by_value()
-    search.led()
-    search.by_name()
-    search.by_output()
-    search.by_value()  # what the outputs let go
-    found = search.found
-    taken = set(found)
-    pairs = tuple(found[name] for name in b.order if name in taken)
-    firsts = {pair.a for pair in pairs}
+    models = [trace.model for trace in traces]
+    if models[0] is models[1] or models[0].graph == models[1].graph:
+        return Aligned(tuple(Pair(name, name) for name in b.order), (), ())
+    alignment = _Alignment(a, b, traces)
+    alignment.pair_ends()
+    alignment.sweep()
+    alignment.pair_by_name()
+    alignment.pair_outputs_by_position()
+    partners, taken = alignment.partners, alignment.taken
     return Aligned(
-        pairs, tuple(name for name in a.order if name not in firsts), tuple(name for name in b.order if name not in taken)
+        tuple(Pair(partners[name], name, alignment.evidence[name]) for name in b.order if name in partners),
+        tuple(name for name in a.order if name not in taken),
+        tuple(name for name in b.order if name not in partners),
     )
 
 
-class _Search:
-    """What was paired so far, by the name in b."""
+class _Alignment:
+    """The pairs found so far.
+
+    Attributes
+    ----------
+    partners : dict
+        Tensors of b to their partners in a.
+    evidence : dict
+        What says so, by the name in b.
+    taken : set of str
+        The tensors of a that have a partner.
+    matches_a, matches_b : dict
+        The match of the graphs: tensors of a to those of b, and of b to those of a.
+    """
 
     def __init__(self, a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> None:
         self.a, self.b = a, b
-        self.held_a, self.held_b = dict(traces[0].items()), dict(traces[1].items())
-        self.held_weights = traces[0].initializers, traces[1].initializers
-        self.found: dict[str, Pair] = {}
+        self.partners: dict[str, str] = {}
+        self.evidence: dict[str, str] = {}
         self.taken: set[str] = set()
-        self.weights: dict[str, str] = {}  # of b to those of a
-        self.same = False
-        self._glances: dict[tuple[int, str], _Glance] = {}
-        self.ends: tuple[set[str], set[str]] = set(), set()  # what nothing takes apart any more
-        self._made_of: tuple[dict[str, int], dict[str, int]] | None = None
+        self.weights = tuple(trace.initializers for trace in traces)
+        numbers = Numbers()
+        one, other = (graph_of_model(trace.model, Contents(numbers)) for trace in traces)
+        self.matches_a = match(one, other)[0].values
+        self.matches_b = {right: left for left, right in self.matches_a.items()}
+        self.keys_a, self.keys_b = _NodeKeys(a, one), _NodeKeys(b, other)
+        self.equal_nodes, self.similar_nodes = self.keys_a.tables()
+        self.arrays_a, self.arrays_b = (_arrays(trace) for trace in traces)
+        self.of_type: dict[str, list[str]] = defaultdict(list)
+        for name in a.order:
+            if name in self.arrays_a:
+                self.of_type[self.arrays_a[name].type].append(name)
 
-    def put(self, a: str, b: str, by: str) -> None:
-        if a not in self.ends[0] and b not in self.ends[1]:
-            self.found[b] = Pair(a, b, by)
+    def pair(self, a: str, b: str, by: str) -> None:
+        if a and b and a not in self.taken and b not in self.partners:
+            self.partners[b], self.evidence[b] = a, by
             self.taken.add(a)
-            self._made_of = None
 
-    def left(self) -> tuple[list[str], list[str]]:
-        return [name for name in self.a.order if name not in self.taken], [n for n in self.b.order if n not in self.found]
+    def pair_ends(self) -> None:
+        """Inputs by name or position, and outputs of one name: what the two models are meant to have in common."""
+        for one, other in paired_names(self.a.inputs, self.b.inputs):
+            self.pair(one, other, "structure")
+        for name in self.b.outputs:
+            if name in self.a.outputs and name in self.a.maker and name in self.b.maker:
+                self.pair(name, name, "structure")
 
-    def by_ends(self) -> None:
-        """Inputs, and outputs, of one name are what the two models are meant to have in common."""
-        for ends_a, ends_b in ((self.a.inputs, self.b.inputs), (self.a.outputs, self.b.outputs)):
-            for name in ends_b:
-                if name in ends_a and self._known(name, name):
-                    self.put(name, name, "structure")
-        self.ends = set(self.taken), set(self.found)
+    # ---- the sweep ---------------------------------------------------------------------------------------------------------
 
-    def by_structure(self, models: tuple[ModelProto, ModelProto]) -> None:
-        known_a, known_b = set(self.a.order), set(self.b.order)
-        if models[0] is models[1] or models[0].graph == models[1].graph:
-            values: Mapping[str, str] = {name: name for name in self.a.order}
-            self.same = True
-        else:
-            values = matched(*models).values
-        for one, other in values.items():
-            if one in known_a and other in known_b and other not in self.found and one not in self.taken:
-                self.put(one, other, "structure")
-            elif one not in known_a and other not in known_b:
-                self.weights[other] = one
+    def sweep(self) -> None:
+        """Find the partners of b's nodes by the rules of the module's docstring."""
+        for place, node in enumerate(self.b.nodes):
+            if place not in self.b.constant and not all(name in self.partners for name in node.output if name):
+                self._decide(place, node)
 
-    def led(self) -> None:
-        """Follow the pairs down both graphs: a node is the one that does the same to the partners of what it reads.
-
-        Where that is exactly one, it is taken from what it was paired with for a likeness further off. Where it is one but for
-        its attributes, it is taken if neither is paired with a node that reads the partners of what it reads.
-        """
-        if self.same:
+    def _decide(self, place: int, node: NodeProto) -> None:
+        match = self._matched_node(node)
+        equal = self._free(self.equal_nodes, self.keys_b.equal(place, self.partners), node)
+        if len(equal) > 1:  # the keys do not tell large weights apart
+            equal = [other for other in equal if self._same_weights(other, node)]
+        if equal:
+            self._pair_nodes(match if match in equal else equal[0], node)
             return
-        exact, alike = (_by_reads(self.a, whole) for whole in (True, False))
-        for node, reads in zip(self.b.nodes, self.b.reads, strict=True):
-            partners = self._partners(node)
-            if not reads or partners is None:
-                continue
-            found = exact.get(_did(node, partners, whole=True), [])
-            if len(found) != 1:
-                found = [] if self._agrees(node, partners) else alike.get(_did(node, partners, whole=False), [])
-                found = [other for other in found if not self._agreed(other)]
-            if len(found) == 1 and self._weighs(found[0], node):
-                for one, other in zip(found[0].output, node.output, strict=False):
-                    if one and other and (other not in self.found or self.found[other].a != one):
-                        self._let_go(one, other)
-                        self.put(one, other, "structure")
+        key = self.keys_b.similar(place, self.partners)
+        similar = self._free(self.similar_nodes, key, node)
+        if match not in similar:
+            similar = [other for other in similar if not self._reads_partners(other, key)]
+        if len(similar) == 1:
+            self._pair_nodes(similar[0], node)
+            return
+        for name in node.output:
+            self._pair_by_value(name)
+        if match is not None and self._is_free(match, node):
+            self._pair_nodes(match, node)
 
-    def _partners(self, node: NodeProto) -> list[str] | None:
-        """What a node of b reads, as a's names; None where something of it has no partner."""
-        names = []
-        for name in node.input:
-            pair = self.found.get(name)
-            one = pair.a if pair else self.weights.get(name, None if name else "")
-            if one is None:
-                return None
-            names.append(one)
-        return names
+    def _same_weights(self, a: NodeProto, b: NodeProto) -> bool:
+        arrays = [[weights.get(name) for name in node.input] for weights, node in zip(self.weights, (a, b), strict=True)]
+        return all(one is None or other is None or np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
 
-    def _agrees(self, b: NodeProto, partners: Sequence[str]) -> bool:
-        """Whether a node of b is paired with one that reads the partners of what it reads."""
-        pair = next((self.found[name] for name in b.output if name in self.found), None)
-        return pair is not None and list(self.a.nodes[self.a.maker[pair.a]].input) == list(partners)
+    def _pair_nodes(self, a: NodeProto, b: NodeProto) -> None:
+        for one, other in zip(a.output, b.output, strict=False):
+            self.pair(one, other, "structure")
 
-    def _agreed(self, a: NodeProto) -> bool:
-        if self.taken.isdisjoint(a.output):
-            return False
-        other = next(pair.b for pair in self.found.values() if pair.a in a.output)
-        node = self.b.nodes[self.b.maker[other]]
-        partners = self._partners(node)
-        return partners is not None and self._agrees(node, partners)
+    def _free(self, nodes: Mapping[Hashable, list[NodeProto]], key: Hashable, b: NodeProto) -> list[NodeProto]:
+        return [node for node in nodes.get(key, ()) if self._is_free(node, b)]
 
-    def _weighs(self, a: NodeProto, b: NodeProto) -> bool:
-        """Whether two nodes that are not paired yet read the same weights: structure may not know which of several is which."""
-        if all(self.found.get(other) == Pair(one, other) for one, other in zip(a.output, b.output, strict=False) if other):
-            return True
-        read = [(one, other) for one, other in zip(a.input, b.input, strict=True) if other in self.weights]
-        held = [(self.held_weights[0].get(one), self.held_weights[1].get(other)) for one, other in read]
-        return all(x is None or y is None or np.array_equal(x, y) for x, y in held)
+    def _is_free(self, a: NodeProto, b: NodeProto) -> bool:
+        """Whether no output of a node of a has a partner, unless it is an output of a node of b."""
+        own = {self.partners.get(name) for name in b.output}
+        return all(name in own or name not in self.taken for name in a.output)
 
-    def exchanged(self) -> None:
-        """Let go of pairs that structure took for each other: of two that differ, each is like the other's partner.
+    def _matched_node(self, node: NodeProto) -> NodeProto | None:
+        """The node of a that the match of the graphs gives a node of b."""
+        names = (self.matches_b.get(name) for name in node.output)
+        return next((self.a.nodes[self.a.maker[name]] for name in names if name in self.a.maker), None)
 
-        Two branches that are built alike, and fused into one another further on, are told apart only by what they hold.
-        """
-        apart = [p for p in self.found.values() if self._arrays(p) and not self._alike(p.a, p.b)]
-        free_a, free_b = self.left()
-        ones = defaultdict(list)
-        for name in [*(pair.a for pair in apart), *free_a]:
-            if isinstance(self.held_a.get(name), np.ndarray):
-                ones[_kind(self.held_a[name])].append(name)
-        for other in [*(pair.b for pair in apart), *free_b]:
-            array = self.held_b.get(other)
-            if not isinstance(array, np.ndarray) or not array.size or _plain(array):
-                continue
-            alike = [name for name in ones.get(_kind(array), []) if self._alike(name, other)]
-            if len(alike) == 1 and not (other in self.found and self.found[other].a == alike[0]):
-                self._let_go(alike[0], other)
-                self.put(alike[0], other, "value")
+    def _reads_partners(self, a: NodeProto, key: Hashable) -> bool:
+        """Whether a node of a is matched with a node of b that has the key: then it is not for another one that has it."""
+        names = (self.matches_a.get(name) for name in a.output)
+        place = next((self.b.maker[name] for name in names if name in self.b.maker), None)
+        return place is not None and self.keys_b.similar(place, self.partners) == key
 
-    def _let_go(self, a: str, b: str) -> None:
-        for pair in [pair for pair in self.found.values() if (pair.a == a) != (pair.b == b) and pair.b not in self.ends[1]]:
-            del self.found[pair.b]
-            self.taken.discard(pair.a)
+    def _pair_by_value(self, name: str) -> None:
+        array = self.arrays_b.get(name)
+        # Tensors of one repeated element, such as masks, look like each other without being the same.
+        if array is None or name in self.partners or array.constant:
+            return
+        match = self.matches_b.get(name)
+        candidates = [one for one in self.of_type[array.type] if one not in self.taken][:_MAX_CANDIDATES]
+        for one in sorted(candidates, key=lambda one: one != match):
+            if array.close_to(self.arrays_a[one]):
+                self.pair(one, name, "structure" if one == match else "value")
+                return
 
-    def _alike(self, a: str, b: str) -> bool:
-        """Whether two arrays hold the same, of one dtype and shape."""
-        one, other = self.held_a[a], self.held_b[b]
-        if one.dtype != other.dtype or one.shape != other.shape or not one.size:
-            return False
-        for side, name, array in ((0, a, one), (1, b, other)):
-            if (side, name) not in self._glances:
-                self._glances[side, name] = _glanced(array)
-        return self._glances[0, a].alike(self._glances[1, b])
+    # ---- what is left ------------------------------------------------------------------------------------------------------
 
-    def _arrays(self, pair: Pair) -> bool:
-        return all(isinstance(a, np.ndarray) for a in (self.held_a.get(pair.a), self.held_b.get(pair.b)))
+    def pair_by_name(self) -> None:
+        known = set(self.a.order)
+        for name in self.b.order:
+            if name in known and self._same_type(name, name):
+                self.pair(name, name, "name")
 
-    # ---- where two tensors stand among those that are paired ---------------------------------------------------------------
+    def pair_outputs_by_position(self) -> None:
+        """Pair the outputs that are left of models that have equally many."""
+        if len(self.a.outputs) == len(self.b.outputs):
+            for one, other in zip(self.a.outputs, self.b.outputs, strict=True):
+                if one in self.a.maker and other in self.b.maker and self._same_type(one, other):
+                    self.pair(one, other, "output")
 
-    def fits(self, a: str, b: str) -> int:
-        """2: both were made of the same pairs; 1: nothing speaks against it; 0: one is before what the other is after."""
-        if self._made_of is None:
-            pairs = list(self.found.values())
-            self._made_of = self.a.ancestors(pair.a for pair in pairs), self.b.ancestors(pair.b for pair in pairs)
-        above_a, above_b = self._made_of[0].get(a, 0), self._made_of[1].get(b, 0)
-        if above_a == above_b:
-            return 2
-        return 0 if above_a & self._below(self.b, b) or above_b & self._below(self.a, a) else 1
-
-    def _below(self, graph: Segments, name: str) -> int:
-        """The pairs that were made of a tensor."""
-        made = graph.ancestors([name])
-        pairs = ((pair.a if graph is self.a else pair.b) for pair in self.found.values())
-        return sum(1 << bit for bit, one in enumerate(pairs) if made.get(one, 0))
-
-    # ---- by value ----------------------------------------------------------------------------------------------------------
-
-    def by_value(self) -> None:
-        """Where a node was fused or written in other words, what comes out of it is still the same."""
-        ones, others = self.left()
-        kinds: dict[str, list[str]] = defaultdict(list)
-        for name in ones:
-            if isinstance(self.held_a.get(name), np.ndarray):
-                kinds[_kind(self.held_a[name])].append(name)
-        for other in others:
-            array = self.held_b.get(other)
-            # A mask of zeros is like any other.
-            if not isinstance(array, np.ndarray) or not array.size or _plain(array):
-                continue
-            candidates = kinds.get(_kind(array), [])
-            if best := max(self._fitting(candidates[:_TRIED], other), default=None):
-                self.put(best[2], other, "value")
-                candidates.remove(best[2])
-
-    def _fitting(self, candidates: list[str], other: str) -> Iterator[tuple[int, int, str]]:
-        """Those that hold what the other holds: how well it fits, and how early."""
-        for place, name in enumerate(candidates):
-            if self._alike(name, other) and (fits := self.fits(name, other)):
-                yield fits, -place, name
-
-    # ---- by name and place ---------------------------------------------------------------------------------------------------
-
-    def by_name(self) -> None:
-        ones, others = self.left()
-        for name in sorted(set(ones) & set(others), key=others.index):
-            if self._same_kind(name, name) and self.fits(name, name):
-                self.put(name, name, "name")
-
-    def by_output(self) -> None:
-        """Inputs, and outputs, at the same place of two models that have as many."""
-        for ends_a, ends_b in ((self.a.inputs, self.b.inputs), (self.a.outputs, self.b.outputs)):
-            if len(ends_a) == len(ends_b):
-                for one, other in zip(ends_a, ends_b, strict=True):
-                    if self._swapped(one, other, ends_a):
-                        self._let_go(one, other)
-                    free = one not in self.taken and other not in self.found
-                    if free and self._known(one, other) and self._same_kind(one, other):
-                        self.put(one, other, "output" if ends_a is self.a.outputs else "input")
-
-    def _swapped(self, one: str, other: str, ends: list[str]) -> bool:
-        """Whether an output is paired with what is none, though the output at its place is made of the same by the same op."""
-        if other not in self.found or self.found[other].a in ends or one not in self.a.maker or other not in self.b.maker:
-            return False
-        a, b = self.a.nodes[self.a.maker[one]], self.b.nodes[self.b.maker[other]]
-        partners = self._partners(b)
-        return partners is not None and _did(a, a.input, whole=False) == _did(b, partners, whole=False)
-
-    def _known(self, one: str, other: str) -> bool:
-        ends = ((self.a, one), (self.b, other))
-        return all(name in graph.maker or name in graph.inputs for graph, name in ends)
-
-    def _same_kind(self, one: str, other: str) -> bool:
-        a, b = self.held_a.get(one), self.held_b.get(other)
-        return not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or _kind(a) == _kind(b)
+    def _same_type(self, one: str, other: str) -> bool:
+        a, b = self.arrays_a.get(one), self.arrays_b.get(other)
+        return a is None or b is None or a.type == b.type
 
 
-def _by_reads(graph: Segments, whole: bool) -> dict[Hashable, list[NodeProto]]:
-    found: dict[Hashable, list[NodeProto]] = defaultdict(list)
-    for place, node in enumerate(graph.nodes):
-        if place not in graph.constant:
-            found[_did(node, node.input, whole)].append(node)
-    return found
+class _NodeKeys:
+    """What the nodes of one graph do, as keys that agree between graphs where the nodes do the same."""
+
+    def __init__(self, segments: Segments, graph: Graph) -> None:
+        self.segments, self.graph = segments, graph
+
+    def tables(self) -> tuple[dict[Hashable, list[NodeProto]], dict[Hashable, list[NodeProto]]]:
+        """The nodes by their keys `equal` and `similar`, in terms of the graph's own tensors."""
+        own = {name: name for name in self.segments.order}
+        equal, similar = defaultdict(list), defaultdict(list)
+        for place, node in enumerate(self.segments.nodes):
+            if place not in self.segments.constant:
+                equal[self.equal(place, own)].append(node)
+                similar[self.similar(place, own)].append(node)
+        for table in (equal, similar):
+            table.pop(None, None)
+        return equal, similar
+
+    def equal(self, place: int, names: Mapping[str, str]) -> Hashable:
+        """Op, attributes, contents of small weights, and what else it reads under other names; None where one has no name."""
+        node = self.segments.nodes[place]
+        made = next((self.graph.made_by[name] for name in node.output if name in self.graph.made_by), None)
+        reads = self._reads(place, names, lambda name: self.graph.weights[name])
+        return None if reads is None or made is None else (self.graph.local[made[0]], reads)
+
+    def similar(self, place: int, names: Mapping[str, str]) -> Hashable:
+        """Op, number of outputs, and what it reads that are no weights, under other names; None where one has no name."""
+        node = self.segments.nodes[place]
+        reads = self._reads(place, names, lambda name: 0)
+        return None if reads is None else (full_name(node), len(node.output), reads)
+
+    def _reads(self, place: int, names: Mapping[str, str], weight: Callable[[str], int]) -> Hashable | None:
+        """The inputs in order, then what the bodies read."""
+        node, weights = self.segments.nodes[place], self.graph.weights
+        inner = [name for name in self.segments.reads[place] if name not in node.input]
+        if any(name and name not in weights and name not in names for name in (*node.input, *inner)):
+            return None
+        keys = [("weight", weight(name)) if name in weights else names.get(name, "") for name in (*node.input, *inner)]
+        return tuple(keys[: len(node.input)]), frozenset(keys[len(node.input) :])
 
 
-def _did(node: NodeProto, reads: Sequence[str], whole: bool) -> Hashable:
-    """What a node does to what it reads; not whole: without its attributes."""
-    attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute) if whole else ()
-    return node.domain, node.op_type, tuple(attributes), tuple(reads), len(node.output)
+class _Array:
+    """A tensor's array, with what tells most arrays apart at once: its largest element, and its first few."""
 
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        try:
+            self.type = str(type_of(array))
+        except ValueError:  # a dtype that ONNX does not have, which an op for the reference evaluator may give
+            self.type = f"{array.dtype}{array.shape}"
 
-def _kind(array: np.ndarray) -> str:
-    try:
-        return str(type_of(array))
-    except ValueError:  # a dtype that ONNX does not have, which an op for the reference evaluator may give
-        return f"{array.dtype}{array.shape}"
+    @cached_property
+    def peak(self) -> float:
+        return float(np.abs(self.array).max(initial=0.0)) if self.array.dtype.kind == "f" else 0.0
 
+    @cached_property
+    def first(self) -> tuple[float, ...]:
+        return tuple(map(float, self.array.flat[:4])) if self.array.dtype.kind == "f" else ()
 
-_NEAR = 1024
-"""Units in the last place of the largest element that two tensors may be apart and still be the same one: they were rounded in
-another order. At most a hundredth, for dtypes of few digits."""
+    @cached_property
+    def constant(self) -> bool:
+        """Whether all elements are the same, or there are none."""
+        return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
 
-
-@dataclass(frozen=True)
-class _Glance:
-    """What tells most arrays apart at once: the largest element, and a few."""
-
-    array: np.ndarray
-    peak: float
-    few: tuple[float, ...]
-
-    def alike(self, other: _Glance) -> bool:
-        """Whether two arrays of one type hold the same."""
-        near = _near(self.array.dtype) * max(self.peak, other.peak)
-        if abs(self.peak - other.peak) > near or any(abs(x - y) > near for x, y in zip(self.few, other.few, strict=True)):
+    def close_to(self, other: _Array) -> bool:
+        """Whether two arrays of one type hold the same up to `_MAX_ULPS`."""
+        kind = self.array.dtype
+        relative = min(_MAX_ULPS * float(np.finfo(kind).eps), 0.01) if kind.kind == "f" else 0.0
+        most = relative * max(self.peak, other.peak)
+        if any(abs(x - y) > most for x, y in zip((self.peak, *self.first), (other.peak, *other.first), strict=True)):
             return False
         if compared(self.array, other.array).verdict in ("bit-identical", "value-identical"):
             return True
-        if not near:
+        if not most:
             return False
         with np.errstate(all="ignore"):
-            return bool(np.abs(self.array.astype(np.float64) - other.array).max() <= near)
+            return bool(np.abs(self.array.astype(np.float64) - other.array).max() <= most)
 
 
-def _near(kind: np.dtype) -> float:
-    return min(_NEAR * float(np.finfo(kind).eps), 0.01) if kind.kind == "f" else 0.0
-
-
-def _glanced(array: np.ndarray) -> _Glance:
-    if array.dtype.kind != "f":
-        return _Glance(array, 0.0, ())
-    return _Glance(array, float(np.abs(array).max()), tuple(map(float, array.flat[:4])))
-
-
-def _plain(array: np.ndarray) -> bool:
-    """Whether all elements are the same, as of a mask."""
-    return bool((array == array.reshape(-1)[0]).all())
+def _arrays(trace: Trace) -> dict[str, _Array]:
+    return {name: _Array(value) for name, value in trace.items() if isinstance(value, np.ndarray)}

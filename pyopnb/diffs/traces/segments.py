@@ -5,7 +5,7 @@ A node with bodies is one unit: what its bodies read of the graph, it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto
@@ -84,17 +84,6 @@ class Segments:
 
     def _place(self, name: str) -> tuple[int, str]:
         return self.maker.get(name, -1), name
-
-    def ancestors(self, marks: Iterable[str]) -> dict[str, int]:
-        """For every tensor which of the marked ones it was made of, itself included: bit n stands for the n-th."""
-        own = {name: 1 << bit for bit, name in enumerate(marks)}
-        made = {name: own.get(name, 0) for name in self.inputs}
-        for node, reads in zip(self.nodes, self.reads, strict=True):
-            bits = 0
-            for read in reads:
-                bits |= made.get(read, 0)
-            made |= {name: bits | own.get(name, 0) for name in node.output if name}
-        return made
 
 
 def called(node: NodeProto) -> str:

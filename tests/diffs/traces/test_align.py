@@ -92,6 +92,12 @@ def test_pairs_are_followed_down_both_graphs() -> None:
     assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {name: name for name in "xdabemfc"}
 
 
+def test_the_other_outputs_of_a_node_follow_the_one_that_the_models_share() -> None:
+    text = "(float[4] x) => (float[M] y, float[K] z) { y, %s = Split<num_outputs = 2>(x)  z = Neg(%s) }"
+    held, found = pairs(text % ("t", "t"), text % ("u", "u"), np.float32([1, 2, 3, 4]))
+    assert held["u"] == ("t", "structure") and not found.only_a
+
+
 def test_segments_stop_at_what_is_known() -> None:
     graph = Segments(
         parsed(
@@ -107,4 +113,3 @@ def test_segments_stop_at_what_is_known() -> None:
     assert graph.between("y", {"b"}) == Segment((3,), ("b",), ())
     assert graph.between("y", {"a"}) == Segment((0, 2, 3), ("go", "x", "a"), ())
     assert graph.between("y", ()) == Segment((0, 1, 2, 3), ("go", "x"), ("w",))
-    assert graph.ancestors(["x", "a", "go"])["y"] == 0b111 and graph.ancestors(["y"])["b"] == 0
