@@ -40,7 +40,8 @@ def save(
     """Write a model to a file that keeps the sources of its ops.
 
     The file is an ordinary ONNX model; the ops lie in its metadata, as text. `pyopnb.load` shows them and runs none that is not
-    named. What a source uses comes along: imports as imports, functions, classes and constants of the notebook as text.
+    named. What a source uses comes along: imports, functions and classes whose text is known, and plain constants; anything
+    else that it uses is refused by name.
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ _HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
 def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
-    What the classes use comes along: imports as imports, functions, classes and constants of the notebook as text.
+    What the classes use comes along: imports, functions and classes whose text is known, and plain constants (numbers, strings,
+    containers of these, small arrays). Anything else that they use is refused by name.
 
     Parameters
     ----------

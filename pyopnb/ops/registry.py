@@ -35,6 +35,7 @@ __all__ = [
     "Version",
     "canonical_domain",
     "check_opset",
+    "class_source",
     "collect_definitions",
     "pyop",
     "registry",
@@ -433,18 +434,29 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
         held = _gathering.get() if into is None else None
         if held is None:
             target = registry if into is None else into
-            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=_source(cls))
+            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=class_source(cls))
         else:
             key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
             check_opset(opset, f"op {key}")
             schema_of(cls)
-            held.append(Definition(cls, key, opset, module, _source(cls)))
+            held.append(Definition(cls, key, opset, module, class_source(cls)))
         return cls
 
     return define(name) if isinstance(name, type) else define
 
 
-def _source(cls: type) -> str | None:
+def class_source(cls: type) -> str | None:
+    """The text of a class, or of the whole cell that defines it.
+
+    Parameters
+    ----------
+    cls : type
+
+    Returns
+    -------
+    str or None
+        None where no file and no cell has it.
+    """
     code = getattr(getattr(cls, "compute", None), "__code__", None)
     # A class of a notebook cell or a doctest, which only its methods can name. Before inspect is asked: since Python 3.13 that
     # takes the lines of the same numbers from the file of whatever module the class says it is in.

@@ -91,7 +91,7 @@ def test_inside_bodies_and_functions() -> None:
     makes = {"x": "float32[B]", "c": "bool[]", "n": "int64[]"}
     model = pyopnb.model(nodes, makes, "y q v", functions=[function], opset=20)
     want = {"v": "float32[B,3]", "y": "float32[B,2]", "q": "float32[?,B,3,5]"}
-    for infer in (onnx.shape_inference.infer_shapes, inferred):
+    for infer in (onnx.shape_inference.infer_shapes, infer_types):
         got = named(infer(model))
         # onnx names a dimension that it does not know
         assert {k: v.replace("unk__0", "?") for k, v in got.items() if k in want} == want
