@@ -17,11 +17,11 @@ from pyopnb.models.onnx_schemas import find_schema, infer_types
 from pyopnb.models.support.operators import is_constant
 from pyopnb.models.support.order import in_order, used_inside
 from pyopnb.models.support.ort_types import in_notation, kind_of
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 from pyopnb.ops.types import ANY
 
-__all__ = ["Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "counted", "graph_of", "title_of"]
+__all__ = ["Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "graph_of", "title_of"]
 
 _MOST_INFERRED = 20_000  # nodes of a model whose types are inferred for a picture
 _SMALL = 4  # elements of a constant whose values are shown instead of its shape
@@ -396,7 +396,7 @@ class _Boxes:
         held = scope.facts.held(node)
         inside = [opened[id(body)] for _, body in held if id(body) in opened]
         if len(inside) < len(held):
-            rows += [f"▸ {what}: {counted(len(body.node), 'node')}" for what, body in held if id(body) not in opened]
+            rows += [f"▸ {what}: {plural(len(body.node), 'node')}" for what, body in held if id(body) not in opened]
         kind = "opened" if inside else "folded" if held else "node"
         if registry.find(node.domain, node.op_type) or node.op_type == _RETIRED:
             kind = "own"
@@ -426,14 +426,3 @@ def _says_more(node: NodeProto) -> bool:
     """Whether a node's name tells more than that it is the twelfth of its kind."""
     rest = node.name.removeprefix(node.op_type).strip("_0123456789")
     return bool(rest) and node.name != first_output(node)
-
-
-def counted(number: int, noun: str) -> str:
-    """How many there are.
-
-    Examples
-    --------
-    >>> counted(1, "node"), counted(2000, "node")
-    ('1 node', '2,000 nodes')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

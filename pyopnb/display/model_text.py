@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
-from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, counted, title_of
-from pyopnb.ops.errors import sanitize
+from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, title_of
+from pyopnb.ops.errors import plural, sanitize
 
 __all__ = ["listed"]
 
@@ -26,7 +26,7 @@ def listed(title: str, scope: Scope, wishes: Wishes) -> str:
         lines += _rows(scope, nodes, wishes)
     else:
         lines += _rows(scope, nodes[:_HEAD], wishes)
-        lines.append(f"  … {counted(len(nodes) - _HEAD - _TAIL, 'node')} more")
+        lines.append(f"  … {plural(len(nodes) - _HEAD - _TAIL, 'node')} more")
         lines += _rows(scope, nodes[-_TAIL:], wishes)
     lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines]
     return "\n".join([*lines, *(sanitize(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
@@ -52,7 +52,7 @@ def _row(scope: Scope, node: NodeProto, wishes: Wishes) -> str:
     outputs = ", ".join(sanitize(name, 30) or "_" for name in node.output)
     inputs = ", ".join(_input(scope, name) for name in node.input)
     attrs = attrs_of(node, scope.facts.operator(node)[1])
-    attrs += [f"{what}: {counted(len(body.node), 'node')}" for what, body in scope.facts.held(node)]
+    attrs += [f"{what}: {plural(len(body.node), 'node')}" for what, body in scope.facts.held(node)]
     value = [f"[{wishes.values[id(node)]:.3g}]"] if id(node) in wishes.values else []
     return " ".join([sign, f"{outputs} = {title_of(node)}({inputs})", *attrs, *value])
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from pyopnb.display.html import LARGEST, details, image, note, page
-from pyopnb.display.model_boxes import Container, Facts, Scope, Wishes, counted, graph_of, title_of
+from pyopnb.display.model_boxes import Container, Facts, Scope, Wishes, graph_of, title_of
 from pyopnb.display.model_text import listed
 from pyopnb.display.svg.colours import Scale, scale
 from pyopnb.display.svg.graph import Graph, Picture, within
 from pyopnb.display.view import View
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, ModelError, sanitize, suggest
+from pyopnb.ops.errors import FeedError, ModelError, plural, sanitize, suggest
 
 __all__ = ["drawn"]
 
@@ -214,7 +214,7 @@ def _rest(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tupl
                         if isinstance(body, FunctionProto)
                         else f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
                     )
-                    found[id(body)] = f"{where}{what}: {counted(len(body.node), 'node')}", scopes[id(body)]
+                    found[id(body)] = f"{where}{what}: {plural(len(body.node), 'node')}", scopes[id(body)]
     return list(found.values())
 
 
@@ -269,6 +269,6 @@ def _title(proto: ModelProto, main: Scope) -> str:
     opsets = ", ".join(
         f"{sanitize(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}" for x in proto.opset_import[:6]
     )
-    ends = f"{counted(len(main.inputs), 'input')}, {counted(len(main.outputs), 'output')}"
-    functions = f", {counted(len(proto.functions), 'function')}" if proto.functions else ""
-    return f"{name}: {counted(len(proto.graph.node), 'node')}, {ends}{functions}, {opsets}".replace("\n", " ")
+    ends = f"{plural(len(main.inputs), 'input')}, {plural(len(main.outputs), 'output')}"
+    functions = f", {plural(len(proto.functions), 'function')}" if proto.functions else ""
+    return f"{name}: {plural(len(proto.graph.node), 'node')}, {ends}{functions}, {opsets}".replace("\n", " ")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from pyopnb.display.html import escaped
 from pyopnb.display.plots import pixels
 from pyopnb.display.view import View
+from pyopnb.ops.atomic_write import atomic_write
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["write"]
@@ -36,7 +36,9 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
             got=sanitize(path.name),
             next=_instead(ending, can, path),
         )
-    _put(path, _written(view, ending))
+    data = _written(view, ending)
+    with atomic_write(path) as file:
+        file.stream.write(data)
 
 
 def _can(view: View) -> list[str]:
@@ -69,29 +71,3 @@ def _page(view: View) -> str:
         f"<title>{escaped(view.title)}</title></head>\n"
         f'<body style="{style}">{view.body}</body></html>\n'
     )
-
-
-def _put(path: Path, data: bytes) -> None:
-    # In the same folder, so that the name is changed in one step.
-    try:
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".part")
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None  # the name that was asked for
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(made, _mode(path))
-        os.replace(made, path)
-    except BaseException:
-        os.unlink(made)
-        raise
-
-
-def _mode(path: Path) -> int:
-    """The rights of the file that is replaced, or what a new file would get: mkstemp's are for the owner alone."""
-    try:
-        return path.stat().st_mode & 0o777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask

@@ -25,7 +25,7 @@ from onnx import (
 )
 
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
@@ -334,8 +334,7 @@ def summary(model: ModelProto) -> str:
     given = {tensor.name for tensor in model.graph.initializer}
     takes = ", ".join(_port(info, types) for info in model.graph.input if info.name not in given)
     gives = ", ".join(_port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output)
-    nodes = len(model.graph.node)
-    return f"({takes}) -> ({gives}), {nodes} {'node' if nodes == 1 else 'nodes'}"
+    return f"({takes}) -> ({gives}), {plural(len(model.graph.node), 'node')}"
 
 
 def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:

@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from pyopnb.models.io import FOLDER, ModelSource, read_model
 from pyopnb.models.nodes import attribute_values, tensors, walk
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
-from pyopnb.ops.atomic_write import atomic_write
+from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import Op, registry
@@ -84,12 +84,13 @@ def save(
     ops = tuple(_kept(op) for op in _ops_of(source.proto))
     _forget_folder(source.proto)
     write_ops(source.proto, ops)
+    check_writable(target)
     former = _data_files(target)
     beside = _move_out(source, _outside(source, external_data), target)
     try:
         data = _serialized(source.proto)
-        with atomic_write(target) as (file, _):
-            file.write(data)
+        with atomic_write(target) as file:
+            file.stream.write(data)
     except BaseException:
         if beside is not None and beside not in former:
             beside.unlink()
@@ -148,14 +149,14 @@ def _move_out(source: ModelSource, outside: list[TensorProto], target: Path) -> 
         for tensor in tensors(source.proto):
             _take_in(source, tensor)
         return None
-    with atomic_write(target.with_name(f"{target.name}.data")) as (file, names):
+    with atomic_write(target.with_name(f"{target.name}.data")) as file:
         sum_ = hashlib.sha256()
-        places = list(_write_data(source, outside, file, sum_))
+        places = list(_write_data(source, outside, file.stream, sum_))
         # The data's name holds its digest: until the model is replaced, the one before it finds its own.
-        names[0] = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
+        file.path = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
     for tensor, offset, length in places:
-        _point(tensor, names[0].name, offset, length)
-    return names[0]
+        _point(tensor, file.path.name, offset, length)
+    return file.path
 
 
 def _write_data(

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are replaced whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,47 +6,81 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["atomic_write"]
+__all__ = ["PendingFile", "atomic_write", "check_writable"]
+
+
+@dataclass
+class PendingFile:
+    """A file that is being written.
+
+    Attributes
+    ----------
+    path : Path
+        The name that it gets; the writer may choose another one in the same folder.
+    stream : BinaryIO
+    """
+
+    path: Path
+    stream: BinaryIO
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[tuple[BinaryIO, list[Path]]]:
-    """A file to write, which gets its name only once all is in it and on the disk.
+def atomic_write(path: Path) -> Iterator[PendingFile]:
+    """Write a file that gets its name only once it is complete and on the disk.
 
-    It comes with a list that holds the name; who finds a better one while writing changes it there. A link is not followed:
-    it is the link that is replaced.
+    A symbolic link is replaced, not followed. A file that is replaced passes its permissions on.
+
+    Parameters
+    ----------
+    path : Path
+
+    Yields
+    ------
+    PendingFile
+
+    Raises
+    ------
+    OSError
+        As `open` raises it, with that path. The file is as it was before.
     """
-    names = [path]
-    if path.is_dir():
-        raise ModelError(f"file {sanitize(str(path))}", expected="the name of a file", got="a folder")
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        # In the same folder, so that os.replace is one step.
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise ModelError(
-            f"file {sanitize(str(path))}",
-            expected="a folder that can be written to",
-            got=sanitize(error.strerror or str(error)),
-        ) from error
+        raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file, names
-            file.flush()
-            os.fsync(file.fileno())
+        with os.fdopen(handle, "wb") as stream:
+            pending = PendingFile(path, stream)
+            yield pending
+            stream.flush()
+            os.fsync(stream.fileno())
         os.chmod(temporary, _mode(path))
-        os.replace(temporary, names[0])
+        os.replace(temporary, pending.path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
 
 
+def check_writable(path: Path) -> None:
+    """Raise `ModelError` for a path that is a folder, or in a folder that is not there or cannot be written to."""
+    where = f"file {sanitize(str(path))}"
+    if path.is_dir():
+        raise ModelError(where, expected="the name of a file", got="a folder")
+    if not path.parent.is_dir():
+        raise ModelError(where, expected="a folder that can be written to", got="no such folder")
+    if not os.access(path.parent, os.W_OK):
+        raise ModelError(where, expected="a folder that can be written to", got="one that cannot")
+
+
 def _mode(path: Path) -> int:
-    """The rights that the file had, or that a new one would get."""
+    """The permissions of the file that is replaced, or of a new one: mkstemp's are for the owner alone."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

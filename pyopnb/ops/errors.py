@@ -33,6 +33,8 @@ __all__ = [
     "UnknownOp",
     "closest",
     "hide_internal_frames",
+    "one_line",
+    "plural",
     "sanitize",
     "sanitize_source",
     "suggest",
@@ -64,6 +66,22 @@ def sanitize_source(source: str) -> str:
     """A source for the eye, whole: nothing is cut, and what could deceive is an escape."""
     lines = [line.expandtabs(4) for line in source.split("\n")]
     return "\n".join("".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
+
+
+def one_line(text: str) -> str:
+    """`sanitize` without line breaks."""
+    return sanitize(text).replace("\n", " ")
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> plural(1, "node"), plural(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.ops.atomic_write import atomic_write
+from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
 from pyopnb.ops.exec_module import define_all, exec_source
 from pyopnb.ops.registry import Version, registry
@@ -83,8 +83,9 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
         raise DefinitionError(where, expected="a new name", got=got, next=next_)
     versions = tuple(op.current for op in chosen)
     text = source_closure(versions)
-    with atomic_write(target) as (file, _):
-        file.write(f"{_HEAD}{_sum(text)}\n{text}".encode())
+    check_writable(target)
+    with atomic_write(target) as file:
+        file.stream.write(f"{_HEAD}{_sum(text)}\n{text}".encode())
     return versions
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.ops.errors import ModelError, NotationError, ResultError, sanitize, suggest
+from pyopnb.ops.errors import ModelError, NotationError, ResultError, plural, sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same_value"]
@@ -225,7 +225,7 @@ class Schema:
         needed = [port for port in self.inputs if not (port.optional or port.variadic)]
         open_ended = bool(self.inputs) and self.inputs[-1].variadic
         if len(given) > len(self.inputs) and not open_ended:
-            raise ModelError(where, expected=_counted(len(self.inputs), "input"), got=str(len(given)), next=self._takes())
+            raise ModelError(where, expected=plural(len(self.inputs), "input"), got=str(len(given)), next=self._takes())
         for place, port in enumerate(needed):
             if place >= len(given) or given[place] is None:
                 raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._takes())
@@ -313,9 +313,5 @@ def _said(answer: object, count: int, where: str) -> tuple[TensorType, ...]:
             next="return one type an output",
         ) from error
     if len(said) < count:
-        raise ResultError(f"{where}, infer", expected=_counted(count, "type"), got=str(len(said)), next="one type an output")
+        raise ResultError(f"{where}, infer", expected=plural(count, "type"), got=str(len(said)), next="one type an output")
     return said
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.errors import one_line
 
 __all__ = ["Table"]
 
@@ -31,8 +31,8 @@ class Table:
 
     def __repr__(self) -> str:
         if not self.rows:
-            return _on_one_line(self.otherwise)
-        lines = [[_on_one_line(text) for text in row] for row in (self.head, *self.rows)]
+            return one_line(self.otherwise)
+        lines = [[one_line(text) for text in row] for row in (self.head, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -49,9 +49,5 @@ def _td(text: str) -> str:
     return f'<td style="{_CELL};font-family:monospace">{_escaped(text)}</td>'
 
 
-def _on_one_line(text: str) -> str:
-    return sanitize(text).replace("\n", " ")
-
-
 def _escaped(text: str) -> str:
-    return html.escape(_on_one_line(text), quote=True)
+    return html.escape(one_line(text), quote=True)

@@ -12,7 +12,7 @@ from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines, from_document, to_document
 from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, differences
 from pyopnb.models.io import open_readonly
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.errors import FeedError, plural, sanitize
 
 __all__ = ["ModelDiff", "compared_models", "described"]
 
@@ -85,16 +85,14 @@ class ModelDiff(ToleranceDiff):
     def _summary(self) -> str:
         one, other = self.nodes
         size = (
-            f"{_number(one, 'node')}"
-            if one == other
-            else f"{_number(one, 'node')} against {other}, {self.pairs} of them in both"
+            f"{plural(one, 'node')}" if one == other else f"{plural(one, 'node')} against {other}, {self.pairs} of them in both"
         )
         counts = Counter(change.kind for change in self.changes)
-        said = ", ".join(_number(counts[k], _TOLD[k]) if k in _TOLD else f"{counts[k]} {k}" for k in KINDS if counts[k])
+        said = ", ".join(plural(counts[k], _TOLD[k]) if k in _TOLD else f"{counts[k]} {k}" for k in KINDS if counts[k])
         return f"{self.verdict}: {size}" + (f"; {said}" if said else "")
 
     def _names(self) -> str:
-        names = f"{_number(self.renamed, 'other name')} of nodes and tensors" if self.renamed else ""
+        names = f"{plural(self.renamed, 'other name')} of nodes and tensors" if self.renamed else ""
         return "no changes: " + ", ".join(filter(None, [names, "another order of nodes" if self.moved else ""]))
 
     def _judged(self, rtol: float | None, atol: float | None) -> ModelDiff:
@@ -201,10 +199,6 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
         return
     worst = change.values.worst
     yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {worst.reason or summarize(worst)}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---- JSON

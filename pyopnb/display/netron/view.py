@@ -16,7 +16,7 @@ from pyopnb.display.netron import assets, page
 from pyopnb.display.netron.op_docs import documentation
 from pyopnb.display.netron.trim import trimmed
 from pyopnb.models.io import as_proto
-from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize
+from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 
@@ -66,7 +66,7 @@ class NetronView:
     @property
     def _caption(self) -> str:
         count = len(self._nodes)
-        nodes = f"{sanitize(self.name)}: {count} {'node' if count == 1 else 'nodes'}"
+        nodes = f"{sanitize(self.name)}: {plural(count, 'node')}"
         return f"{nodes}; {self._note}" if self._note else nodes
 
     @property

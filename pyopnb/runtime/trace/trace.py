@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import closest, sanitize
+from pyopnb.ops.errors import closest, plural, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
@@ -134,7 +134,7 @@ class Trace(Displayable):
 
     def __repr__(self) -> str:
         made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
-        counts = f"{_counted(len(self.model.graph.node), 'node')}, {_counted(len(self.summaries), 'tensor')}"
+        counts = f"{plural(len(self.model.graph.node), 'node')}, {plural(len(self.summaries), 'tensor')}"
         lines = [", ".join(filter(None, (f"Trace of {counts}", self.runtime)))]
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
@@ -157,7 +157,3 @@ class Trace(Displayable):
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)
         return "" if time is None else str(time)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
