@@ -5,7 +5,7 @@ One sweep over b in topological order then decides node by node, when the partne
 is, by the first rule that finds one,
 
 1. a node of a that does the same: op, attributes and weights agree, and it reads the partners,
-2. the only node of a that is left, has the same op and reads the partners,
+2. the only node of a that is left, has the same op and reads the partners; of several, the one that gave the same values,
 3. the tensor of a that holds the same values up to rounding, as behind nodes that were fused or split,
 4. the matched node, whatever it reads.
 
@@ -167,8 +167,10 @@ class _Alignment:
             return
         key = self.keys_b.similar(place, self.partners)
         similar = self._free(self.similar_nodes, key, node)
-        if match not in similar:
-            similar = [other for other in similar if not self._reads_partners(other, key)]
+        if len(similar) > 1:
+            similar = [other for other in similar if self._same_values(other, node)] or similar
+        if len(similar) > 1 or match not in similar:
+            similar = [other for other in similar if other == match or not self._reads_partners(other, key)]
         if len(similar) == 1:
             self._pair_nodes(similar[0], node)
             return
@@ -180,6 +182,10 @@ class _Alignment:
     def _same_weights(self, a: NodeProto, b: NodeProto) -> bool:
         arrays = [[weights.get(name) for name in node.input] for weights, node in zip(self.weights, (a, b), strict=True)]
         return all(one is None or other is None or np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
+
+    def _same_values(self, a: NodeProto, b: NodeProto) -> bool:
+        arrays = [(self.arrays_a.get(one), self.arrays_b.get(other)) for one, other in zip(a.output, b.output, strict=False)]
+        return all(x is not None and y is not None and x.type == y.type and x.close_to(y) for x, y in arrays)
 
     def _pair_nodes(self, a: NodeProto, b: NodeProto) -> None:
         for one, other in zip(a.output, b.output, strict=False):
