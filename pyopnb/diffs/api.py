@@ -10,8 +10,8 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.models.diff import ModelDiff, compared_models
-from pyopnb.diffs.ops import OpDiff, compared_versions
+from pyopnb.diffs.models.diff import ModelDiff, diff_models
+from pyopnb.diffs.ops import OpDiff, diff_versions
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, Version
@@ -111,7 +111,7 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
 
 def _runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
-    from pyopnb.diffs.traces.compare import against_arrays, diff_traces  # what other diffs do not need
+    from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays  # what other diffs do not need
 
     if isinstance(a, Trace) and isinstance(b, Trace):
         return diff_traces(a, b, rtol, atol)
@@ -119,7 +119,7 @@ def _runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
     if not isinstance(other, (Mapping, Result)):
         got = type(other).__name__
         raise FeedError("diff", expected="a trace, or arrays by name, to hold against a trace", got=got, next='{"y": array}')
-    return against_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
+    return diff_with_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
 
 
 def _versions(a: Any, b: Any, rtol: float | None, atol: float | None) -> OpDiff:
@@ -132,7 +132,7 @@ def _versions(a: Any, b: Any, rtol: float | None, atol: float | None) -> OpDiff:
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance is not None:
             raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
-    return compared_versions(a, b)
+    return diff_versions(a, b)
 
 
 def _models(a: Any, b: Any, rtol: float | None, atol: float | None) -> ModelDiff:
@@ -140,7 +140,7 @@ def _models(a: Any, b: Any, rtol: float | None, atol: float | None) -> ModelDiff
         if not isinstance(side, (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)):
             expected = "a model, as the other side is one"
             raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next="a ModelProto, bytes or a path")
-    return compared_models(a, b, rtol, atol)
+    return diff_models(a, b, rtol, atol)
 
 
 def _is_model(side: Any) -> bool:

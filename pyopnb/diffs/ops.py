@@ -13,7 +13,7 @@ from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
-__all__ = ["OpDiff", "compared_versions"]
+__all__ = ["OpDiff", "diff_versions"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +70,7 @@ class OpDiff(DiffBase):
         return cls(_text(fields["a"]), _text(fields["b"]), schema, source, fields["same_code"])
 
 
-def compared_versions(a: Version | Op, b: Version | Op) -> OpDiff:
+def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     """What sets two versions of an op apart; an Op stands for its current version. See `pyopnb.diff`."""
     one, other = (side.current if isinstance(side, Op) else side for side in (a, b))
     left, right = one.source, other.source

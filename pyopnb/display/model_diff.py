@@ -8,8 +8,7 @@ from typing import Any
 
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.models.changes import Change, NodeAt
-from pyopnb.diffs.models.diff import ModelDiff
-from pyopnb.diffs.models.diff import described as told
+from pyopnb.diffs.models.diff import ModelDiff, format_change
 from pyopnb.diffs.ops import OpDiff
 from pyopnb.display.array_diff import badge, charts, described
 from pyopnb.display.budget import graph, within
@@ -80,7 +79,7 @@ def _table(thing: ModelDiff) -> str:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    return change.kind, change.path, _listed(change.a), _listed(change.b), "; ".join(told(change))
+    return change.kind, change.path, _listed(change.a), _listed(change.b), "; ".join(format_change(change))
 
 
 def _listed(nodes: tuple[NodeAt, ...]) -> str:

@@ -11,15 +11,15 @@ from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto
 from pyopnb.models.onnx_schemas import default_attribute, find_schema
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Defaults", "Plain", "plain"]
+__all__ = ["AttributeKey", "Defaults", "attribute_key"]
 
-Plain = tuple[int, Hashable]
+AttributeKey = tuple[int, Hashable]
 """An attribute's type and its value, to be compared exactly: floats as their bits, tensors as numbers of their content."""
 
 _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
-def plain(attribute: AttributeProto, content: Callable[[TensorProto], int]) -> Plain:
+def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], int]) -> AttributeKey:
     """One attribute; bodies are left out, as they are compared node by node."""
     kind = attribute.type
     if attribute.ref_attr_name:

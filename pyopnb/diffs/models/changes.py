@@ -23,16 +23,16 @@ from onnx import (
 )
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.models.attributes import Defaults, plain
-from pyopnb.diffs.models.groups import groups
+from pyopnb.diffs.models.attributes import Defaults, attribute_key
+from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of
-from pyopnb.diffs.models.match import Matching, graph_of_model, match, paired_names
+from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
 from pyopnb.models.io import FOLDER, ModelSource
 from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.ops.errors import NotationError, sanitize
 from pyopnb.ops.types import ANY
 
-__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "differences"]
+__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "find_changes"]
 
 _OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
 KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
@@ -120,7 +120,7 @@ class _Level:
     outer: Mapping[str, str] | None
 
 
-def differences(a: ModelSource, b: ModelSource, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
+def find_changes(a: ModelSource, b: ModelSource, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
     """Every change between two models, and how many nodes and names there are.
 
     Raises
@@ -145,7 +145,7 @@ def _interface(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
     for kind, left, right in (("input", a.input, b.input), ("output", a.output, b.output)):
         one, other = {info.name: info for info in left}, {info.name: info for info in right}
         required = [list(one), list(other)] if kind == "output" else [level.a.inputs, level.b.inputs]
-        pairs = dict(paired_names(*required))
+        pairs = dict(pair_names(*required))
         if kind == "input":  # those that have a default: initializers that can be fed
             taken = set(pairs.values())
             pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in taken}
@@ -229,7 +229,7 @@ class _Compared:
         self.found: Matching
         self.left: Prints
         self.right: Prints
-        self.found, self.left, self.right = match(level.a, level.b, level.outer)
+        self.found, self.left, self.right = match_graphs(level.a, level.b, level.outer)
         nobody = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}  # gives these
         self.values = self.outer | nobody | self.found.values
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
@@ -331,7 +331,7 @@ class _Compared:
     # ---- what has no partner
 
     def _unpaired(self) -> Iterator[Change]:
-        for left, right in groups(self.a, self.b, self.found):
+        for left, right in group_unpaired(self.a, self.b, self.found):
             facts: tuple[Fact, ...] = ()
             if not right:
                 kind, facts = self._removal(left[0])
@@ -356,7 +356,7 @@ class _Compared:
 
     def _ends(self) -> Iterator[Change]:
         pairs = (
-            paired_names(self.a.outputs, self.b.outputs) if not self.path else zip(self.a.outputs, self.b.outputs, strict=False)
+            pair_names(self.a.outputs, self.b.outputs) if not self.path else zip(self.a.outputs, self.b.outputs, strict=False)
         )
         for x, y in pairs:
             if not self._same(x, y, (-1, -1)):
@@ -440,7 +440,7 @@ def _attrs(left: NodeProto, a: Graph, right: NodeProto, b: Graph) -> Iterator[Fa
             continue  # the other version of the op has the attribute, and the node leaves it at its default
         if other is None and one is not None and name not in given[0]:
             continue
-        values = [None if x is None else plain(x, graph.contents.of) for x, graph in ((one, a), (other, b))]
+        values = [None if x is None else attribute_key(x, graph.contents.of) for x, graph in ((one, a), (other, b))]
         if values[0] == values[1]:
             continue
         if (one is None and other is not None and _is_default(other, defaults[1], b)) or (
@@ -452,7 +452,7 @@ def _attrs(left: NodeProto, a: Graph, right: NodeProto, b: Graph) -> Iterator[Fa
 
 def _is_default(attribute: AttributeProto, defaults: Mapping[str, AttributeProto], graph: Graph) -> bool:
     known = defaults.get(attribute.name)
-    return known is not None and plain(known, graph.contents.of) == plain(attribute, graph.contents.of)
+    return known is not None and attribute_key(known, graph.contents.of) == attribute_key(attribute, graph.contents.of)
 
 
 def _said(attribute: AttributeProto) -> str:

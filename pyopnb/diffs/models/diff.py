@@ -10,11 +10,11 @@ from typing import Any
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines, from_document, to_document
-from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, differences
+from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, find_changes
 from pyopnb.models.io import open_readonly
 from pyopnb.ops.errors import FeedError, plural, sanitize
 
-__all__ = ["ModelDiff", "compared_models", "described"]
+__all__ = ["ModelDiff", "diff_models", "format_change"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +76,7 @@ class ModelDiff(ToleranceDiff):
 
     def __str__(self) -> str:
         lines = [self._summary()]
-        told = [line for change in self.changes for line in described(change)]
+        told = [line for change in self.changes for line in format_change(change)]
         names = [self._names()] if self.renamed or self.moved else []
         room = MAX_LINES - 1 - len(names)
         lines += told if len(told) <= room else [*told[: room - 1], f"… and {len(told) - room + 1} more"]
@@ -114,7 +114,7 @@ class ModelDiff(ToleranceDiff):
         return cls(changes, (one, other), _whole(fields["pairs"]), _whole(fields["renamed"]), _typed(fields["moved"], bool))
 
 
-def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
+def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
     """What sets two models apart; see `pyopnb.diff`.
 
     Parameters
@@ -132,11 +132,11 @@ def compared_models(a: Any, b: Any, rtol: float | None = None, atol: float | Non
     --------
     >>> from onnx import parser
     >>> model = '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'
-    >>> compared_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
+    >>> diff_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
     different: 2 nodes; 1 changed
     changed: Gelu 'v', attr approximate: 'none' against 'tanh'
     """
-    changes, counts = differences(open_readonly(a), open_readonly(b), rtol, atol)
+    changes, counts = find_changes(open_readonly(a), open_readonly(b), rtol, atol)
     return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
 
 
@@ -155,7 +155,7 @@ _TOLD = {
 }
 
 
-def described(change: Change) -> Iterator[str]:
+def format_change(change: Change) -> Iterator[str]:
     """A change in words: a line for each fact, or one."""
     where = f"{change.path}: " if change.path else ""
     left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pyopnb.diffs.models.hashing import Graph
 from pyopnb.diffs.models.match import Matching
 
-__all__ = ["Group", "groups"]
+__all__ = ["Group", "group_unpaired"]
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Places in a, and the places in b that do their work; either may be empty."""
@@ -16,7 +16,7 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 _Mark = tuple[int, int]
 
 
-def groups(a: Graph, b: Graph, found: Matching) -> list[Group]:
+def group_unpaired(a: Graph, b: Graph, found: Matching) -> list[Group]:
     """The nodes without a partner, in groups that give the same tensors.
 
     Nodes of one side belong together where one makes what the other reads, unless the other side has that tensor as well. Nodes

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from pyopnb.diffs.models.attributes import Defaults, plain
+from pyopnb.diffs.models.attributes import Defaults, attribute_key
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import canonical_domain
 
@@ -225,8 +225,8 @@ class Graph:
         if node.attribute:
             defaults = self.defaults.of(node)
             for attribute in node.attribute:
-                value = plain(attribute, self.contents.of)
-                if attribute.name in defaults and plain(defaults[attribute.name], self.contents.of) == value:
+                value = attribute_key(attribute, self.contents.of)
+                if attribute.name in defaults and attribute_key(defaults[attribute.name], self.contents.of) == value:
                     continue
                 held.append((attribute.name, value))
             held.sort(key=lambda pair: pair[0])

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, SparseTensorProto, TensorProto
 from pyopnb.diffs.models.attributes import Defaults
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of, prints
 
-__all__ = ["Matching", "graph_of_model", "match", "matched", "paired_names"]
+__all__ = ["Matching", "graph_of_model", "match_graphs", "match_models", "pair_names"]
 
 _MANY = 64
 """Pairs of neighbours up to which each is held against each; above, they are taken in order."""
@@ -45,14 +45,14 @@ class Matching:
     back: dict[int, int] = field(repr=False)
 
 
-def matched(a: ModelProto, b: ModelProto) -> Matching:
+def match_models(a: ModelProto, b: ModelProto) -> Matching:
     """Find the nodes of two models' main graphs that are the same ones.
 
     Names decide only where nothing else does: a model whose nodes and tensors are all renamed, and whose nodes stand in another
     order, has all its nodes paired.
     """
     numbers = Numbers()
-    return match(graph_of_model(a, Contents(numbers)), graph_of_model(b, Contents(numbers)))[0]
+    return match_graphs(graph_of_model(a, Contents(numbers)), graph_of_model(b, Contents(numbers)))[0]
 
 
 def graph_of_model(model: ModelProto, contents: Contents) -> Graph:
@@ -61,7 +61,7 @@ def graph_of_model(model: ModelProto, contents: Contents) -> Graph:
     return graph_of(model.graph, Defaults({o.domain: o.version for o in model.opset_import}, functions), contents)
 
 
-def paired_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
+def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     """Inputs or outputs that belong together: those of one name, and the others in order.
 
     Where none but those at their old positions have a name that the other side has, that is position by position.
@@ -77,7 +77,7 @@ def paired_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, name) for name in same] + list(rest)
 
 
-def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[Matching, Prints, Prints]:
+def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[Matching, Prints, Prints]:
     """Pair the nodes of two graphs that share their numbers.
 
     Parameters
@@ -89,7 +89,7 @@ def match(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[M
     """
     numbers = a.contents.numbers
     if outer is None and isinstance(a.scope, GraphProto):
-        inputs, outputs = paired_names(a.inputs, b.inputs), paired_names(a.outputs, b.outputs)
+        inputs, outputs = pair_names(a.inputs, b.inputs), pair_names(a.outputs, b.outputs)
     else:
         inputs, outputs = (list(zip(x, y, strict=False)) for x, y in ((a.inputs, b.inputs), (a.outputs, b.outputs)))
     given_a = {name: numbers["only a", name] for name in a.inputs}

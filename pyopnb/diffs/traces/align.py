@@ -25,13 +25,13 @@ from onnx import NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers
-from pyopnb.diffs.models.match import graph_of_model, match, paired_names
+from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
 from pyopnb.diffs.traces.segments import Segments
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Aligned", "Pair", "aligned"]
+__all__ = ["Alignment", "Pair", "align"]
 
 _MAX_CANDIDATES = 64  # of one type whose values are compared with one tensor's
 
@@ -58,7 +58,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Alignment:
     """The tensors of two graphs, in pairs.
 
     Attributes
@@ -74,7 +74,7 @@ class Aligned:
     only_b: tuple[str, ...]
 
 
-def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
+def align(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Alignment:
     """Pair the tensors of two graphs.
 
     Parameters
@@ -85,25 +85,25 @@ def aligned(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Aligned:
 
     Returns
     -------
-    Aligned
+    Alignment
     """
     models = [trace.model for trace in traces]
     if models[0] is models[1] or models[0].graph == models[1].graph:
-        return Aligned(tuple(Pair(name, name) for name in b.order), (), ())
-    alignment = _Alignment(a, b, traces)
-    alignment.pair_ends()
-    alignment.sweep()
-    alignment.pair_by_name()
-    alignment.pair_outputs_by_position()
-    partners, taken = alignment.partners, alignment.taken
-    return Aligned(
-        tuple(Pair(partners[name], name, alignment.evidence[name]) for name in b.order if name in partners),
+        return Alignment(tuple(Pair(name, name) for name in b.order), (), ())
+    aligner = _Aligner(a, b, traces)
+    aligner.pair_ends()
+    aligner.sweep()
+    aligner.pair_by_name()
+    aligner.pair_outputs_by_position()
+    partners, taken = aligner.partners, aligner.taken
+    return Alignment(
+        tuple(Pair(partners[name], name, aligner.evidence[name]) for name in b.order if name in partners),
         tuple(name for name in a.order if name not in taken),
         tuple(name for name in b.order if name not in partners),
     )
 
 
-class _Alignment:
+class _Aligner:
     """The pairs found so far.
 
     Attributes
@@ -126,7 +126,7 @@ class _Alignment:
         self.weights = tuple(trace.initializers for trace in traces)
         numbers = Numbers()
         one, other = (graph_of_model(trace.model, Contents(numbers)) for trace in traces)
-        self.matches_a = match(one, other)[0].values
+        self.matches_a = match_graphs(one, other)[0].values
         self.matches_b = {right: left for left, right in self.matches_a.items()}
         self.keys_a, self.keys_b = _NodeKeys(a, one), _NodeKeys(b, other)
         self.equal_nodes, self.similar_nodes = self.keys_a.tables()
@@ -143,7 +143,7 @@ class _Alignment:
 
     def pair_ends(self) -> None:
         """Inputs by name or position, and outputs of one name: what the two models are meant to have in common."""
-        for one, other in paired_names(self.a.inputs, self.b.inputs):
+        for one, other in pair_names(self.a.inputs, self.b.inputs):
             self.pair(one, other, "structure")
         for name in self.b.outputs:
             if name in self.a.outputs and name in self.a.maker and name in self.b.maker:

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import load_external_data_for_model
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.traces.align import Aligned, Pair, aligned
+from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
@@ -159,7 +159,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         a, b = self.sides
-        self.found = aligned(a.graph, b.graph, (a.trace, b.trace))
+        self.found = align(a.graph, b.graph, (a.trace, b.trace))
         self.pairs = {pair.b: pair for pair in self.found.pairs}
         names = {pair.a: pair.b for pair in self.found.pairs}
         a.trace.feeds = dict(self.given)
@@ -243,7 +243,7 @@ class _Search:
             self.seen |= tensors
         place = {name: at for at, name in enumerate(b.graph.order)}
         tensors_seen = tuple(self.seen[name] for name in sorted(self.seen, key=place.__getitem__))
-        lone = Aligned((), self.found.only_a, self.found.only_b)
+        lone = Alignment((), self.found.only_a, self.found.only_b)
         return TraceDiff(
             a.trace.runtime,
             b.trace.runtime,

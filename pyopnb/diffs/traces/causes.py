@@ -11,19 +11,19 @@ from onnx import AttributeProto, ModelProto, NodeProto
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults
-from pyopnb.diffs.ops import compared_versions
+from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.traces.segments import Segment, Segments
 from pyopnb.models.nodes import attribute_value, full_name
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["reasons", "versions"]
+__all__ = ["find_causes", "op_versions"]
 
 _WIDEST = 60
 
 
-def reasons(
+def find_causes(
     traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
 ) -> Iterator[str]:
     """What is not the same in the nodes that make a tensor, first of a, then of b.
@@ -127,7 +127,7 @@ def _source(old: Version | None, new: Version | None) -> Iterator[str]:
     """What differs between two versions of an op: its schema in words, its lines of source."""
     if old is None or new is None or old is new:
         return
-    found = compared_versions(old, new)
+    found = diff_versions(old, new)
     yield from found.schema
     lines = [line for line in found.source if line[:1] in "+-" and line[1:].strip()]
     yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
@@ -136,7 +136,7 @@ def _source(old: Version | None, new: Version | None) -> Iterator[str]:
         yield f"{new.op}, version {old.number} → {new.number}, with {said}"
 
 
-def versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
+def op_versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
     """The numbers of the versions of a node's op in both traces."""
     held = [trace.versions.get(full_name(node)) for trace in traces]
     first, second = (None if version is None else version.number for version in held)

@@ -9,10 +9,10 @@ from typing import Any
 from onnx import NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.traces.align import Aligned, Pair, aligned
-from pyopnb.diffs.traces.causes import reasons, versions
+from pyopnb.diffs.traces.align import Alignment, Pair, align
+from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import alone
+from pyopnb.diffs.traces.isolate import run_isolated
 from pyopnb.diffs.traces.segments import Segment, Segments, called
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.nodes import bodies, first_output, full_name
@@ -20,7 +20,7 @@ from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["TraceComparison", "against_arrays", "diff_traces"]
+__all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 
 
 def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
@@ -33,7 +33,7 @@ def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | Non
     """
     graphs = Segments(a.model), Segments(b.model)
     held = dict(a.items()), dict(b.items())
-    found = aligned(*graphs, (a, b))
+    found = align(*graphs, (a, b))
     pairs = [pair for pair in found.pairs if pair.a in held[0] and pair.b in held[1]]
     if not any(pair.b in graphs[1].maker for pair in pairs):
         raise FeedError(
@@ -50,7 +50,7 @@ def _tensors(trace: Trace) -> str:
     return f"{', '.join(names[:4])}{' …' * (len(names) > 4)}" if names else "a trace that kept no tensors"
 
 
-def against_arrays(
+def diff_with_arrays(
     trace: Trace, arrays: Mapping[str, Any], rtol: float | None = None, atol: float | None = None, *, first: bool
 ) -> TraceDiff:
     """Where a run parts from arrays of another, given by the names of the run; see `pyopnb.diff`.
@@ -81,7 +81,7 @@ def against_arrays(
     pairs = [Pair(name, name, "given") for name in held if name in arrays]
     sides = (held, dict(arrays)) if first else (dict(arrays), held)
     return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(
-        Aligned((), (), ())
+        Alignment((), (), ())
     )
 
 
@@ -112,7 +112,7 @@ class TraceComparison:
     arrays: int = 0
     only: str | None = None
 
-    def diff(self, found: Aligned) -> TraceDiff:
+    def diff(self, found: Alignment) -> TraceDiff:
         """All of it."""
         tensors = self.tensors()
         a, b = self.graphs
@@ -148,7 +148,7 @@ class TraceComparison:
             self.segments = {self.only: self.segments[self.only]}
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
-            outcomes = alone(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
+            outcomes = run_isolated(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
             for pair in self.pairs:
                 diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
                 held = outcomes.get(pair.b)
@@ -181,12 +181,12 @@ class TraceComparison:
             tuple(tensors[name] for name in segment.ends if name in tensors),
             tuple(called(b.nodes[p]) for p in segment.nodes if p != place and p not in b.constant),
             _before(a, twins),
-            (None, None) if self.arrays else versions(self.traces, node),
+            (None, None) if self.arrays else op_versions(self.traces, node),
             inside=() if first is None else tuple(self._inside(first, node)),
         )
         if self.arrays or step.verdict != "origin" or not twins:
             return step
-        said = reasons(self.traces, self.graphs, (twins[0][1], self.segments[outputs[0].b]), (twins[0][0], outputs[0].b))
+        said = find_causes(self.traces, self.graphs, (twins[0][1], self.segments[outputs[0].b]), (twins[0][0], outputs[0].b))
         return replace(step, changes=tuple(said))
 
     def _inside(self, a: NodeProto, b: NodeProto) -> Iterator[Tensor]:

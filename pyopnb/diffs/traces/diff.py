@@ -12,7 +12,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number, format_place, summarize
 from pyopnb.diffs.arrays.stats import Place
 from pyopnb.diffs.base import ToleranceDiff, fit_lines, from_document, to_document
-from pyopnb.diffs.traces.steps import EFFECTS, Step, Tensor, described
+from pyopnb.diffs.traces.steps import EFFECTS, Step, Tensor, format_step
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["TraceDiff"]
@@ -157,7 +157,7 @@ class TraceDiff(ToleranceDiff):
     def _origins(self) -> Iterator[str]:
         origins = self.origins
         for step in origins[:_ORIGINS]:
-            yield f"origin: {described(step)}"
+            yield f"origin: {format_step(step)}"
             if len(step.between):
                 yield f"  or before it: {_listed(step.between)}"
             yield from (f"  worst: {format_place(place)}" for place in _worst(step))
@@ -169,9 +169,9 @@ class TraceDiff(ToleranceDiff):
         if not origins and self.feeds_differ:
             yield "no node errs by itself: what differs comes with the feeds"
         elif not origins and self.origin is not None:
-            yield f"no node errs by itself; the first over the tolerance {described(self.origin)}"
+            yield f"no node errs by itself; the first over the tolerance {format_step(self.origin)}"
         if self.ok and self.first is not None:
-            yield f"all within the tolerance; the first that is not the same to the bit: {described(self.first)}"
+            yield f"all within the tolerance; the first that is not the same to the bit: {format_step(self.first)}"
 
     def _amplified(self) -> Iterator[str]:
         most = max((s for s in self.steps if s.verdict == "amplifies"), key=lambda s: s.amplification or 0.0, default=None)

@@ -26,13 +26,13 @@ from pyopnb.ops.types import type_of
 from pyopnb.runtime.session import run_each
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Alone", "Run", "alone", "runner"]
+__all__ = ["Isolated", "Run", "run_isolated", "runner"]
 
 _BATCH = 2**28  # bytes of arrays that one model of nodes cut apart may give
 
 
 @dataclass(frozen=True)
-class Alone:
+class Isolated:
     """What became of one tensor whose segment ran alone.
 
     Attributes
@@ -110,7 +110,9 @@ class _Cut:
         stored = self.stored[name]
         return numpy_helper.from_array(self.trace.initializers[name], name) if uses_external_data(stored) else stored
 
-    def outcomes(self, segments: Mapping[str, Segment], rtol: float | None, atol: float | None) -> Iterator[tuple[str, Alone]]:
+    def outcomes(
+        self, segments: Mapping[str, Segment], rtol: float | None, atol: float | None
+    ) -> Iterator[tuple[str, Isolated]]:
         """Every segment's outcome. Where a model of many cannot run, its halves are tried, down to the one that is at fault."""
         if not segments:
             return
@@ -120,7 +122,7 @@ class _Cut:
             once, again = self.run(model, [feeds, feeds])
         except Exception as error:  # whatever a runtime or an op raises on these inputs is what is to be told of the node
             if len(segments) == 1:
-                yield next(iter(segments)), Alone(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0]))
+                yield next(iter(segments)), Isolated(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0]))
                 return
             halves = list(segments.items())
             for half in (halves[: len(halves) // 2], halves[len(halves) // 2 :]):
@@ -128,18 +130,18 @@ class _Cut:
             return
         for name, fresh in names.items():
             diff = compared({name: self.given[name]}, {name: once[fresh]}, rtol, atol)
-            yield name, Alone(diff, steady=compared(once[fresh], again[fresh]).verdict == "bit-identical")
+            yield name, Isolated(diff, steady=compared(once[fresh], again[fresh]).verdict == "bit-identical")
             advance("comparisons", 1)
 
 
-def alone(
+def run_isolated(
     trace: Trace,
     graph: Segments,
     segments: Mapping[str, Segment],
     given: Mapping[str, Any],
     rtol: float | None,
     atol: float | None,
-) -> dict[str, Alone]:
+) -> dict[str, Isolated]:
     """Run every segment of a trace on arrays of another.
 
     Parameters
@@ -152,14 +154,14 @@ def alone(
         The other trace's arrays by the names of this one.
     rtol, atol : float, optional
     """
-    found: dict[str, Alone] = {}
+    found: dict[str, Isolated] = {}
     ready: dict[str, Segment] = {}
     for name, segment in segments.items():
         missing = [end for end in segment.ends if end not in given]
         if missing:
-            found[name] = Alone(why=f"the other run has nothing for its input {sanitize(missing[0])}")
+            found[name] = Isolated(why=f"the other run has nothing for its input {sanitize(missing[0])}")
         elif unfit := next((end for end in segment.ends if not isinstance(given[end], np.ndarray)), None):
-            found[name] = Alone(why=f"its input {sanitize(unfit)} is no tensor")
+            found[name] = Isolated(why=f"its input {sanitize(unfit)} is no tensor")
         else:
             ready[name] = segment
     old = _old(trace)

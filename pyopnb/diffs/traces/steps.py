@@ -10,7 +10,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number, summarize
 from pyopnb.ops.errors import sanitize
 
-__all__ = ["AMPLIFIES", "EFFECTS", "Step", "Tensor", "described", "error"]
+__all__ = ["AMPLIFIES", "EFFECTS", "Step", "Tensor", "error", "format_step"]
 
 EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 """What a node can do to a difference, the most interesting first."""
@@ -144,10 +144,10 @@ class Step:
         return max(self.outputs, key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), error(tensor.diff)))
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {described(self)}"
+        return f"{self.verdict}: {format_step(self)}"
 
 
-def described(step: Step) -> str:
+def format_step(step: Step) -> str:
     """A step in one line: which node, how far apart, and how much of that is its own."""
     said = [f"{step.name}"]
     numbers = [int(version) for version in step.versions if version is not None]

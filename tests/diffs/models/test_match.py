@@ -6,12 +6,12 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 from transformer import renamed, transformer
 
-from pyopnb.diffs.models.match import matched
+from pyopnb.diffs.models.match import match_models
 
 
 def agrees(a: ModelProto, b: ModelProto) -> bool:
     """Whether every node is paired with one of its op that reads and gives what the pairing says."""
-    found = matched(a, b)
+    found = match_models(a, b)
     assert not found.only_a and not found.only_b
     for i, j in found.pairs:
         left, right = a.graph.node[i], b.graph.node[j]
@@ -28,11 +28,11 @@ def test_a_renamed_and_reordered_model_is_the_same(seed):
     assert [n.name for n in model.graph.node] != [n.name for n in other.graph.node]
     assert agrees(model, other) and agrees(other, model)
     inputs, outputs = [[x.name for x in field] for field in (other.graph.input, other.graph.output)]
-    assert [matched(model, other).values[x] for x in ("x", "logits", "probs")] == [*inputs, *outputs]
+    assert [match_models(model, other).values[x] for x in ("x", "logits", "probs")] == [*inputs, *outputs]
 
 
 def test_one_changed_attribute_leaves_all_nodes_paired():
-    found = matched(transformer(), renamed(transformer("tanh")))
+    found = match_models(transformer(), renamed(transformer("tanh")))
     assert len(found.pairs) == 31 and found.forward == dict(found.pairs) and found.back == {j: i for i, j in found.pairs}
 
 
@@ -45,14 +45,14 @@ def test_nodes_between_two_changes_are_found_from_their_neighbours():
             node.attribute.append(helper.make_attribute("other", 1))
         node.name = ""
     places = list(range(len(model.graph.node)))
-    assert matched(model, other).pairs == tuple(zip(places, places, strict=True))
+    assert match_models(model, other).pairs == tuple(zip(places, places, strict=True))
     assert agrees(model, renamed(other))
 
 
 def test_two_ops_between_the_same_tensors_are_a_pair():
     model, other = transformer(), transformer()
     next(node for node in other.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
-    assert not matched(model, renamed(other)).only_a and matched(model, other).forward[15] == 15
+    assert not match_models(model, renamed(other)).only_a and match_models(model, other).forward[15] == 15
 
 
 def test_an_inserted_node_is_the_only_one_without_another():
@@ -64,7 +64,7 @@ def test_an_inserted_node_is_the_only_one_without_another():
         node.input[:] = ["passed" if name == "probs" else name for name in node.input]
     other.graph.node.insert(place + 1, helper.make_node("Identity", ["probs"], ["passed"]))
     other = renamed(other)
-    found = matched(model, other)
+    found = match_models(model, other)
     assert found.only_a == () and [other.graph.node[j].op_type for j in found.only_b] == ["Identity"]
 
 
@@ -76,5 +76,5 @@ def test_a_weight_in_an_initializer_is_that_in_a_constant_node():
     value = numpy_helper.to_array(weight)
     other.graph.initializer.remove(weight)
     other.graph.node.insert(0, helper.make_node("Constant", [], ["scale"], value_float=float(value)))
-    found = matched(model, other)
+    found = match_models(model, other)
     assert found.only_a == () and found.only_b == (0,) and found.values["scale"] == "scale" and len(found.pairs) == 31

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb.diffs.traces.align import Aligned, aligned
+from pyopnb.diffs.traces.align import Alignment, align
 from pyopnb.diffs.traces.segments import Segment, Segments
 
 
@@ -16,9 +16,9 @@ def parsed(text: str) -> ModelProto:
     return pyopnb.parse(f'<ir_version: 10, opset_import: ["" : 20]> g {text}')
 
 
-def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, str]], Aligned]:
+def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, str]], Alignment]:
     runs = [pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))]
-    found = aligned(Segments(runs[0].model), Segments(runs[1].model), (runs[0], runs[1]))
+    found = align(Segments(runs[0].model), Segments(runs[1].model), (runs[0], runs[1]))
     return {pair.b: (pair.a, pair.by) for pair in found.pairs}, found
 
 
