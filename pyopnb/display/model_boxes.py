@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    helper,
+    numpy_helper,
+)
 
 from pyopnb.display.svg.graph import Box, Graph, Line
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import bodies, first_output, imported_versions, type_of_proto
+from pyopnb.models.nodes import (
+    bodies,
+    constant_value,
+    first_output,
+    imported_versions,
+    is_constant,
+    named_bodies,
+    type_of_proto,
+)
 from pyopnb.models.onnx_schemas import find_schema, infer_types
-from pyopnb.models.support.operators import is_constant
-from pyopnb.models.support.order import in_order, used_inside
 from pyopnb.models.support.ort_types import in_notation, kind_of
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 from pyopnb.ops.types import ANY
 
-__all__ = ["Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "graph_of", "title_of"]
+__all__ = ["Constant", "Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "graph_of", "title_of"]
 
 _MOST_INFERRED = 20_000  # nodes of a model whose types are inferred for a picture
 _SMALL = 4  # elements of a constant whose values are shown instead of its shape
@@ -31,6 +49,8 @@ _RETIRED = "PyOp"
 _OF_RETIRED = ("module", "class_name", "compute", "input_types", "output_types")
 
 Container = GraphProto | FunctionProto
+Constant = TensorProto | SparseTensorProto | tuple[int, ...]
+"""A tensor, or the shape of one whose values are not looked at."""
 
 
 # ---- what is known of a whole model
@@ -102,7 +122,7 @@ class Facts:
         function = self.function(node)
         if function is not None:
             return [(f"function {title_of(node)}", function)]
-        return [(f"{sanitize(a.name)}", body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+        return [(sanitize(name), body) for name, body in named_bodies(node)]
 
 
 def _containers(model: ModelProto) -> list[Container]:
@@ -126,41 +146,34 @@ def _declared(container: Container) -> dict[str, TypeProto | str]:
 # ---- one graph, body or function
 
 
-@dataclass
 class Scope:
     """A graph, body or function with the names that it sees.
 
     Attributes
     ----------
+    graph : GraphIndex
     container : GraphProto or FunctionProto
+        What ``graph`` reads.
     facts : Facts
     outer : Scope or None
         Of a body, what it stands in.
+    nodes : list of NodeProto
+        In an order in which they can run, as far as there is one; without those that `fold` took out.
+    constants : dict
+        Name to its tensor, or to the shape alone.
     """
 
-    container: Container
-    facts: Facts
-    outer: Scope | None = None
-    nodes: Sequence[NodeProto] = field(init=False)
-    constants: dict[str, TensorProto | tuple[int, ...]] = field(init=False)
-    inputs: list[str] = field(init=False)
-    outputs: list[str] = field(init=False)
-    made: set[str] = field(init=False)
-    _captured: dict[int, list[str]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        one = self.container
-        self.constants = {tensor.name: tensor for tensor in getattr(one, "initializer", ())}
-        self.constants |= {t.values.name: tuple(t.dims) for t in getattr(one, "sparse_initializer", ())}
-        names = [info.name for info in one.input] if isinstance(one, GraphProto) else list(one.input)
-        self.inputs = [name for name in names if name not in self.constants]
-        self.outputs = [info.name for info in one.output] if isinstance(one, GraphProto) else list(one.output)
+    def __init__(self, graph: GraphIndex, facts: Facts, outer: Scope | None = None) -> None:
+        self.graph, self.container, self.facts, self.outer = graph, graph.scope, facts, outer
+        self.constants: dict[str, Constant] = {**graph.initializers}
+        self.inputs, self.outputs = graph.inputs, graph.outputs
         try:
-            self.nodes = in_order(one, "")
-        except ModelError as error:  # it is drawn all the same, as it stands
-            self.nodes = one.node
-            self.facts.remarks.append(str(error))
-        self.made = {name for node in one.node for name in node.output if name}
+            graph.refuse_duplicates()
+            graph.refuse_cycles()
+        except ModelError as error:  # it is drawn all the same
+            facts.remarks.append(str(error))
+        self.nodes = [graph.nodes[index] for index in graph.order]
+        self._index = {id(node): index for index, node in enumerate(graph.nodes)}
 
     def fold(self, kept: set[int]) -> None:
         """Take nodes that only give a constant for constants, those at ``kept`` aside: ids of nodes that shall be seen."""
@@ -174,7 +187,7 @@ class Scope:
                 self.constants[node.output[0]] = value
         self.nodes = left
 
-    def _constant(self, node: NodeProto) -> TensorProto | tuple[int, ...] | None:
+    def _constant(self, node: NodeProto) -> Constant | None:
         if (
             len(node.output) != 1
             or not node.output[0]
@@ -183,37 +196,29 @@ class Scope:
         ):
             return None
         if is_constant(node):
-            return _tensor_of(node)
+            return constant_value(node)
         shape = self.constants.get(node.input[0]) if node.op_type == "ConstantOfShape" and len(node.input) == 1 else None
         values = _values(shape) if isinstance(shape, TensorProto) else None
         return None if values is None else tuple(int(size) for size in values.reshape(-1))
 
-    def constant(self, name: str) -> TensorProto | tuple[int, ...] | None:
+    def constant(self, name: str) -> Constant | None:
         """What a name always is; also the constants of what this stands in."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.constants:
                 return scope.constants[name]
-            if name in scope.made or name in scope.inputs:
+            if scope.graph.defines(name):
                 return None
             scope = scope.outer
         return None
 
     def used(self, node: NodeProto) -> list[str]:
-        """The names that a node takes, or a body of its."""
-        if id(node) not in self._captured:
-            names = [*node.input, *used_inside(node)] if node.attribute else node.input
-            self._captured[id(node)] = list(dict.fromkeys(filter(None, names)))
-        return self._captured[id(node)]
+        """The names that a node or a body in it reads."""
+        return list(dict.fromkeys(name for _, name in self.graph.reads(self._index[id(node)])))
 
     def seen_outside(self, name: str) -> bool:
-        """Whether something that this stands in makes the name."""
-        scope = self.outer
-        while scope is not None:
-            if name in scope.made or name in scope.inputs or name in scope.constants:
-                return True
-            scope = scope.outer
-        return False
+        """Whether a graph around this one defines the name."""
+        return self.graph.outer is not None and self.graph.outer.resolve(name) is not None
 
     def rows(self, node: NodeProto) -> list[str]:
         """What is folded into a node's box: its constants and its attributes."""
@@ -244,21 +249,6 @@ def _in_rows(texts: Iterable[str]) -> Iterator[str]:
         yield row
 
 
-def _tensor_of(node: NodeProto) -> TensorProto | tuple[int, ...] | None:
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            return None
-        if attribute.name == "value":
-            tensor: TensorProto = attribute.t
-            return tensor
-        if attribute.name == "sparse_value":
-            return tuple(attribute.sparse_tensor.dims)
-        value = helper.get_attribute_value(attribute)
-        kind = {AttributeProto.FLOAT: np.float32, AttributeProto.FLOATS: np.float32}.get(attribute.type)
-        return numpy_helper.from_array(np.array(value, dtype=kind or (object if isinstance(value, bytes) else None)))
-    return None
-
-
 def _values(tensor: TensorProto) -> np.ndarray | None:
     """The values of a small constant; None where they lie in a file, are many, or cannot be read."""
     count = int(np.prod([float(size) for size in tensor.dims])) if tensor.dims else 1
@@ -270,7 +260,7 @@ def _values(tensor: TensorProto) -> np.ndarray | None:
         return None
 
 
-def constant_text(value: TensorProto | tuple[int, ...]) -> str:
+def constant_text(value: Constant) -> str:
     """A constant as a box shows it: ``⟨64×3⟩``, or ``= 0.5`` where it is small."""
     dims = value if isinstance(value, tuple) else tuple(value.dims)
     values = _values(value) if isinstance(value, TensorProto) else None

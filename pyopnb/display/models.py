@@ -9,11 +9,12 @@ from typing import TypeVar
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from pyopnb.display.html import LARGEST, details, image, note, page
-from pyopnb.display.model_boxes import Container, Facts, Scope, Wishes, graph_of, title_of
+from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, title_of
 from pyopnb.display.model_text import listed
 from pyopnb.display.svg.colours import Scale, scale
 from pyopnb.display.svg.graph import Graph, Picture, within
 from pyopnb.display.view import View
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.errors import FeedError, ModelError, plural, sanitize, suggest
@@ -159,13 +160,11 @@ def _opened(facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] 
 
 def _scopes(facts: Facts) -> dict[int, Scope]:
     """The model's graph, its functions and all bodies, outer ones first, by their ids."""
-    waiting: list[tuple[Container, Scope | None]] = [(one, None) for one in (facts.model.graph, *facts.functions.values())]
     found: dict[int, Scope] = {}
-    for container, outer in waiting:  # grows on the way
-        scope = found[id(container)] = Scope(container, facts, outer)
-        for node in scope.nodes:
-            if node.attribute:
-                waiting += [(body, scope) for _, body in facts.held(node) if not isinstance(body, FunctionProto)]
+    for container in (facts.model.graph, *facts.functions.values()):
+        for graph in GraphIndex(container).walk():
+            outer = None if graph.outer is None else found[id(graph.outer.scope)]
+            found[id(graph.scope)] = Scope(graph, facts, outer)
     return found
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
 from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.models.opsets import import_domains
-from pyopnb.models.order import in_order
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.ops.dtypes import dtype
@@ -115,9 +115,6 @@ def model(
     takes = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
     gives = _outputs(outputs)
     held = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
-    _refuse_doubles(made, inputs, given)
-    _refuse_unknown_ops(made, functions)
-    made = in_order(made, {*inputs, *given}, [info.name for info in gives])
     whole = helper.make_model(
         helper.make_graph(made, name, takes, gives, held),
         producer_name="pyopnb",
@@ -125,26 +122,24 @@ def model(
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
+    graph = GraphIndex(whole.graph)
+    graph.refuse_duplicates()
+    _refuse_unknown_ops(whole)
+    graph.refuse_unknown_names()
+    graph.refuse_cycles()
+    if any(place != index for place, index in enumerate(graph.order)):
+        ordered = onnx.GraphProto(node=[graph.nodes[index] for index in graph.order])
+        whole.graph.ClearField("node")
+        whole.graph.node.extend(ordered.node)
     import_domains(whole)
     type_outputs(whole)
     return whole
 
 
-def _refuse_doubles(nodes: Sequence[NodeProto], inputs: Mapping[str, Any], initializers: Mapping[str, Any]) -> None:
-    owners = dict.fromkeys(inputs, "an input") | dict.fromkeys(initializers, "an initializer")
-    for made in nodes:
-        for output in filter(None, made.output):
-            if output in owners:
-                got = f"{owners[output]} and an output of {made.op_type}"
-                raise ModelError(f"name {sanitize(output)}", expected="one meaning", got=got, next="rename one of them")
-            owners[output] = f"an output of {made.op_type}"
-
-
-def _refuse_unknown_ops(nodes: Sequence[NodeProto], functions: Sequence[onnx.FunctionProto]) -> None:
+def _refuse_unknown_ops(whole: ModelProto) -> None:
     """Raise for an operator that ONNX's own domains do not have; one of another domain may be defined later."""
-    local = {(function.domain, function.name) for function in functions}
-    around = ModelProto(graph=onnx.GraphProto(node=nodes))
-    for site in walk(around):
+    local = {(function.domain, function.name) for function in whole.functions}
+    for site in walk(ModelProto(graph=whole.graph)):
         node = site.node
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue

@@ -193,21 +193,14 @@ class GraphIndex:
         left = set(range(len(self.nodes))).difference(ready) if len(ready) < len(self.nodes) else ()
         return [*ready, *sorted(left)] if left else ready
 
-    def ordered_nodes(self) -> list[NodeProto]:
-        """The nodes in `order`.
-
-        Raises
-        ------
-        ModelError
-            Nodes wait for each other in a cycle.
-        """
+    def refuse_cycles(self) -> None:
+        """Raise a ModelError where nodes wait for each other: then `order` is none in which all of them can run."""
         if len(self._runnable) < len(self.nodes):
             raise self._cycle()
-        return [self.nodes[index] for index in self.order] if self._scan[1] else self.nodes
 
     def refuse_duplicates(self) -> None:
         """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
-        if self._scan[2] is None:
+        if not self._scan[2]:
             return
         owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(self.initializers, "an initializer")
         for node in self.nodes:
@@ -240,12 +233,12 @@ class GraphIndex:
         return f", in {path}" if path else ""
 
     @cached_property
-    def _scan(self) -> tuple[dict[str, tuple[int, int]], bool, str | None]:
-        """The producers, whether a node stands before what it reads, and a name with two meanings."""
+    def _scan(self) -> tuple[dict[str, tuple[int, int]], bool, bool]:
+        """The producers, whether a node stands before what it reads, and whether a name has two meanings."""
         producers: dict[str, tuple[int, int]] = {}
         read: set[str] = set()
         given = self._given
-        late, duplicate = False, None
+        late = duplicate = False
         captures = self.captures
         for index, node in enumerate(self.nodes):
             read.update(node.input)
@@ -255,7 +248,7 @@ class GraphIndex:
                 if not name:
                     continue
                 if name in producers or name in given:
-                    duplicate = name
+                    duplicate = True
                     continue
                 producers[name] = index, slot
                 late = late or name in read

@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from onnx import (
     GraphProto,
     ModelProto,
     NodeProto,
+    SparseTensorProto,
     TensorProto,
     TypeProto,
     ValueInfoProto,
@@ -35,6 +36,7 @@ __all__ = [
     "attribute_value",
     "attribute_values",
     "bodies",
+    "constant_value",
     "declared_scalars",
     "declared_types",
     "first_output",
@@ -42,6 +44,7 @@ __all__ = [
     "full_name",
     "imported_versions",
     "input_types",
+    "is_constant",
     "linked_attributes",
     "mark_inferred",
     "named_bodies",
@@ -175,6 +178,31 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
     for graph in graphs:
         yield from graph.initializer
         yield from (part for item in graph.sparse_initializer for part in (item.values, item.indices))
+
+
+def is_constant(node: NodeProto) -> bool:
+    """Whether a node is ONNX's Constant."""
+    return node.op_type == "Constant" and not canonical_domain(node.domain)
+
+
+_CONSTANTS: Mapping[str, Callable[[AttributeProto], TensorProto | SparseTensorProto]] = {
+    "value": lambda a: a.t,
+    "sparse_value": lambda a: a.sparse_tensor,
+    "value_float": lambda a: TensorProto(data_type=TensorProto.FLOAT, float_data=[a.f]),
+    "value_floats": lambda a: TensorProto(data_type=TensorProto.FLOAT, dims=[len(a.floats)], float_data=a.floats),
+    "value_int": lambda a: TensorProto(data_type=TensorProto.INT64, int64_data=[a.i]),
+    "value_ints": lambda a: TensorProto(data_type=TensorProto.INT64, dims=[len(a.ints)], int64_data=a.ints),
+    "value_string": lambda a: TensorProto(data_type=TensorProto.STRING, string_data=[a.s]),
+    "value_strings": lambda a: TensorProto(data_type=TensorProto.STRING, dims=[len(a.strings)], string_data=a.strings),
+}
+
+
+def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
+    """What a Constant node gives; None where its attributes are none of a Constant, or the caller of a function gives them."""
+    if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
+        return None
+    read = _CONSTANTS.get(node.attribute[0].name)
+    return read(node.attribute[0]) if read else None
 
 
 def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:

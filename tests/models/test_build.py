@@ -127,17 +127,17 @@ def test_a_body_waits_for_the_names_around_it() -> None:
     made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
     assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
     nodes[1].output[0] = "lat"
-    with pytest.raises(pyopnb.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*nobody makes. Try: lat"):
+    with pytest.raises(pyopnb.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat"):
         pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
 
 
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        ("a>b b>a a>y", "a circle: a → b → a|a circle: b → a → b"),
-        ("a>a a>y", "a circle: a → a"),
-        ("x>b xx>c", "input xx: .*got xx, which nobody makes. Try: x"),
-        ("x>b", "output y: .*got y, which nobody makes. Try: b, x|output y"),
+        ("a>b b>a a>y", "a cycle: a → b → a|a cycle: b → a → b"),
+        ("a>a a>y", "a cycle: a → a"),
+        ("x>b xx>c", "input xx: .*got xx, which no node produces. Try: x"),
+        ("x>b", "output y: .*got y, which no node produces. Try: b, x|output y"),
     ],
 )
 def test_models_that_cannot_run(pairs: str, said: str) -> None:

@@ -13,13 +13,14 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
+from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
+from pyopnb.models.nodes import constant_value
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints", "tensor_of"]
+__all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints"]
 
 
 class Numbers(dict[Hashable, int]):
@@ -156,13 +157,8 @@ class Graph:
         self.order: list[int] = []
 
     def _holds(self, node: NodeProto) -> bool:
-        if node.op_type != "Constant" or canonical_domain(node.domain) or len(node.output) != 1:
-            return False
-        attribute = node.attribute[0] if len(node.attribute) == 1 else None
-        if attribute is None or attribute.ref_attr_name or node.output[0] in self.weights:
-            return False
-        tensor = tensor_of(attribute)
-        if tensor is None:
+        tensor = constant_value(node)
+        if tensor is None or len(node.output) != 1 or node.output[0] in self.weights:
             return False
         self.tensors[node.output[0]] = tensor
         contents = self.contents
@@ -257,28 +253,6 @@ class Graph:
         numbers = self.contents.numbers
         results = tuple(printed.values.get(name, -1) for name in self.outputs)
         return numbers["body", len(self.inputs), results, tuple(sorted(printed.up))]
-
-
-def tensor_of(attribute: AttributeProto) -> TensorProto | SparseTensorProto | None:
-    """What a Constant's attribute gives, as a tensor; None where it is no attribute of Constant."""
-    name = attribute.name
-    if name == "value":
-        return attribute.t
-    if name == "sparse_value":
-        return attribute.sparse_tensor
-    if name == "value_float":
-        return TensorProto(data_type=TensorProto.FLOAT, float_data=[attribute.f])
-    if name == "value_floats":
-        return TensorProto(data_type=TensorProto.FLOAT, dims=[len(attribute.floats)], float_data=attribute.floats)
-    if name == "value_int":
-        return TensorProto(data_type=TensorProto.INT64, int64_data=[attribute.i])
-    if name == "value_ints":
-        return TensorProto(data_type=TensorProto.INT64, dims=[len(attribute.ints)], int64_data=attribute.ints)
-    if name == "value_string":
-        return TensorProto(data_type=TensorProto.STRING, string_data=[attribute.s])
-    if name == "value_strings":
-        return TensorProto(data_type=TensorProto.STRING, dims=[len(attribute.strings)], string_data=attribute.strings)
-    return None
 
 
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:

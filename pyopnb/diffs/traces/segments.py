@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.models.nodes import first_output, full_name
-from pyopnb.models.order import in_order, used
+from pyopnb.models.index import GraphIndex
+from pyopnb.models.nodes import first_output, full_name, is_constant
 from pyopnb.ops.errors import sanitize
 
 __all__ = ["Segment", "Segments", "called"]
@@ -48,17 +48,15 @@ class Segments:
     """
 
     def __init__(self, model: ModelProto) -> None:
-        graph = model.graph
-        self.weights = {tensor.name for tensor in graph.initializer}
-        self.weights |= {tensor.values.name for tensor in graph.sparse_initializer}
-        known = self.weights | {info.name for info in graph.input}
-        # ONNX Runtime takes nodes in any order.
-        self.nodes: list[NodeProto] = in_order(graph.node, known, [info.name for info in graph.output])
-        self.inputs = [info.name for info in graph.input if info.name not in self.weights]
-        self.outputs = [info.name for info in graph.output]
+        graph = GraphIndex(model.graph)
+        graph.refuse_unknown_names()
+        graph.refuse_cycles()
+        self.inputs, self.outputs, self.weights = graph.inputs, graph.outputs, graph.initializers.keys()
+        # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
+        self.nodes: list[NodeProto] = [graph.nodes[index] for index in graph.order]
+        self.reads = [_read(graph, index) for index in graph.order]
         self.maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
-        self.constant = {place for place, node in enumerate(self.nodes) if full_name(node) == "::Constant"}
-        self.reads = [tuple(dict.fromkeys(name for name, _ in used(node) if name)) for node in self.nodes]
+        self.constant = {place for place, node in enumerate(self.nodes) if is_constant(node)}
 
     @property
     def order(self) -> list[str]:
@@ -84,6 +82,11 @@ class Segments:
 
     def _place(self, name: str) -> tuple[int, str]:
         return self.maker.get(name, -1), name
+
+
+def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
+    """The values of the graph that a node or a body in it reads, each once."""
+    return tuple(dict.fromkeys(name for _, name in graph.reads(index) if graph.defines(name)))
 
 
 def called(node: NodeProto) -> str:

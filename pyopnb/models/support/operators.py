@@ -7,28 +7,23 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TypeProto
 
+from pyopnb.models.nodes import constant_value, is_constant
 from pyopnb.models.onnx_schemas import LARGEST_VERSION, find_schema
 from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
-from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred", "is_constant"]
-
-_VALUES = {"int": "tensor(int64)", "float": "tensor(float)", "string": "tensor(string)"}
-
-
-def is_constant(node: NodeProto) -> bool:
-    """Whether a node is ONNX's Constant: the runtime makes initializers of them before it looks for any kernel."""
-    return node.op_type == "Constant" and not canonical_domain(node.domain)
+__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred"]
 
 
 def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
     """The types of a node's outputs as far as the operator's declaration tells them."""
     if is_constant(node):
-        return [_constant_kind(node)]
+        value = constant_value(node)  # the runtime makes an initializer of it before it looks for any kernel
+        tensor = value.values if isinstance(value, SparseTensorProto) else value
+        return [None if tensor is None else tensor_kind(tensor.data_type)]
     bound: dict[str, str] = {}
     for place, kind in enumerate(kinds):
         port = port_at(operator.inputs, place)
@@ -42,17 +37,6 @@ def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list
         else:
             told.append(port.type if "(" in port.type else bound.get(port.type))
     return told
-
-
-def _constant_kind(node: NodeProto) -> str | None:
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            return tensor_kind(attribute.t.data_type)
-        if attribute.name == "sparse_value":
-            return tensor_kind(attribute.sparse_tensor.values.data_type)
-        if attribute.name.startswith("value_"):
-            return _VALUES.get(attribute.name.removeprefix("value_").removesuffix("s"))
-    return None
 
 
 def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:

@@ -6,19 +6,19 @@ what stands inside a node is a generator that the walk puts on a stack of its ow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
-from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
+from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.support.kernels import Kinds, has_kernel, lacking, refused, widened
-from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred, is_constant
-from pyopnb.models.support.order import in_order
+from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
 from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
@@ -63,6 +63,7 @@ class Lack:
 class _Names:
     """The values of a graph or function by name, and what is around it."""
 
+    graph: GraphIndex
     outer: _Names | None
     kinds: dict[str, str | None] = field(default_factory=dict)
     protos: dict[str, TypeProto] = field(default_factory=dict)  # of those that the file declares, with their shapes
@@ -88,7 +89,6 @@ class _Around:
     """What a node has around it, apart from names."""
 
     versions: Mapping[str, int]
-    trail: tuple[Any, ...] = ()  # where the scope stands: the trail of the outer one, and a text
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
     found: list[tuple[Site, Lack]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
@@ -97,14 +97,6 @@ class _Around:
     @property
     def key(self) -> tuple[Any, ...]:
         return frozenset(self.versions.items()), self.unused, self.expanded
-
-    @property
-    def path(self) -> str:
-        texts, trail = [], self.trail
-        while trail:
-            trail, text = trail
-            texts.append(text)
-        return ", ".join(reversed(texts))
 
 
 def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
@@ -116,7 +108,7 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
         A name is made twice, nodes wait for each other, or a function calls itself.
     """
     around = _Around(imported_versions(proto))
-    _run(_Walk(proto).scope(proto.graph, (), None, around))
+    _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
     for site, lack in around.found:
         first.setdefault(id(site.node), (site, lack))
@@ -138,36 +130,41 @@ def _run(task: _Task) -> Any:
 class _Walk:
     def __init__(self, proto: ModelProto) -> None:
         functions = [f for f in proto.functions if canonical_domain(f.domain) not in _ONNX]
-        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in functions}
+        self.functions = {_function_key(f): (f, GraphIndex(f)) for f in functions}
         self.called: set[tuple[str, str, str]] = set()  # the functions that the walk is inside of
         self.guesses = _GUESSES
         self.places: dict[Any, int] = {}
         self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
 
-    def scope(self, scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
+    def scope(self, graph: GraphIndex, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
         """Walk a graph or function whose inputs are of these types; returns the types of its outputs."""
-        names = _named(scope, inputs, outer)
+        graph.refuse_duplicates()
+        graph.refuse_cycles()
+        scope = graph.scope
+        names = _named(graph, inputs, outer)
         declared = {info.name: info.type for info in scope.value_info} if hasattr(scope, "value_info") else {}
         ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
         here = self.places.setdefault(around.key, len(self.places))  # a number is hashed faster
-        for node in in_order(scope, around.path):
+        for index in graph.order:
+            node = graph.nodes[index]
             kinds = tuple([names.kind(name) if name else "" for name in node.input])
             key = _key(node, kinds, here)
             judged = self.judged.get(key) if key else None
             if judged is None:
-                judged = yield self.node(_linked(node, around.attrs), kinds, names, around)
+                judged = yield self.node(index, kinds, names, around)
                 if key:
                     self.judged[key] = judged
             lack, outputs = judged
             if lack is not None and not (lack.kernel and (around.unused or _taken_out(node, ends))):
-                around.found.append((Site(node, scope, around.path), lack))
+                around.found.append((Site(node, scope, graph.path), lack))
             _note(node, outputs, names, declared)
         return [names.kind(name) for name in ends]
 
-    def node(self, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+    def node(self, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
         """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
-        _refuse_undecodable(node, around.path)
+        node, bodies = _linked(names.graph, index, around.attrs)
+        _refuse_undecodable(node, names.graph)
         domain = canonical_domain(node.domain)
         own = _of_op(node, domain)
         if own is not None:
@@ -182,19 +179,26 @@ class _Walk:
             version = newest
         operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
         if operator is not None:
-            return (yield self.standard(node, operator, version or 1, kinds, names, around))
+            return (yield self.standard(node, bodies, operator, version or 1, kinds, names, around))
         function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
         if function is not None and version is not None:
-            return (yield self.call(node, function, kinds, around))
+            return (yield self.call(node, *function, kinds, around))
         schema = find_schema(domain, node.op_type, version)
         known = [None] * len(node.output) if schema is None else self.inferred(schema, node, kinds, names, around)
         return self.unknown(node, domain, version), known
 
     def standard(
-        self, node: NodeProto, operator: Operator, version: int, kinds: Kinds, names: _Names, around: _Around
+        self,
+        node: NodeProto,
+        bodies: _Bodies,
+        operator: Operator,
+        version: int,
+        kinds: Kinds,
+        names: _Names,
+        around: _Around,
     ) -> _Task:
         """Judge a node whose operator the runtime knows; returns what `node` does."""
-        outputs = yield self.inside(node, operator, kinds, names, around)
+        outputs = yield self.inside(node, bodies, operator, kinds, names, around)
         if outputs is None:
             outputs = given_by_operator(node, operator, kinds)
             if None in outputs and (schema := find_schema(operator.domain, node.op_type, operator.since)):
@@ -213,23 +217,22 @@ class _Walk:
             return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
         given = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
         inner = replace(around, attrs={a.name: a for a in given}, found=[], expanded=True)
-        ends = yield self.scope(body, kinds, None, inner)
+        ends = yield self.scope(GraphIndex(body), kinds, None, inner)
         if inner.found:
             site, first = inner.found[0]
             reason = f"{why or 'it has none'}, and the function in its place needs {full_name(site.node)}: {first.reason}"
             return Lack("no kernel for dtype" if why else first.kind, reason, operator.since, kernel=True), outputs
         return None, [a if a is not None else b for a, b in zip(outputs, [*ends, *[None] * len(outputs)], strict=False)]
 
-    def inside(self, node: NodeProto, operator: Operator, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+    def inside(
+        self, node: NodeProto, bodies: _Bodies, operator: Operator, kinds: Kinds, names: _Names, around: _Around
+    ) -> _Task:
         """Walk the bodies of the runtime's control flow; returns the types of the outputs, or None for other nodes."""
-        graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
-        if operator.domain or node.op_type not in ("If", "Loop", "Scan") or not graphs:
+        if operator.domain or node.op_type not in ("If", "Loop", "Scan") or not bodies:
             return None
         ends = {}
-        for name, body in graphs.items():
-            inner = replace(
-                around, trail=(around.trail, _standing(node, name)), unused=around.unused or _never(node, name, names)
-            )
+        for name, body in bodies:
+            inner = replace(around, unused=around.unused or _never(node, name, names))
             given: Kinds = ()
             if node.op_type == "Loop":
                 given = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
@@ -243,18 +246,17 @@ class _Walk:
             found = ends.get("body", ())[1 if node.op_type == "Loop" else 0 :]
         return [*found, *[None] * len(node.output)][: len(node.output)]
 
-    def call(self, node: NodeProto, function: FunctionProto, kinds: Kinds, around: _Around) -> _Task:
+    def call(self, node: NodeProto, function: FunctionProto, graph: GraphIndex, kinds: Kinds, around: _Around) -> _Task:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
-        key = (function.domain, function.name, getattr(function, "overload", ""))
-        text = f"function {sanitize(function.domain)}::{sanitize(function.name)}"
+        key = _function_key(function)
         if key in self.called:
-            raise ModelError(text, expected="an end of its calls", got="a function that calls itself")
+            raise ModelError(graph.path, expected="an end of its calls", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
         versions = imported_versions(function) | dict(around.versions)
         attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
-        inner = replace(around, versions=versions, trail=((), text), attrs=attrs)
+        inner = replace(around, versions=versions, attrs=attrs)
         self.called.add(key)
-        ends = yield self.scope(function, kinds, None, inner)
+        ends = yield self.scope(graph, kinds, None, inner)
         self.called.remove(key)
         return None, ends
 
@@ -288,8 +290,15 @@ class _Walk:
 # ---- one scope ---------------------------------------------------------------------------------------------------------------
 
 
-def _named(scope: GraphProto | FunctionProto, inputs: Kinds, outer: _Names | None) -> _Names:
-    names = _Names(outer)
+_Bodies = Sequence[tuple[str, GraphIndex]]
+
+
+def _function_key(function: FunctionProto) -> tuple[str, str, str]:
+    return function.domain, function.name, getattr(function, "overload", "")  # onnx has overloads since 1.16
+
+
+def _named(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
+    names, scope = _Names(graph, outer), graph.scope
     if isinstance(scope, FunctionProto):
         names.kinds |= dict(zip(scope.input, [*inputs, *[None] * len(scope.input)], strict=False))
         return names
@@ -338,10 +347,6 @@ def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
     return plain and len(node.output) == 1 and node.output[0] not in ends
 
 
-def _standing(node: NodeProto, attribute: str) -> str:
-    return f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute)}"
-
-
 # ---- one node ----------------------------------------------------------------------------------------------------------------
 
 
@@ -362,18 +367,19 @@ def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
 _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 
 
-def _refuse_undecodable(node: NodeProto, path: str) -> None:
+def _refuse_undecodable(node: NodeProto, graph: GraphIndex) -> None:
     # protobuf gives bytes where a name is not UTF-8.
     for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
         if not isinstance(name, str):
-            where = f"a node of op type {sanitize(node.op_type)}" + (f", in {path}" if path else "")
+            where = f"a node of op type {sanitize(node.op_type)}" + (f", in {graph.path}" if graph.path else "")
             raise ModelError(where, expected="names in UTF-8", got=sanitize(name))
 
 
-def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
-    """The node with the values that the caller of its function gives."""
+def _linked(graph: GraphIndex, index: int, attrs: Mapping[str, AttributeProto]) -> tuple[NodeProto, _Bodies]:
+    """A node with the values that the caller of its function gives, and the graphs among these."""
+    node = graph.nodes[index]
     if not any(attribute.ref_attr_name for attribute in node.attribute):
-        return node
+        return node, graph.bodies.get(index, ())
     made = NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
@@ -382,7 +388,7 @@ def _linked(node: NodeProto, attrs: Mapping[str, AttributeProto]) -> NodeProto:
         if given is not None:
             made.attribute.add().CopyFrom(given)
             made.attribute[-1].name = attribute.name
-    return made
+    return made, [(name, GraphIndex(body, graph, (index, name))) for name, body in named_bodies(made)]
 
 
 def _of_op(node: NodeProto, domain: str) -> Kinds | None:

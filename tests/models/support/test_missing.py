@@ -402,11 +402,14 @@ def wired(*nodes):
     [
         (
             [("Add", "a x", "y"), ("Abs", "y", "a")],
-            "the node of output 'y': expected inputs that are made before it, got a cycle",
+            "the node of output 'y' (::Add): expected nodes that can run one after the other, got a cycle: y → a → y",
         ),
-        ([("Add", "y x", "y")], "the node of output 'y': expected inputs that are made before it, got a cycle"),
-        ([("Abs", "x", "y"), ("Neg", "x", "y")], "name y: expected one meaning, got two values of that name"),
-        ([("Abs", "", "x")], "name x: expected one meaning, got two values of that name"),
+        (
+            [("Add", "y x", "y")],
+            "the node of output 'y' (::Add): expected nodes that can run one after the other, got a cycle: y → y",
+        ),
+        ([("Abs", "x", "y"), ("Neg", "x", "y")], "name y: expected one meaning, got an output of Abs and an output of Neg"),
+        ([("Abs", "", "x")], "name x: expected one meaning, got an input and an output of Abs"),
     ],
 )
 def test_a_broken_graph(nodes, text):
