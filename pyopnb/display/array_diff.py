@@ -45,7 +45,7 @@ def diff(thing: Diff) -> View:
     parts += _details(worst.facts) if worst.facts is not None and worst.facts.differing else []
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
-        rows = [(part.name, sign(part.verdict), part.a, part.reason or summarize(part)) for part in ranked[:_ROWS]]
+        rows = [(part.name, sign(part.verdict), part.a, summarize(part)) for part in ranked[:_ROWS]]
         more = "" if len(thing.parts) <= _ROWS else f", the worst {_ROWS}"
         parts.append(details(f"{len(thing.parts)} parts{more}", _table(("part", "verdict", "type of a", "what"), rows)))
     return View(thing, title, text, page(parts), svg, drawn[0].png if drawn else b"")

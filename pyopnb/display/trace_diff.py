@@ -1,4 +1,4 @@
-"""Two runs held against each other: the graph in the colours of the error, and where it begins."""
+"""The difference of two runs: the graph in the colours of the error, and its origins."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["runs"]
 _ORIGINS = 4  # that are shown with their pictures
 _BYTES = 45_000  # of each table
 _WORDS = {
-    "origin": "✗ begins here",
+    "origin": "✗ origin",
     "amplifies": "▲ amplifies",
     "propagates": "→ propagates",
     "hides": "▽ hides",
-    "same": "✓ same",
+    "same": "✓ unaffected",
 }
 
 
@@ -112,7 +112,7 @@ def _info(name: str, kind: str | None) -> ValueInfoProto:
 
 
 def _opened(thing: TraceDiff) -> Iterator[str]:
-    """Where the difference begins, the first of these places unfolded."""
+    """The origins of the difference, the first one unfolded."""
     first = [thing.origin] if thing.origin is not None else []
     steps = list(thing.origins) or first
     for place, step in enumerate(steps[:_ORIGINS]):
@@ -127,12 +127,12 @@ def _opened(thing: TraceDiff) -> Iterator[str]:
             f"{_WORDS[step.verdict]}: {sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}", "".join(held), open=place == 0
         )
     if len(steps) > _ORIGINS:
-        yield note(f"and {len(steps) - _ORIGINS} more places where it begins")
+        yield note(f"and {len(steps) - _ORIGINS} more origins")
 
 
 def _tables(thing: TraceDiff) -> Iterator[str]:
     rows = [_row(step) for step in thing.steps]
-    heads = ("node", "does", "|a-b|", "alone", "× its inputs", "versions")
+    heads = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
     yield within(f"{len(rows)} nodes in the order of b's graph", heads, rows, _BYTES)
     pairs = [_pair(tensor) for tensor in (*thing.feeds, *thing.tensors)]
     yield within(f"{len(pairs)} tensors", ("b", "a", "verdict", "what", "paired by"), pairs, _BYTES)
@@ -151,4 +151,4 @@ def _said(error: float) -> str:
 
 def _pair(tensor: Tensor) -> tuple[str, ...]:
     part = tensor.diff.worst
-    return tensor.b, tensor.a, sign(part.verdict), part.reason or summarize(part), tensor.by
+    return tensor.b, tensor.a, sign(part.verdict), summarize(part), tensor.by

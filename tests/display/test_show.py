@@ -188,13 +188,13 @@ def test_diff_of_traces(survives: Any) -> None:
     view = pyopnb.show(found)
     kept = survives(view.body)
     text = "".join(kept.text)
-    assert text.startswith("✗ different") and "✗ begins here" in text and "→ propagates" in text and "np.sin" in text
+    assert text.startswith("✗ different") and "✗ origin" in text and "→ propagates" in text and "np.sin" in text
     assert "(Add)" not in view.svg  # it is the title already
     assert "origin" in view.svg and "largest |a-b|" in view.svg and "types are those that the file declares" not in text
     assert len(kept.pictures) == 2 and "error against magnitude" in kept.pictures[1].decode()
     assert "limit=2" in pyopnb.show(found, model=model).svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
-    assert same.startswith("✓ bit-identical") and "begins here" not in same
+    assert same.startswith("✓ bit-identical") and "✗ origin" not in same
 
 
 def test_what_is_exact_has_no_colour() -> None:

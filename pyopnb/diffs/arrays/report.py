@@ -21,7 +21,7 @@ def text(parts: Sequence[Part], worst: Part) -> str:
     room = MAX_LINES - len(lines)
     if others and room > 1:
         kept = others if len(others) <= room else others[: room - 1]
-        lines += [f"{part.name}: {part.verdict}, {part.reason or summarize(part)}" for part in kept]
+        lines += [f"{part.name}: {part.verdict}, {summarize(part)}" for part in kept]
         if len(kept) < len(others):
             lines.append(f"… and {len(others) - len(kept)} more")
     return fit_lines(lines[:MAX_LINES])
@@ -59,6 +59,8 @@ def _tolerance(part: Part) -> str:
 
 def summarize(part: Part) -> str:
     """A part in half a line."""
+    if part.reason:
+        return part.reason
     facts = part.facts
     if facts is None or not facts.bits:
         return part.a

@@ -198,7 +198,7 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
         yield f"{where}weight {fact.a or fact.b}: {told}"
         return
     worst = change.values.worst
-    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {worst.reason or summarize(worst)}"
+    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {summarize(worst)}"
 
 
 # ---- JSON

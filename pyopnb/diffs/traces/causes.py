@@ -107,7 +107,7 @@ def _weights(
         diff = compared(one, two, 0.0, 0.0)
         if diff.verdict not in ("bit-identical", "value-identical"):
             both = sanitize(name, 80) if name == other else f"{sanitize(name, 80)} → {sanitize(other, 80)}"
-            yield f"weight {both}: {diff.worst.reason or summarize(diff.worst)}"
+            yield f"weight {both}: {summarize(diff.worst)}"
 
 
 def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:

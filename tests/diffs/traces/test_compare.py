@@ -124,7 +124,7 @@ def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> Non
     one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("1.0", "1.000001"))
     found = diff(one, other)
     assert found.verdict == "close" and found.ok and found.origin is None
-    assert found.first.name == "a (Mul)" and "the first that is not the same to the bit: a (Mul)" in str(found)
+    assert found.first.name == "a (Mul)" and "the first that is not bit-identical: a (Mul)" in str(found)
     assert [step.name for step in diff(one, other, rtol=0, atol=0).origins] == ["a (Mul)"]
 
 
@@ -280,7 +280,7 @@ def test_a_node_that_draws_random_numbers_is_flagged() -> None:
     one = trace(model, x=np.float32([1, 2]), **QUICK)
     found = diff(one, one)
     assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"r": True, "y": False}
-    assert "not the same when run again (random, or with a state): r (RandomNormal)" in str(found)
+    assert "nondeterministic (random or stateful): r (RandomNormal)" in str(found)
 
 
 def test_an_op_that_keeps_a_state_is_flagged() -> None:
@@ -335,7 +335,7 @@ def test_a_node_with_bodies_is_one_unit_that_can_be_opened() -> None:
     one, other = (trace(parsed(text % alpha), feeds, bodies=True, **QUICK) for alpha in ("1.0", "2.0"))
     found = diff(one, other)
     assert [tensor.b for tensor in found.origin.inside] == ["b/then_branch/q", "b/then_branch/p"]
-    assert "in its body first b/then_branch/q: different" in str(found)
+    assert "in its body first at b/then_branch/q: different" in str(found)
     again = found.judged(atol=10)
     assert again.ok and again.steps[1].verdict == "same" and again.steps[1].inside[0].diff.ok
     assert type(found).from_json(found.to_json()) == found
