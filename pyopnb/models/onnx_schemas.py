@@ -20,8 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import onnx
@@ -119,7 +118,7 @@ def op_schema(version: Version) -> defs.OpSchema:
         type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],
         attributes=[_attribute(attr) for attr in schema.attrs if _kind(attr) is not None],
     )
-    made.set_type_and_shape_inference_function(_Inference(version.op))
+    made.set_type_and_shape_inference_function(partial(_infer_node, version.op))
     return made
 
 
@@ -167,126 +166,94 @@ def default_attribute(attr: Attr) -> AttributeProto | None:
     return made if made.type == _kind(attr).value else None
 
 
-def _listable(schema: Schema) -> bool:
-    return not schema.open_attrs and all(_kind(attr) is not None for attr in schema.attrs)
-
-
 # ---- onnx.defs follows the registry ------------------------------------------------------------------------------------------
 
+_registered: dict[str, tuple[int, Schema, str]] = {}
+"""What each schema in ``onnx.defs`` was made of: opset, schema and doc string. While these stay, so does the schema."""
 
-@dataclass(frozen=True)
-class _Form:
-    """What a schema in ``onnx.defs`` is made of: while it is the same, nothing is put in anew."""
-
-    opset: int
-    schema: Schema
-    doc: str
-
-
-_held: dict[str, _Form] = {}
-_waiting: set[str] = set()
+_stale: set[str] = set()
 _lock = threading.RLock()
-_TRIES = 100
+_closed = threading.Event()
+_PATIENCE = 0.1  # seconds that a definition waits for inference on other threads
+_DRAIN = 1.0  # seconds that exit waits for it
 
 
 def _follow(name: str) -> None:
-    """Make ``onnx.defs`` say of an op what the registry says."""
-    _waiting.add(name)
-    for _ in range(_TRIES):
-        with _lock:
-            here = _update_all()
-        if not _waiting or here:
-            return  # here: onnx is below us on this very stack; the next definition, or `infer_types`, finds it in _waiting
+    """Make ``onnx.defs`` say of an op what the registry says.
+
+    onnx goes on using a schema after the inference that it calls through it has returned, so none may be freed during such a
+    call. While other threads infer types, a definition waits for them, at most `_PATIENCE` seconds. If they take longer, or if
+    the inference is on this very stack (an ``infer`` that redefines an op), the old schema stays in ``onnx.defs`` until the
+    next definition or `infer_types`. Until then only onnx's checker sees the earlier form of the op: sessions read the
+    registry itself, and inference always uses the current version.
+    """
+    _stale.add(name)
+    deadline = time.monotonic() + _PATIENCE
+    while not _update_stale() and not _thread.calls and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def _update_all() -> bool:
-    """Update what waits for it; whether it must go on waiting for this very thread."""
-    running = _inferring()
-    for name in list(_waiting):
-        _waiting.discard(name)
-        if not _update(name, bool(running)):
-            _waiting.add(name)
-    return threading.get_ident() in running
+def _update_stale() -> bool:
+    """Update what is stale; False where some of it must stay so."""
+    with _lock:
+        for name in list(_stale):
+            _stale.discard(name)  # first: another thread may define it again meanwhile
+            if not _update(name):
+                _stale.add(name)
+    return not _stale
 
 
-def _update(name: str, inferring: bool) -> bool:
-    """Update one op; False where its old schema cannot be taken out because onnx may be using it."""
+def _update(name: str) -> bool:
+    """Update one op; False where onnx may be using its old schema."""
     op = registry.find(*split_name(name))
     version = op.current if op else None
-    form = _Form(version.opset, version.schema, version.schema.doc) if version else None
-    held = _held.get(name)
-    if held is not None and held != form:
-        if inferring:
-            return False
-        _take_out(name)
-    if version is not None and form is not None and name not in _held and _belongs(version):
+    form = (version.opset, version.schema, version.schema.doc) if version else None
+    if name in _registered and _registered[name] != form and not _deregister(name):
+        return False
+    if version is not None and form is not None and name not in _registered and _belongs(version):
         # onnx's reference evaluator, as it is imported, refuses two operators of one name in two domains.
         import onnx.reference.op_run  # noqa: F401
 
         defs.register_schema(op_schema(version))
-        _held[name] = form
+        _registered[name] = form
     return True
 
 
-def _take_out(name: str) -> None:
-    opset = _held.pop(name).opset
+def _deregister(name: str) -> bool:
+    """Take an op's schema out of ``onnx.defs``; False where onnx may be using it."""
+    opset = _registered[name][0]
     domain, op_type = split_name(name)
-    if defs.has(op_type, opset, domain):  # another may have taken it out
+    if defs.has(op_type, opset, domain):  # somebody else may have taken it out
+        time.sleep(0)  # a new time slice: no other thread can begin a call between the next two lines
+        if _is_inferring():
+            return False
         defs.deregister_schema(op_type, opset, domain)
+    del _registered[name]
+    return True
 
 
 def _belongs(version: Version) -> bool:
+    """Whether an op has a place in ``onnx.defs``; see the head of this module."""
     domain, op_type = split_name(version.op)
     if _closed.is_set() or defs.has(op_type, domain):
         return False
     if is_onnx_domain(domain):
         oldest, newest = defs.C.schema_version_map()[domain]
-        return bool(oldest <= version.opset <= newest)  # and without it, the checker refuses the node at all events
-    return _listable(version.schema)
-
-
-def _inferring() -> set[int]:
-    """The threads that onnx has called from: it goes on with the schema in its hands when the call returns."""
-    frames: dict[int, Any] = dict(sys._current_frames())
-    running = set()
-    while frames:
-        thread, frame = frames.popitem()
-        while frame is not None and frame.f_code is not _sleep.__code__:
-            if frame.f_code in (_Inference.__call__.__code__, _infer_stand_in.__code__):
-                running.add(thread)
-                break
-            frame = frame.f_back
-        frame = None  # this very function's frame would hold itself, and with it the locals of all its callers
-    return running
-
-
-_closed = threading.Event()
-_DRAIN = 1.0  # seconds that exit waits for an infer on another thread
+        return bool(oldest <= version.opset <= newest)  # without its schema, the checker refuses the node as well
+    return not version.schema.open_attrs and all(_kind(attr) is not None for attr in version.schema.attrs)
 
 
 def _close() -> None:
-    """Take everything out before the interpreter ends: what C++ holds of Python would outlive it."""
+    """Take all schemas out before the interpreter ends: what C++ holds of Python would outlive it."""
     _closed.set()
-    until = time.monotonic() + _DRAIN
-    while _inferring() - {threading.get_ident()} and time.monotonic() < until:
+    deadline = time.monotonic() + _DRAIN
+    while _is_inferring() and time.monotonic() < deadline:
         time.sleep(0.001)
     with _lock:
-        if not _inferring():
-            for name in list(_held):
-                _take_out(name)
-            if _stood_in.is_set():  # asking onnx.defs, which builds all its schemas for that, would cost each exit 30 ms
-                defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
-
-
-def _stop_at_exit() -> None:
-    """Put a daemon thread to sleep while the interpreter exits: one that CPython ends inside onnx takes the process down."""
-    if _closed.is_set() and threading.current_thread().daemon:
-        _sleep()
-
-
-def _sleep() -> None:
-    threading.Event().wait()
+        for name in list(_registered):
+            _deregister(name)
+        if _stand_in_registered.is_set() and not _is_inferring():
+            defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
 
 
 def _in_child() -> None:
@@ -302,29 +269,63 @@ if hasattr(os, "register_at_fork"):
 
 # ---- what onnx calls ---------------------------------------------------------------------------------------------------------
 
+
+class _Thread(threading.local):
+    calls = 0
+    sites: tuple[tuple[Site, Op, ModelProto], ...] = ()
+
+
+_thread = _Thread()
+_CALL = object()
+
+
+def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
+    """What onnx calls to infer the types of a node: of an op of that name, or of a stand-in where it is None.
+
+    Each call holds a reference to `_CALL` from before its first instruction until it has returned to onnx; `_is_inferring`
+    counts these references. A counter that the function itself keeps would be late: the interpreter can switch to another
+    thread at its first instruction.
+    """
+    if _closed.is_set() and threading.current_thread().daemon:
+        del call
+        threading.Event().wait()  # a daemon thread that CPython ends inside onnx takes the process down
+    _thread.calls += 1
+    try:
+        if op is None:
+            _infer_stand_in(context)
+        else:
+            _infer_op(op, context)
+    except BaseException:
+        del call  # the traceback keeps this frame
+        raise
+    finally:
+        _thread.calls -= 1
+
+
+_IDLE = sys.getrefcount(_CALL)
+
+
+def _is_inferring() -> bool:
+    """Whether onnx has called `_infer_node` on any thread and is waiting for it."""
+    return sys.getrefcount(_CALL) > _IDLE
+
+
 _NAME = re.compile(r"\((.*)\)$", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class _Inference:
-    """The shape inference of an op, by its current version."""
-
-    name: str
-
-    def __call__(self, context: Any) -> None:
-        _stop_at_exit()
-        op = registry.find(*split_name(self.name))
-        if op is None:
-            return  # removed meanwhile
-        display = getattr(context, "get_display_name", str)()  # old onnx cannot say which node it is
-        found = _NAME.search(display)
-        where = f"node '{sanitize(found[1])}' ({op.name})" if found else f"a node of {op.name}"
-        values = {}
-        for attr in op.current.schema.attrs:
-            given = context.get_attribute(attr.name)
-            if given is not None:
-                values[attr.name] = attribute_value(given, _surroundings(given))
-        _infer(op, values, where, context)
+def _infer_op(name: str, context: Any) -> None:
+    op = registry.find(*split_name(name))
+    if op is None:
+        return  # removed meanwhile
+    display = getattr(context, "get_display_name", str)()  # old onnx cannot say which node it is
+    named = _NAME.search(display)
+    where = f"node '{sanitize(named[1])}' ({op.name})" if named else f"a node of {op.name}"
+    values = {}
+    for attr in op.current.schema.attrs:
+        given = context.get_attribute(attr.name)
+        if given is not None:
+            values[attr.name] = attribute_value(given, _surroundings(given))
+    _infer(op, values, where, context)
 
 
 def _infer(op: Op, values: dict[str, Any], where: str, context: Any) -> None:
@@ -363,15 +364,8 @@ def _surroundings(attribute: AttributeProto) -> ModelProto:
 # ---- inference through every op of the registry ------------------------------------------------------------------------------
 
 _STAND_IN = ("pyopnb.inferred", "Node")
-_stood_in = threading.Event()
+_stand_in_registered = threading.Event()
 _PLACE = "pyopnb_place"
-
-
-class _Thread(threading.local):
-    sites: tuple[tuple[Site, Op, ModelProto], ...] = ()
-
-
-_thread = _Thread()
 
 
 def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
@@ -406,7 +400,7 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
     with _lock:
-        _update_all()
+        _update_stale()
         _register_stand_in()
     with _at(tuple(sites)):
         typed = _infer_shapes(copy, strict)
@@ -446,13 +440,12 @@ def _register_stand_in() -> None:
             outputs=[_parameter("outputs", ANY, _Option.Variadic)],
             type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],
         )
-        schema.set_type_and_shape_inference_function(_infer_stand_in)
+        schema.set_type_and_shape_inference_function(partial(_infer_node, None))
         defs.register_schema(schema)
-        _stood_in.set()
+        _stand_in_registered.set()
 
 
 def _infer_stand_in(context: Any) -> None:
-    _stop_at_exit()
     site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
     values = attribute_values(site.node, model, site.where)
     for name in linked_attributes(site.node):

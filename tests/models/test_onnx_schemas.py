@@ -17,6 +17,7 @@ from limits import LIMIT
 from onnx import defs, helper
 
 import pyopnb
+from pyopnb.models import onnx_schemas
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.ops.schema import REQUIRED
@@ -209,6 +210,24 @@ def test_infer_that_redefines_its_own_op() -> None:
     onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     pyopnb.registry.define(names["Op"], "s::Other")  # the next event finds what had to wait
     assert defs.get_schema("Op", "s").doc == "Doc."
+
+
+def test_a_kept_traceback_does_not_keep_the_old_schema() -> None:
+    inside = []
+    names: dict[str, Any] = {"look": lambda: inside.append(onnx_schemas._is_inferring())}
+    exec(
+        "class Op:\n    def infer(self, x):\n        look()\n        return 1 / 0\n    def compute(self, x): return x\n", names
+    )
+    pyopnb.registry.define(names["Op"], "s::Op")
+    model = helper.make_model(helper.make_graph(
+        [pyopnb.node("s::Op", "x", "y")], "g", [helper.make_tensor_value_info("x", 1, [2])], [onnx.ValueInfoProto(name="y")]
+    ), opset_imports=[helper.make_opsetid("s", 1)])  # fmt: skip
+    with pytest.raises(ZeroDivisionError) as kept:
+        onnx.shape_inference.infer_shapes(model)
+    assert (inside, onnx_schemas._is_inferring()) == ([True], False)
+    defined("s::Op", SAME)
+    assert defs.get_schema("Op", "s").doc == "Doc."
+    assert kept.value.__traceback__ is not None
 
 
 def test_redefinition_while_another_thread_infers() -> None:
