@@ -28,8 +28,8 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
     def call(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return call
 
@@ -87,12 +87,12 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff relu.onnx leaky.onnx --feeds f64.npz", "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x="),
         ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),
         ("diff relu.onnx leaky.onnx --feeds none.npz", "file none.npz does not exist. Try: a path from "),
-        ("diff x.npy near.npy --feeds x.npz", "diff --feeds: expected two .onnx files beside it, got .npy and .npy"),
+        ("diff x.npy near.npy --feeds x.npz", "diff --feeds: expected two .onnx files, got .npy and .npy"),
         ("diff own.onnx relu.onnx --feeds x.npz", "model own.onnx: the node of output 'y' (cli::Clip): expected an op"),
-        ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds beside it, got none. Try: --feeds F.npz"),
+        ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds with it, got none. Try: --feeds F.npz"),
         ("show pointer.onnx", "got a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
         ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, .png, got o.xyz"),
-        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a file that can be written, got [Errno 2]"),
+        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a writable file, got [Errno 2]"),
         ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
         ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),
         ("diff saved.json x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy"),
@@ -100,7 +100,7 @@ def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
         ("diff x x.npy", "got no ending"),
         ("diff x.npy near.npy --rtol -1", "diff, rtol: expected a finite number that is not negative, got -1.0"),
         ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
-        ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a file that can be written, got [Errno 2]"),
+        ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a writable file, got [Errno 2]"),
         ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
         (
             "diff list.json",
