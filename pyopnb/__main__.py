@@ -202,7 +202,7 @@ def _run_model(path: str, feeds: dict[str, Any], trace: bool) -> Any:
 def _origin(error: Exception) -> str:
     """The line of the user's code that raised; empty if the runtime raised."""
     internal = (str(Path(pyopnb.__file__).parent), "<frozen ")
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = list(traceback.extract_tb(error.__traceback__))
     frames = [frame for frame in frames if not frame.filename.startswith(internal) and "onnxruntime" not in frame.filename]
     return f", at {sanitize(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 

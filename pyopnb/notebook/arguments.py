@@ -1,4 +1,4 @@
-"""The arguments of ``%%pyop`` and ``%%onnx``, and how a wrong line is refused."""
+"""The arguments of magics, and how a wrong line is refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import keyword
 import re
 import shlex
+from typing import NoReturn
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -14,13 +15,32 @@ from pyopnb.notebook.expressions import Expressions, parse_expressions
 from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, split_name
 
-__all__ = ["ONNX", "PYOP", "full_op_name", "parse_onnx_line", "parse_pyop_line", "split_words", "usage_error"]
+__all__ = ["ONNX", "PYOP", "MagicParser", "full_op_name", "parse_onnx_line", "parse_pyop_line", "split_words", "usage_error"]
 
 _RUN = re.compile(r"(?:^|\s)--run(?:\s+|=|$)")
 
 
-def _pyop_parser() -> MagicArgumentParser:
-    parser = MagicArgumentParser("%pyop")  # type: ignore[no-untyped-call]  # IPython has no types there; its formatter adds a %
+class MagicParser(MagicArgumentParser):
+    """The parser of a magic's line, with error messages in the one form of all messages.
+
+    Parameters
+    ----------
+    magic : str
+        As it is typed.
+    next : str
+        What to type after an error.
+    """
+
+    def __init__(self, magic: str, next: str) -> None:
+        super().__init__(magic[1:])  # type: ignore[no-untyped-call]  # IPython has no types there; its formatter adds a %
+        self.magic, self.next = magic, next
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(str(PyopError(f"{self.magic}: {message}", next=self.next)))
+
+
+def _pyop_parser() -> MagicParser:
+    parser = MagicParser("%%pyop", next="%%pyop?")
     parser.add_argument("name", nargs="?", metavar="NAME", help="SoftClip or demo::SoftClip; default: the class's name")
     parser.add_argument("-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}")
     parser.add_argument("--opset", type=int, default=1, metavar="N", help="domain version that introduces the op; default: 1")
@@ -35,8 +55,8 @@ def _pyop_parser() -> MagicArgumentParser:
     return parser
 
 
-def _onnx_parser() -> MagicArgumentParser:
-    parser = MagicArgumentParser("%onnx")  # type: ignore[no-untyped-call]
+def _onnx_parser() -> MagicParser:
+    parser = MagicParser("%%onnx", next="%%onnx?")
     parser.add_argument("name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     return parser

@@ -34,33 +34,14 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     candidates: _Candidates | None = None
     if magic == "%pyop":
         candidates = _for_command(words, fragment)
-    elif magic == "%%pyop" and is_first_line:
-        candidates = _for_pyop_cell(words, fragment)
+    elif magic == "%%pyop" and is_first_line and "--run" not in words:  # expressions are completed as Python
+        candidates = _for_parser(PYOP, words, fragment)
     elif magic == "%%onnx" and is_first_line:
-        candidates = _options(ONNX)
+        candidates = [(option, "option") for option in ONNX._option_string_actions]
     if candidates is None:
         return SimpleMatcherResult(completions=[])
     completions = [SimpleCompletion(text, type=kind) for text, kind in candidates if text.startswith(fragment)]
     return SimpleMatcherResult(completions=completions, suppress=True, matched_fragment=fragment)
-
-
-def _options(parser: ArgumentParser) -> list[tuple[str, str]]:
-    return [(option, "option") for action in parser._actions for option in action.option_strings]
-
-
-def _for_pyop_cell(words: list[str], fragment: str) -> _Candidates | None:
-    if "--run" in words:
-        return None  # expressions are completed as Python
-    option = PYOP._option_string_actions.get(words[-1]) if words else None
-    if option is not None and option.nargs != 0:
-        return [(value, "value") for value in _values(option)]
-    return _options(PYOP) if fragment.startswith("-") else [*_ops(), *_options(PYOP)]
-
-
-def _values(option: Action) -> Iterable[str]:
-    if option.dest == "domain":
-        return sorted({DEFAULT_DOMAIN, *(op.domain for op in registry if op.domain)})
-    return map(str, option.choices or ([option.default] if option.default is not None else []))
 
 
 def _for_command(words: list[str], fragment: str) -> _Candidates | None:
@@ -69,28 +50,47 @@ def _for_command(words: list[str], fragment: str) -> _Candidates | None:
     command = COMMANDS.get(words[0])
     if command is None:
         return []
-    arguments = [word for word in words[1:] if not word.startswith("--")]
-    options = [(option, "option") for option in command.options if option not in words]
-    if fragment.startswith("-"):
+    candidates = _for_parser(command.parser, words[1:], fragment)
+    return None if command.takes_expressions and len(words) > 1 else candidates
+
+
+def _for_parser(parser: ArgumentParser, words: list[str], fragment: str) -> _Candidates:
+    """Options, values of options, and positional arguments."""
+    options = [(option, "option") for option in parser._option_string_actions if option not in words]
+    positional = [action for action in parser._actions if not action.option_strings]
+    arguments: list[str] = []
+    pending: Action | None = None  # the option whose value comes next
+    for word in words:
+        if pending is None and not word.startswith("-"):
+            arguments.append(word)
+        action = parser._option_string_actions.get(word)
+        pending = action if action is not None and action.nargs != 0 else None
+    if pending is not None:
+        return [(value, "value") for value in _values(pending)]
+    if positional and positional[-1].nargs == "*":
+        positional += positional[-1:] * len(arguments)
+    if fragment.startswith("-") or len(arguments) >= len(positional):
         return options
-    if len(arguments) < len(command.placeholders):
-        placeholder = command.placeholders[len(arguments)]
-    elif command.most is None:
-        placeholder = command.placeholders[-1]
-    else:
-        return None if command.takes_expressions else options
-    return _for_placeholder(placeholder, arguments, fragment)
+    candidates = _for_argument(str(positional[len(arguments)].metavar or positional[len(arguments)].dest), arguments, fragment)
+    return [*candidates, *options] if positional[0].nargs == "?" else candidates
 
 
-def _for_placeholder(placeholder: str, arguments: list[str], fragment: str) -> _Candidates:
-    if placeholder == "MODEL":
+def _values(option: Action) -> Iterable[str]:
+    if option.dest == "domain":
+        return sorted({DEFAULT_DOMAIN, *(op.domain for op in registry if op.domain)})
+    return [] if option.default is None else [str(option.default)]
+
+
+def _for_argument(name: str, arguments: list[str], fragment: str) -> _Candidates:
+    """What can stand for an argument, by its name in the usage line; ``arguments`` are the words before it."""
+    if name == "MODEL":
         return _models(fragment)
-    if placeholder == "FILE.py":
+    if name == "FILE":
         return _files(fragment, ".py")
-    if placeholder == "NODE":
+    if name == "NODE":
         return _nodes(arguments[0])
-    if placeholder == "OP":
-        return [(name, kind) for name, kind in _ops() if name not in arguments]
+    if name in ("OP", "NAME"):
+        return [(op.name, "class") for op in registry if op.name not in arguments]
     return [(str(version.number), "value") for version in registry.history(arguments[0])] if arguments[0] in registry else []
 
 
@@ -101,10 +101,6 @@ def _nodes(model: str) -> _Candidates:
         return []
     names = [site.node.name or first_output(site.node) for site in sites]
     return [(name, "instance") for name in names if name and not set(name) & set(" '\"\\") and name.isprintable()]
-
-
-def _ops() -> list[tuple[str, str]]:
-    return [(op.name, "class") for op in registry]
 
 
 def _models(fragment: str) -> _Candidates:

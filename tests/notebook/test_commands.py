@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from IPython.core.completer import provisionalcompleter
+from IPython.core.error import UsageError
 
 import pyopnb
 from pyopnb import registry
@@ -34,22 +35,25 @@ def soft_clip(shell, define, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_form_says_how_many_words_there_are(name):
     command = COMMANDS[name]
-    words = {"N": "1", "A": "1", "B": "2", "FILE.py": "a.py"}
-    line = [words.get(word, "w") for word in command.placeholders]
-    for count in range(command.least, len(line) + 1):
-        assert parse_command(" ".join([name, *line[:count], *command.options]))[0] is command
-    with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
-        parse_command(" ".join([name, *line[: command.least - 1]]))
-    if command.most is not None and not command.takes_expressions:
-        with pytest.raises(Exception, match=f"%pyop {name}: expected .* Try: %pyop {name}"):
+    words = [word for word in command.form.split()[1:] if "EXPR" not in word]
+    options = [word.strip("[]") for word in words if "--" in word]
+    line = ["1" if word.strip("[]") in "NAB" else "w" for word in words if "--" not in word]
+    least = len([word for word in words if "[" not in word])
+    for count in range(least, len(line) + 1):
+        assert parse_command(" ".join([name, *line[:count], *options]))[0] is command
+        assert parse_command(" ".join([name, *options, *line[:count]]))[0] is command
+    with pytest.raises(UsageError, match=f"%pyop {name}: the following arguments are required: .* Try: %pyop {name}"):
+        parse_command(" ".join([name, *line[: least - 1]]))
+    if "..." not in command.form and not command.takes_expressions:
+        with pytest.raises(UsageError, match=f"%pyop {name}: unrecognized arguments: w. Try: %pyop {name}"):
             parse_command(" ".join([name, *line, "w"]))
 
 
 def test_an_option_that_a_subcommand_does_not_have(run):
     assert run("%pyop missing m --cell").err == (
-        "UsageError: %pyop missing: expected --cells, got --cell. Try: %pyop missing MODEL [--cells]\n"
+        "UsageError: %pyop missing: unrecognized arguments: --cell. Try: %pyop missing MODEL [--cells]\n"
     )
-    assert "expected no option, got --cells" in run("%pyop history A --cells").err
+    assert "unrecognized arguments: --cells" in run("%pyop history A --cells").err
 
 
 def test_the_nearest_subcommand(run):
@@ -158,7 +162,7 @@ def test_check_of_what_is_wrong(soft_clip, run):
     assert "UnknownOp: op SoftClap" in run("%pyop check SoftClap").out
     assert run("%pyop check SoftClip x=").err.startswith("UsageError: %pyop check SoftClip: expected x=EXPR, y=EXPR, got x=.")
     assert "y: expected one of x, more, limit, got y" in run("%pyop check SoftClip y=v, x=v").out
-    assert "expected an op, got nothing" in run("%pyop check").err
+    assert "%pyop check: the following arguments are required: OP. Try: %pyop check OP [x=EXPR,...]" in run("%pyop check").err
 
 
 def test_diff(soft_clip, define, run):
@@ -172,7 +176,7 @@ def test_diff(soft_clip, define, run):
     for line, a, b in (("", 1, 2), ("1", 0, 2), ("3 1", 2, 0)):
         assert repr(define(f"%pyop diff SoftClip {line}").value) == repr(pyopnb.diff(versions[a], versions[b]))
     assert "expected one of versions 1, 2, 3, got 9" in run("%pyop diff SoftClip 9").out
-    assert "version: expected a number, got x" in run("%pyop diff SoftClip 1 x").err
+    assert "argument B: invalid int value: 'x'. Try: %pyop diff OP [A] [B]" in run("%pyop diff SoftClip 1 x").err
 
 
 # ---- missing --cells ---------------------------------------------------------------------------------------------------------

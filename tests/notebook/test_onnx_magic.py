@@ -63,8 +63,8 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        ("%%onnx\n(float x) => (x) {}", "the following arguments are required: NAME"),
-        ("%%onnx a b\n(float x) => (x) {}", "unrecognized arguments: b"),
+        ("%%onnx\n(float x) => (x) {}", "%%onnx: the following arguments are required: NAME. Try: %%onnx?"),
+        ("%%onnx a b\n(float x) => (x) {}", "%%onnx: unrecognized arguments: b. Try: %%onnx?"),
         ("%%onnx a.b\n() => () {}", "%%onnx, NAME: expected a valid variable name, got a.b. Try: %%onnx clipper"),
         ("%%onnx class\n() => () {}", "%%onnx, NAME: expected a valid variable name, got class. Try: %%onnx clipper"),
         ("%%onnx 'a\n() => () {}", "No closing quotation: 'a"),

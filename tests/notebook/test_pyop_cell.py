@@ -217,11 +217,11 @@ def test_what_pyopnb_refuses_is_one_line(run, body):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("--nope", "unrecognized arguments: --nope"),
-        ("A B", "unrecognized arguments: B"),
-        ("--opset x", "argument --opset: invalid int value: 'x'"),
+        ("--nope", "%%pyop: unrecognized arguments: --nope. Try: %%pyop?"),
+        ("A B", "%%pyop: unrecognized arguments: B. Try: %%pyop?"),
+        ("--opset x", "%%pyop: argument --opset: invalid int value: 'x'. Try: %%pyop?"),
         ("--opset 0", "%%pyop, opset: expected a number from 1 to 1000, got 0."),
-        ("-d", "argument -d/--domain: expected one argument"),
+        ("-d", "%%pyop: argument -d/--domain: expected one argument. Try: %%pyop?"),
         ("9x", "op name: expected domain::OpType, got '9x'. Try: \"demo::SoftClip\""),
         ("-d 'a b'", "op name: expected domain::OpType, got 'a b::Twice'. Try: \"demo::SoftClip\""),
         ("-d 'a", "No closing quotation: -d 'a"),

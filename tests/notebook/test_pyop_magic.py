@@ -120,12 +120,12 @@ def test_a_long_line_of_source_is_not_cut():
     ("line", "text"),
     [
         ("histroy A", f"%pyop: expected {', '.join(COMMANDS)} or nothing, got histroy. Try: %pyop history OP\n"),
-        ("history", "%pyop history: expected an op, got nothing. Try: %pyop history OP"),
-        ("history A 1", "%pyop history: expected an op, got A 1. Try: %pyop history OP"),
-        ("source A B", "%pyop source, version: expected a number, got B. Try: %pyop source OP [N]"),
-        ("rollback A 1 2", "%pyop rollback: expected an op and a version, got A 1 2. Try: %pyop rollback OP [N]"),
-        ("skeleton m", "%pyop skeleton: expected a model's name or path and a node, got m. Try: %pyop skeleton MODEL NODE"),
-        ("missing", "%pyop missing: expected a model's name or path, got nothing. Try: %pyop missing MODEL"),
+        ("history", "%pyop history: the following arguments are required: OP. Try: %pyop history OP"),
+        ("history A 1", "%pyop history: unrecognized arguments: 1. Try: %pyop history OP"),
+        ("source A B", "%pyop source: argument N: invalid int value: 'B'. Try: %pyop source OP [N]"),
+        ("rollback A 1 2", "%pyop rollback: unrecognized arguments: 2. Try: %pyop rollback OP [N]"),
+        ("skeleton m", "%pyop skeleton: the following arguments are required: NODE. Try: %pyop skeleton MODEL NODE"),
+        ("missing", "%pyop missing: the following arguments are required: MODEL. Try: %pyop missing MODEL"),
         ("source 'A", "No closing quotation: 'A"),
     ],
 )
