@@ -1,4 +1,4 @@
-"""What users' tests use: an assertion that says where two values part."""
+"""An assertion for users' tests that says where two values differ."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.parts import VERDICTS
+from pyopnb.diffs.base import MAX_LINES
 from pyopnb.ops.errors import FeedError, closest, sanitize
 
 __all__ = ["assert_close"]
@@ -13,13 +14,12 @@ __all__ = ["assert_close"]
 __unittest = True  # by this name unittest knows whose frames a failure need not show, as pytest by __tracebackhide__
 
 _PASSING = VERDICTS[:3]
-_LINES = 12
-_NOTHING: Any = object()
+_NOT_GIVEN: Any = object()
 
 
 def assert_close(
     actual: Any,
-    expected: Any = _NOTHING,
+    expected: Any = _NOT_GIVEN,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -31,25 +31,26 @@ def assert_close(
     Parameters
     ----------
     actual, expected
-        What `pyopnb.diff` takes; ``expected`` is the reference. A diff alone is judged as it is, or, with a tolerance, by that.
+        What `pyopnb.diff` takes; ``expected`` is the reference. Given one diff alone, assert that, under the
+        tolerance if there is one.
     rtol, atol : float, optional
         As in `pyopnb.diff`.
     at_least : {"close", "value-identical", "bit-identical"}
-        The verdict that is asked for, or a better one.
+        The worst verdict that passes.
     where : str
-        What the text begins with: which of many cases it is.
+        A prefix of the message: which of many cases it is.
 
     Returns
     -------
-    Diff
-        What was found.
+    Diff, TraceDiff, ModelDiff or OpDiff
+        The diff of the two.
 
     Raises
     ------
     AssertionError
-        Of at most twelve lines; the diff is its ``diff``.
+        The values are not close. Its message has at most twelve lines; its attribute ``diff`` is the diff.
     FeedError
-        There is nothing that can be compared, a tolerance is negative or not finite, or there is no such verdict.
+        The two cannot be compared, a tolerance is negative or not finite, or there is no such verdict.
 
     Examples
     --------
@@ -74,28 +75,27 @@ def assert_close(
     if at_least not in _PASSING:
         known = ", ".join(_PASSING)
         raise FeedError("assert_close, at_least", expected=known, got=sanitize(at_least), next=closest(str(at_least), _PASSING))
-    found = _judged(actual, rtol, atol) if expected is _NOTHING else diff(actual, expected, rtol=rtol, atol=atol)
-    # Of a verdict that arrays do not have, `ok` is all that is known.
-    if found.ok and (found.verdict not in _PASSING or _PASSING.index(found.verdict) <= _PASSING.index(at_least)):
-        return found
+    result = _judge(actual, rtol, atol) if expected is _NOT_GIVEN else diff(actual, expected, rtol=rtol, atol=atol)
+    # The verdicts of models and ops are others, which only `ok` can rank.
+    if result.ok and (result.verdict not in _PASSING or _PASSING.index(result.verdict) <= _PASSING.index(at_least)):
+        return result
     asked = "" if at_least == "close" else f"expected {at_least}, got "
     prefix = f"{sanitize(where).replace(chr(10), ' ')}: " if where else ""
-    lines = f"{prefix}{asked}{found}".splitlines()
-    # Not of a class of its own: unittest leaves out our frames only where it is an AssertionError and nothing else.
-    error = AssertionError("\n".join(lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]))
-    error.diff = found  # type: ignore[attr-defined]  # an exception takes what it is given
+    lines = f"{prefix}{asked}{result}".splitlines()
+    # A subclass would not do: unittest hides our frames only for AssertionError itself.
+    error = AssertionError("\n".join(lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"]))
+    error.diff = result  # type: ignore[attr-defined]  # exceptions take attributes
     raise error
 
 
-def _judged(found: Any, rtol: float | None, atol: float | None) -> Any:
-    """A diff that was made elsewhere, under a tolerance where one is given."""
+def _judge(result: Any, rtol: float | None, atol: float | None) -> Any:
+    """A given diff, under a tolerance if one is given."""
     __tracebackhide__ = True
-    if not hasattr(found, "verdict") or not hasattr(found, "ok"):
-        raise FeedError(
-            "assert_close", expected="two values, or a diff", got=type(found).__name__, next="assert_close(actual, expected)"
-        )
+    got = type(result).__name__
+    if not hasattr(result, "verdict") or not hasattr(result, "ok"):
+        raise FeedError("assert_close", expected="two values, or a diff", got=got, next="assert_close(actual, expected)")
     if rtol is None and atol is None:
-        return found
-    if not hasattr(found, "judged"):
-        raise FeedError("assert_close", expected=f"no tolerance beside a {type(found).__name__}", got="rtol or atol")
-    return found.judged(rtol=rtol, atol=atol)
+        return result
+    if not hasattr(result, "judged"):
+        raise FeedError("assert_close", expected=f"no tolerance for a {got}", got="rtol or atol")
+    return result.judged(rtol=rtol, atol=atol)

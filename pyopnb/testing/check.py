@@ -1,4 +1,4 @@
-"""Is an op fit to be used? One named verdict a test."""
+"""Whether an op is ready for use: one named verdict for each test."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 from pyopnb.models.edit.replace import find_op
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.registry import Op
-from pyopnb.testing.subject import Subject, example_of, made_example
-from pyopnb.testing.trials import TRIALS, Failed, Skipped, raised
+from pyopnb.testing.subject import Subject, generate_example, read_example
+from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 
-__all__ = ["Fitness", "Verdict", "check"]
+__all__ = ["CheckReport", "Verdict", "check"]
 
 _PASS, _FAIL, _SKIP = "pass", "fail", "n/a"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one test says of an op.
+    """The outcome of one test.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Verdict:
     outcome : str
         ``"pass"``, ``"fail"`` or ``"n/a"`` (not applicable).
     text : str
-        What was found; of a failure also what was expected and what to change.
+        What was found; for a failure also what was expected and what to change.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Verdict:
         return f"{self.name}: {self.outcome}, {self.text}"
 
 
-class Fitness(Mapping[str, Verdict]):
-    """The verdicts of `check`, by the names of the tests; true if none is a failure.
+class CheckReport(Mapping[str, Verdict]):
+    """The verdicts of `check` by the names of the tests; true if no test failed.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Fitness(Mapping[str, Verdict]):
     examples : tuple of str
         The types of the examples' inputs, and their attrs.
     made : bool
-        Whether the examples were made from the hints, as none was given.
+        Whether the examples were generated from the hints, as none was given.
     """
 
     def __init__(self, op: str, examples: Sequence[str], made: bool, verdicts: Sequence[Verdict]) -> None:
@@ -80,82 +80,87 @@ class Fitness(Mapping[str, Verdict]):
     @property
     def ok(self) -> bool:
         """Whether no test failed."""
-        return all(verdict.ok for verdict in self._verdicts.values())
+        return not self.failures
 
     @property
     def failures(self) -> tuple[Verdict, ...]:
-        """The verdicts that are failures."""
-        return tuple(verdict for verdict in self._verdicts.values() if not verdict.ok)
+        """The verdicts of the tests that failed."""
+        return tuple(verdict for verdict in self.values() if not verdict.ok)
 
     def to_json(self) -> str:
-        """All of it as JSON."""
-        held = {"op": self.op, "ok": self.ok, "examples": self.examples, "made": self.made}
-        return json.dumps({**held, "verdicts": [asdict(verdict) for verdict in self._verdicts.values()]})
+        """Serialize the report.
 
-    def _head(self) -> str:
+        Returns
+        -------
+        str
+            JSON of all verdicts.
+        """
+        document = {"op": self.op, "ok": self.ok, "examples": self.examples, "made": self.made}
+        return json.dumps({**document, "verdicts": [asdict(verdict) for verdict in self.values()]})
+
+    def _summary(self) -> str:
         failed = ", ".join(verdict.name for verdict in self.failures)
         tried = "; ".join(self.examples[:3]) + ("; …" if len(self.examples) > 3 else "")
-        said = f"not fit: {failed}" if failed else "fit"
-        return f"{self.op}: {said}. Tried {tried}{', made from the hints' if self.made else ''}"
+        ready = f"not ready for use: {failed}" if failed else "ready for use"
+        return f"{self.op}: {ready}. Tried {tried}{', generated from the hints' if self.made else ''}"
 
     def __repr__(self) -> str:
-        wide = max(map(len, self._verdicts), default=0)
-        rows = [f"  {v.name:{wide}}  {v.outcome:4}  {_on_one_line(v.text)}" for v in self._verdicts.values()]
-        return "\n".join([self._head(), *rows])
+        width = max(map(len, self), default=0)
+        return "\n".join([self._summary(), *(f"  {v.name:{width}}  {v.outcome:4}  {_one_line(v.text)}" for v in self.values())])
 
     def _repr_html_(self) -> str:
-        # A half transparent grey is seen on white and on black; an untrusted notebook keeps inline styles alone.
+        # A half transparent grey is visible on white and on black; an untrusted notebook keeps only inline styles.
         cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
         rows = "".join(
             f'<tr><td style="{cell};font-family:monospace">{v.name}</td>'
             f'<td style="{cell};font-weight:{"normal" if v.ok else "bold"}">{v.outcome}</td>'
-            f'<td style="{cell}">{html.escape(_on_one_line(v.text))}</td></tr>'
-            for v in self._verdicts.values()
+            f'<td style="{cell}">{html.escape(_one_line(v.text))}</td></tr>'
+            for v in self.values()
         )
-        return f'<div>{html.escape(_on_one_line(self._head()))}</div><table style="border-collapse:collapse">{rows}</table>'
+        return f'<div>{html.escape(_one_line(self._summary()))}</div><table style="border-collapse:collapse">{rows}</table>'
 
 
-def _on_one_line(text: str) -> str:
+def _one_line(text: str) -> str:
     return sanitize(" ".join(text.split()), 1000)
 
 
 @hide_internal_frames
-def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> Fitness:
-    """Try whether an op is fit to be used in models.
+def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> CheckReport:
+    """Test whether an op is ready for use in models.
 
     Parameters
     ----------
     op : str or type
         The name of an op in the registry, or its class.
     *examples
-        Each an array, for an op of one input, or a tuple of arrays, one an input, None for one that is left out. Its last item
-        may be a dict of attrs of this example. Without examples, some are made from the hints of ``compute``.
+        Each an array, for an op with one input, or a tuple with an array for each input, None for one that is left out. Its
+        last item may be a dict of attrs for this example. Without examples, one is generated from the hints of ``compute``.
     **attrs
-        Attrs of all examples.
+        Attrs for all examples.
 
     Returns
     -------
-    Fitness
-        True if the op is fit; a verdict for each of these tests:
+    CheckReport
+        True if the op is ready for use; a mapping with a verdict for each of these tests:
 
-        - ``schema``: hints, ``infer`` and attrs' defaults against what ``compute`` takes and returns,
-        - ``inputs_unmodified``: nothing is written into the inputs, and no view of them is kept where it cannot be,
-        - ``shapes``: what the op promises against what it returns, at several sizes, with symbols for the dimensions,
+        - ``schema``: hints, ``infer`` and attrs' defaults agree with what ``compute`` takes and returns,
+        - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory that is reused,
+        - ``shapes``: the results have the promised shapes at several sizes, with symbols for the dimensions,
         - ``repeatable``: two runs, two instances and two sessions give the same bits,
-        - ``threads``: many threads in one session give the bits of one,
+        - ``threads``: many threads in one session give the same bits as one,
         - ``empty``, ``scalar``: inputs with no elements and with no dimensions work, or a ``ValueError``,
           ``NotImplementedError`` or error of pyopnb says why not,
-        - ``runtime``: ONNX Runtime gives the bits of a plain call of the class,
-        - ``precision``: float16, bfloat16 and float32 against the op's own float64, at most 64 units in the last place away,
-        - ``kernel``: ONNX Runtime's own operator of that name, where there is one that takes the examples,
-        - ``reference``: ONNX's reference implementation of it, where ONNX Runtime has no kernel.
+        - ``runtime``: ONNX Runtime gives the same bits as a plain call of the class,
+        - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from the op's own float64,
+        - ``kernel``: the results agree with ONNX Runtime's own operator of that name, if one takes the examples,
+        - ``reference``: the results agree with ONNX's reference implementation, if ONNX Runtime has no kernel.
 
     Raises
     ------
     UnknownOp
-        The registry does not have the op.
+        The registry has no such op.
     FeedError
-        An example is not made of arrays. What the op does wrong is never raised: it is in the verdicts.
+        An example is not made of arrays. Errors of the op itself are not raised: they are in the verdicts.
 
     Examples
     --------
@@ -167,39 +172,35 @@ def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> Fitness:
     ...     def compute(self, x):
     ...         self.runs += 1
     ...         return x + np.float32(self.runs)
-    >>> fitness = check("doctest::Count", np.zeros(3, np.float32))
-    >>> bool(fitness), [verdict.name for verdict in fitness.failures]
+    >>> report = check("doctest::Count", np.zeros(3, np.float32))
+    >>> bool(report), [verdict.name for verdict in report.failures]
     (False, ['repeatable'])
     """
     target = find_op(op)
-    made = not examples
-    given = (
-        [example_of(item, attrs, number) for number, item in enumerate(examples)] if examples else [made_example(target, attrs)]
-    )
-    subject = Subject(target, given)
+    subject_examples = [read_example(item, attrs, number) for number, item in enumerate(examples)]
+    subject = Subject(target, subject_examples or [generate_example(target, attrs)])
     verdicts: dict[str, Verdict] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # empty and extreme inputs are meant to be strange
-        for name, (test, first) in TRIALS.items():
-            verdicts[name] = _verdict(name, test, first, subject, verdicts)
-    texts = [str(example) for example in given]
-    return Fitness(str(target.current), texts, made, list(verdicts.values()))
+        warnings.simplefilter("ignore")  # empty and extreme inputs are bound to cause some
+        for name, (trial, first) in TRIALS.items():
+            failed_before = [other for other in first if not verdicts[other].ok]
+            verdicts[name] = _judge(name, trial, subject, failed_before)
+    texts = [str(example) for example in subject.examples]
+    return CheckReport(str(target.current), texts, not examples, list(verdicts.values()))
 
 
-def _verdict(
-    name: str, test: Callable[[Subject], str], first: Sequence[str], subject: Subject, verdicts: Mapping[str, Verdict]
-) -> Verdict:
-    if not subject.ran and name != "schema":
+def _judge(name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]) -> Verdict:
+    if not subject.runs and name != "schema":
         return Verdict(name, _SKIP, "the op does not run on the examples: see schema")
-    if seen := [other for other in first if not verdicts[other].ok]:
-        return Verdict(name, _SKIP, f"first what {seen[0]} says")
+    if failed_before:
+        return Verdict(name, _SKIP, f"see {failed_before[0]} first")
     try:
-        return Verdict(name, _PASS, test(subject))
-    except Skipped as why:
+        return Verdict(name, _PASS, trial(subject))
+    except NotApplicable as why:
         return Verdict(name, _SKIP, str(why))
     except Failed as why:
         return Verdict(name, _FAIL, str(why))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a bad op may raise whatever it likes: that is what is being found out
-        return Verdict(name, _FAIL, raised(error))
+    except BaseException as error:  # an op may raise anything, and that is the finding
+        return Verdict(name, _FAIL, format_exception(error))

@@ -22,151 +22,165 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session import Session
 
-__all__ = ["Arrays", "Example", "Subject", "example_of", "listed", "made_example"]
+__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "read_example"]
 
 Arrays = tuple[np.ndarray | None, ...]
 
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs of one call, None for each that is left out, and the attrs of its node."""
+    """The inputs of one call, None for each that is left out, and the attrs of its node."""
 
     inputs: Arrays
     attrs: dict[str, Any]
 
     @property
     def types(self) -> tuple[TensorType | None, ...]:
+        """The types of the inputs."""
         return tuple(None if array is None else type_of(array) for array in self.inputs)
 
     def copies(self) -> Arrays:
+        """Writable copies of the inputs."""
         return tuple(None if array is None else array.copy() for array in self.inputs)
 
     def feeds(self) -> dict[str, np.ndarray]:
-        return {f"x{place}": array for place, array in enumerate(self.inputs) if array is not None}
+        """The inputs as a session of `Subject` takes them."""
+        return {f"x{index}": array for index, array in enumerate(self.inputs) if array is not None}
 
     def __str__(self) -> str:
-        attrs = "".join(f", {sanitize(key)}={sanitize(repr(value), 40)}" for key, value in self.attrs.items())
-        return f"({f'{listed(self.types)}{attrs}' if self.types else attrs.removeprefix(', ')})"
+        attrs = [f"{sanitize(key)}={sanitize(repr(value), 40)}" for key, value in self.attrs.items()]
+        return f"({', '.join([format_types(self.types), *attrs] if self.types else attrs)})"
 
 
-def example_of(item: Any, attrs: Mapping[str, Any], number: int) -> Example:
-    """An example as `check` takes it: an array, or a tuple of arrays and perhaps a dict of attrs.
+def read_example(item: Any, attrs: Mapping[str, Any], number: int) -> Example:
+    """Read an example as `check` takes it: an array, or a tuple of arrays and perhaps a dict of attrs.
 
     Raises
     ------
     FeedError
-        A part of it is no array of a dtype that ONNX has.
+        A part of it is not an array of a dtype that ONNX has.
     """
     parts = list(item) if isinstance(item, tuple) else [item]
-    own = parts.pop() if parts and isinstance(parts[-1], dict) else {}
-    arrays = []
-    for place, part in enumerate(parts):
-        arrays.append(None if part is None else _array(part, f"example {number}, input {place}"))
-    return Example(tuple(arrays), {**attrs, **own})
+    own_attrs = parts.pop() if parts and isinstance(parts[-1], dict) else {}
+    arrays = [None if part is None else _read_array(part, f"example {number}, input {i}") for i, part in enumerate(parts)]
+    return Example(tuple(arrays), {**attrs, **own_attrs})
 
 
-def _array(part: Any, where: str) -> np.ndarray:
+def _read_array(part: Any, where: str) -> np.ndarray:
     try:
         array = np.asarray(part)
-        kind = str(type_of(array))
+        text = str(type_of(array))
     except ValueError as error:
         raise FeedError(where, expected="an array of a dtype of ONNX", got=sanitize(str(error))) from None
     if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
-        raise FeedError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__}, which holds Python objects")
-    return array.astype(object) if kind.startswith("string") else array
+        raise FeedError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__} of Python objects")
+    return array.astype(object) if text.startswith("string") else array
 
 
-def made_example(op: Op, attrs: Mapping[str, Any]) -> Example:
-    """An example by the hints; a port without one gets float32[2,3]."""
+def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
+    """Make an example from the hints of ``compute``; a port without a hint gets float32[2,3]."""
     random = np.random.default_rng(0)
     sizes: dict[str, int] = {}
-    new = count(2)
+    unused_sizes = count(2)
     ports = [port for port in op.current.schema.inputs if not port.optional]
     ports += [port for port in ports if port.variadic]
-    return Example(tuple(_of(port, sizes, new, random) for port in ports), dict(attrs))
+    return Example(tuple(_random_array(port, sizes, unused_sizes, random) for port in ports), dict(attrs))
 
 
-def _of(port: Port, sizes: dict[str, int], new: Iterator[int], random: np.random.Generator) -> np.ndarray:
-    def size(dim: Any) -> int:
-        if dim is None:
-            return next(new)
-        if isinstance(dim, str):
-            if dim not in sizes:
-                sizes[dim] = next(new)
-            return sizes[dim]
-        return int(dim)
+def _random_array(port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator) -> np.ndarray:
+    """An array of a port's type; ``sizes`` are those of the symbols so far."""
 
-    dims = (2, 3) if port.type.shape is None else tuple(map(size, port.type.shape))
+    def size_of(dim: int | str | None) -> int:
+        if isinstance(dim, str) and dim not in sizes:
+            sizes[dim] = next(unused_sizes)
+        return next(unused_sizes) if dim is None else sizes[dim] if isinstance(dim, str) else dim
+
+    shape = (2, 3) if port.type.shape is None else tuple(map(size_of, port.type.shape))
     kind = port.type.dtype or dtype("float32")
     if kind.name == "string":
-        return np.array([f"text {n}" for n in range(int(np.prod(dims)))], object).reshape(dims)
-    if kind.name == "bool":
-        return random.integers(0, 2, dims).astype(bool)
-    if kind.numpy.kind in "iu" or kind.name.startswith(("int", "uint")):
-        return random.integers(0, 2, dims).astype(kind.numpy)
-    return random.normal(size=dims).astype(kind.numpy)
+        return np.array([f"text {n}" for n in range(int(np.prod(shape)))], object).reshape(shape)
+    if kind.numpy.kind in "iub" or kind.name.startswith(("int", "uint")):
+        return random.integers(0, 2, shape).astype(kind.numpy)
+    return random.normal(size=shape).astype(kind.numpy)
 
 
 class Subject:
-    """An op and its examples, and the ways to call it."""
+    """An op and its examples, and the ways to call it.
+
+    Attributes
+    ----------
+    runs : bool
+        Whether the op has run on an example: without that, most trials cannot say anything.
+    """
 
     def __init__(self, op: Op, examples: list[Example]) -> None:
         self.op, self.version, self.schema, self.examples = op, op.current, op.current.schema, examples
-        self.ran = False
+        self.runs = False
 
     def node(self, example: Example, name: str = "") -> NodeProto:
-        """A node for the example; its outputs are for the caller to write."""
-        inputs = ["" if array is None else f"x{place}" for place, array in enumerate(example.inputs)]
-        made = node(name or self.op.name, inputs, [])
+        """A node for the example, without outputs."""
+        proto = node(name or self.op.name, ["" if array is None else f"x{i}" for i, array in enumerate(example.inputs)], [])
         for key, value in example.attrs.items():
             for attribute in node("check::Attr", [], [], value=value).attribute:
-                attribute.name = key  # an attr may be called as a parameter of node is
-                made.attribute.append(attribute)
-        return made
+                attribute.name = key  # as a keyword it could be one of node's own parameters
+                proto.attribute.append(attribute)
+        return proto
 
-    def instance(self, example: Example) -> object:
+    def instance(self, example: Example) -> Any:
+        """A new instance of the op's class with the example's attrs."""
         values = attribute_values(self.node(example), ModelProto(), self.op.name)
         return instantiate(self.version, self.schema, values, self.op.name)
 
-    def call(self, example: Example, instance: object = None) -> tuple[np.ndarray, ...]:
-        """The results of a plain call of the class, on writable copies, each of exactly the dtype that a session would take."""
-        return self.results(example, example.copies(), self.instance(example) if instance is None else instance)
+    def call(self, example: Example, instance: Any = None) -> tuple[np.ndarray, ...]:
+        """Call the class itself on writable copies, and check the results as a session would.
 
-    def results(self, example: Example, inputs: Arrays, instance: object) -> tuple[np.ndarray, ...]:
-        value = instance.compute(*inputs)  # type: ignore[attr-defined]  # every op has it
-        several = value if isinstance(value, tuple) else (value,)
-        promised = self.promised(example, len(several), instance)
+        Parameters
+        ----------
+        example : Example
+        instance : object, optional
+            A new one if not given.
+
+        Returns
+        -------
+        tuple of ndarray
+
+        Raises
+        ------
+        ResultError
+            The number, dtype or shape of the results is not what the op promises. What the op raises passes through.
+        """
+        instance = self.instance(example) if instance is None else instance
+        value = instance.compute(*example.copies())
+        values = value if isinstance(value, tuple) else (value,)
+        promises = promised_outputs(self.schema, instance, example.types, len(values), self.op.name, None)
         first = next((kind.dtype for kind in example.types if kind), None)
         results = []
-        for place, (one, said) in enumerate(zip(several, promised, strict=True)):
-            want = (said and said.dtype) or first
+        for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
+            want = (promise and promise.dtype) or first
             if want is None:
-                raise ResultError(f"output {place}", expected="a dtype that somebody declares", got="an op without inputs")
-            told = str(said or TensorType(want, None))
-            if said is None or said.dtype is None:
-                told += ", the first input's dtype, as neither hints nor infer say another"
-            results.append(result_array(one, want, f"output {place}", told, arrays_only=False).copy())
-        for place, (result, said) in enumerate(zip(results, promised, strict=True)):
-            if said is not None and not said.accepts_shape(result.shape):
+                raise ResultError(f"output {index}", expected="a declared dtype", got="an op without inputs or hints")
+            expected = str(promise or TensorType(want, None))
+            if promise is None or promise.dtype is None:
+                expected += ", the first input's dtype, as neither hints nor infer say another"
+            result = result_array(value, want, f"output {index}", expected, arrays_only=False).copy()
+            if promise is not None and not promise.accepts_shape(result.shape):
                 raise ResultError(
-                    f"output {place}",
-                    expected=f"{said}, as {'infer' if self.schema.infers else 'the hint of compute'} says",
-                    got=f"{type_of(result)} for inputs {listed(example.types)}",
+                    f"output {index}",
+                    expected=f"{promise}, as {'infer' if self.schema.infers else 'the hint of compute'} says",
+                    got=f"{type_of(result)} for inputs {format_types(example.types)}",
                     next="return that shape, or promise another",
                 )
+            results.append(result)
         return tuple(results)
 
-    def promised(self, example: Example, outputs: int, instance: object) -> tuple[TensorType | None, ...]:
-        return promised_outputs(self.schema, instance, example.types, outputs, self.op.name, None)
-
     def session(self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None) -> Session:
-        made = self.node(example)
-        names = [f"y{place}" for place in range(outputs)]
-        made.output[:] = names
-        kinds = example.types if types is None else types
-        return Session(model([made], {f"x{place}": kind for place, kind in enumerate(kinds) if kind}, names))
+        """A session of one node, with inputs of the example's types or of others."""
+        proto = self.node(example)
+        proto.output[:] = [f"y{index}" for index in range(outputs)]
+        types = example.types if types is None else types
+        return Session(model([proto], {f"x{i}": kind for i, kind in enumerate(types) if kind}, list(proto.output)))
 
 
-def listed(types: Sequence[TensorType | None]) -> str:
+def format_types(types: Sequence[TensorType | None]) -> str:
     """Types on one line."""
     return ", ".join("None" if kind is None else str(kind) for kind in types) or "none"

@@ -146,16 +146,16 @@ def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip
 @pytest.mark.parametrize(
     ("line", "tried"),
     [
-        ("", "Tried (float32[2], float32[2,3], float32[2,3]), made from the hints"),
+        ("", "Tried (float32[2], float32[2,3], float32[2,3]), generated from the hints"),
         ("x=v", "Tried (float32[2])"),
         ("v, limit=2.0", "Tried (float32[2], limit=2.0)"),
-        ("limit=2.0", "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), made from the hints"),
+        ("limit=2.0", "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), generated from the hints"),
     ],
 )
 def test_check(soft_clip, define, line, tried):
-    fitness = define(f"%pyop check SoftClip {line}").value
-    assert tried in repr(fitness)
-    assert repr(fitness).split("\n")[0].startswith("demo::SoftClip, version 1: ")
+    report = define(f"%pyop check SoftClip {line}").value
+    assert tried in repr(report)
+    assert repr(report).split("\n")[0].startswith("demo::SoftClip, version 1: ")
 
 
 def test_check_of_what_is_wrong(soft_clip, run):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.testing.check import Fitness
+from pyopnb.testing.check import CheckReport
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 KEPT: list[Any] = []
 
 
-def fitness_of(cls: type, *examples: Any, name: str = "t::Op", **attrs: Any) -> Fitness:
+def check_class(cls: type, *examples: Any, name: str = "t::Op", **attrs: Any) -> CheckReport:
     pyopnb.registry.define(cls, name)
     return pyopnb.check(name, *examples, **attrs)
 
@@ -199,16 +199,16 @@ def test_a_bad_op_fails_one_test_and_no_other(cls: type, example: np.ndarray, te
     import re
 
     name = f"t::{cls.__name__}"
-    fitness = fitness_of(cls, example, name=name)
-    assert [verdict.name for verdict in fitness.failures] == [test], fitness
-    assert re.search(said, fitness[test].text), fitness[test].text
-    assert not fitness
-    assert f"not fit: {test}" in repr(fitness)
+    report = check_class(cls, example, name=name)
+    assert [verdict.name for verdict in report.failures] == [test], report
+    assert re.search(said, report[test].text), report[test].text
+    assert not report
+    assert f"not ready for use: {test}" in repr(report)
     KEPT.clear()
 
 
 def test_every_test_has_a_bad_op() -> None:
-    tests = set(fitness_of(Raises, X)) - {"reference"}
+    tests = set(check_class(Raises, X)) - {"reference"}
     assert {row[2] for row in BAD} == tests
 
 
@@ -219,20 +219,20 @@ def test_a_reference_that_the_runtime_has_no_kernel_for(monkeypatch: pytest.Monk
         raise type("NotImplemented", (Exception,), {})("NOT_IMPLEMENTED\nmore")  # as onnxruntime calls it
 
     monkeypatch.setattr(trials, "run_kernels", lacking)
-    fitness = fitness_of(Celu, X, name="t::Celu")
-    assert [verdict.name for verdict in fitness.failures] == ["reference"]
-    assert "against ONNX's reference implementation of Celu" in fitness["reference"].text
-    assert fitness["kernel"].outcome == "n/a"
-    assert fitness["kernel"].text.endswith("NOT_IMPLEMENTED")
+    report = check_class(Celu, X, name="t::Celu")
+    assert [verdict.name for verdict in report.failures] == ["reference"]
+    assert "against ONNX's reference implementation of Celu" in report["reference"].text
+    assert report["kernel"].outcome == "n/a"
+    assert report["kernel"].text.endswith("NOT_IMPLEMENTED")
 
 
 def test_the_references_wrong_lrn_is_found() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32)
-    fitness = fitness_of(LRN, x, name="t::LRN", size=3, alpha=0.5)
-    assert fitness["kernel"].outcome == "fail"
-    assert "[0,2," in fitness["kernel"].text or "[1,2," in fitness["kernel"].text or ",4," in fitness["kernel"].text
+    report = check_class(LRN, x, name="t::LRN", size=3, alpha=0.5)
+    assert report["kernel"].outcome == "fail"
+    assert "[0,2," in report["kernel"].text or "[1,2," in report["kernel"].text or ",4," in report["kernel"].text
     square = np.random.default_rng(0).normal(size=(5, 5, 3, 3)).astype(np.float32)
-    assert fitness_of(LRN, square, name="t::LRN", size=3, alpha=0.5)["kernel"].outcome == "pass"
+    assert check_class(LRN, square, name="t::LRN", size=3, alpha=0.5)["kernel"].outcome == "pass"
 
 
 # ---- good ops ----------------------------------------------------------------------------------------------------------------
@@ -342,48 +342,48 @@ GOOD = [
 
 @pytest.mark.parametrize(("cls", "examples", "attrs"), GOOD, ids=[f"{n}-{row[0].__name__}" for n, row in enumerate(GOOD)])
 def test_a_good_op_passes_all(cls: type, examples: list[Any], attrs: dict[str, Any]) -> None:
-    fitness = fitness_of(cls, *examples, name=f"t::{cls.__name__}", **attrs)
-    assert fitness, fitness
-    assert fitness.ok
-    assert fitness["runtime"].outcome == "pass"
-    assert (fitness["kernel"].outcome == "pass") == (cls in (MatMul, Sum, Shape, LeakyRelu, Constant)), fitness
+    report = check_class(cls, *examples, name=f"t::{cls.__name__}", **attrs)
+    assert report, report
+    assert report.ok
+    assert report["runtime"].outcome == "pass"
+    assert (report["kernel"].outcome == "pass") == (cls in (MatMul, Sum, Shape, LeakyRelu, Constant)), report
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------------------------
 
 
 def test_what_does_not_apply_says_why() -> None:
-    fitness = fitness_of(MatMul, (X, X.T.copy()), name="t::MatMul")
-    assert str(fitness["scalar"]) == "scalar: n/a, the hints say the rank of each input, or there is none"
-    assert str(fitness["precision"]) == "precision: n/a, the hints take no float64, or none of the smaller dtypes"
-    assert fitness["reference"].text == "ONNX Runtime has a kernel of that name: see kernel"
-    assert fitness["shapes"].text.startswith("as promised at ")
-    assert fitness_of(Raises, X)["threads"].text == "the op does not run on the examples: see schema"
-    assert fitness_of(Writes, X)["runtime"].text == "first what inputs_unmodified says"
+    report = check_class(MatMul, (X, X.T.copy()), name="t::MatMul")
+    assert str(report["scalar"]) == "scalar: n/a, the hints say the rank of each input, or there is none"
+    assert str(report["precision"]) == "precision: n/a, the hints take no float64, or none of the smaller dtypes"
+    assert report["reference"].text == "ONNX Runtime has a kernel of that name: see kernel"
+    assert report["shapes"].text.startswith("as promised at ")
+    assert check_class(Raises, X)["threads"].text == "the op does not run on the examples: see schema"
+    assert check_class(Writes, X)["runtime"].text == "see inputs_unmodified first"
     assert (
-        fitness_of(Halve, X)["scalar"].text
+        check_class(Halve, X)["scalar"].text
         == "refuses clearly 1 of 1: inputs float32[]: ValueError, x has 0 dimensions instead of 2"
     )
 
 
 def test_examples_that_were_made_are_told() -> None:
     pyopnb.registry.define(MatMul, "t::MatMul")
-    assert "Tried (float32[2,3], float32[3,4]), made from the hints" in repr(pyopnb.check(MatMul))
-    assert "made" not in repr(pyopnb.check("MatMul", (X, X.T)))
+    assert "Tried (float32[2,3], float32[3,4]), generated from the hints" in repr(pyopnb.check(MatMul))
+    assert "generated" not in repr(pyopnb.check("MatMul", (X, X.T)))
 
 
 def test_an_example_that_is_not_what_the_hints_say() -> None:
-    text = fitness_of(MatMul, (X, X))["schema"].text
+    text = check_class(MatMul, (X, X))["schema"].text
     assert "in matmul" in text.lower() or "matmul" in text
-    wrong = fitness_of(Upper, X)["schema"]
+    wrong = check_class(Upper, X)["schema"]
     assert wrong.outcome == "fail"
 
     class Add:
         def compute(self, a: "float32[N]", b: "float32[N]"): return a + b  # fmt: skip
 
-    text = fitness_of(Add, (X[0], X[0, :1]))["schema"].text
+    text = check_class(Add, (X[0], X[0, :1]))["schema"].text
     assert text.startswith(
-        "input b: expected float32[N], with one size a symbol, got float32[1] in the example (float32[3], float32[1])"
+        "input b: expected float32[N], with the same size wherever a symbol stands, got float32[1] in the example (float32[3], float32[1])"
     )
 
 
@@ -402,27 +402,27 @@ def test_an_interrupt_is_no_verdict() -> None:
         def compute(self, x): raise KeyboardInterrupt  # fmt: skip
 
     with pytest.raises(KeyboardInterrupt):
-        fitness_of(Interrupted, X)
+        check_class(Interrupted, X)
 
 
 def test_it_is_a_mapping_and_shown_as_text_html_and_json() -> None:
-    fitness = fitness_of(Counts, X)
-    assert list(fitness) == list(dict(fitness))
-    assert len(fitness) == 11
+    report = check_class(Counts, X)
+    assert list(report) == list(dict(report))
+    assert len(report) == 11
     with pytest.raises(KeyError):
-        fitness["nothing"]
-    assert len(repr(fitness).splitlines()) == 12
-    held = json.loads(fitness.to_json())
+        report["nothing"]
+    assert len(repr(report).splitlines()) == 12
+    held = json.loads(report.to_json())
     assert (held["op"], held["ok"], held["examples"]) == ("t::Op, version 1", False, ["(float32[2,3])"])
     assert {row["name"]: row["outcome"] for row in held["verdicts"]}["repeatable"] == "fail"
-    assert fitness._repr_html_().count("<tr>") == 11
+    assert report._repr_html_().count("<tr>") == 11
 
 
 def test_html_is_escaped() -> None:
     class Bad:
         def compute(self, x): raise OSError("<script>\n\x1b[31m")  # fmt: skip
 
-    shown = fitness_of(Bad, X)._repr_html_()
+    shown = check_class(Bad, X)._repr_html_()
     assert "<script>" not in shown
     assert "\x1b" not in shown
     assert "&lt;script&gt;" in shown
@@ -433,7 +433,7 @@ def test_nothing_of_the_process_stays_changed() -> None:
     import warnings
 
     before = sys.getswitchinterval(), list(warnings.filters), np.geterr(), [op.name for op in pyopnb.registry]
-    fitness_of(SoftClip, X)
+    check_class(SoftClip, X)
     assert (sys.getswitchinterval(), list(warnings.filters), np.geterr()) == before[:3]
     assert [op.name for op in pyopnb.registry] == ["t::Op"]
 
@@ -443,5 +443,5 @@ class OtherDtype:
 
 
 def test_what_no_session_runs_is_not_said_to_leave_its_inputs() -> None:
-    verdict = fitness_of(OtherDtype, X)["inputs_unmodified"]
+    verdict = check_class(OtherDtype, X)["inputs_unmodified"]
     assert verdict.outcome == "n/a" and "a session does not run the op: " in verdict.text
