@@ -1,4 +1,4 @@
-"""What ``compute`` returned, as the arrays that were promised, or an error that says what came instead."""
+"""The results of ``compute`` as arrays of the declared dtypes, or an error that says what came instead."""
 
 from __future__ import annotations
 
@@ -16,19 +16,33 @@ __all__ = ["cast_expression", "describe_value", "result_array"]
 def result_array(value: Any, want: DType, where: str, expected: str, *, arrays_only: bool) -> np.ndarray:
     """A result of ``compute`` as an array of exactly the declared dtype; nothing is cast.
 
+    Parameters
+    ----------
+    value : object
+    want : DType
+    where, expected : str
+        For the error.
+    arrays_only : bool
+        Refuse what is no ndarray, as the retired PyOp does.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of dtype ``want.numpy``; a view of the value where it is an array.
+
     Raises
     ------
     ResultError
-        It is None, ragged, of another dtype, or holds what is no string.
+        The value is None, masked, ragged, of another dtype, or has an element that is no string where strings are declared.
     """
     if arrays_only and not isinstance(value, (np.ndarray, np.generic)):
         raise ResultError(where, expected=f"{expected} as an ndarray", got=describe_value(value), next="return np.asarray(…)")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ResultError(where, expected=expected, got="a masked array, and ONNX has no place for the mask", next=".filled(…)")
+        raise ResultError(where, expected=expected, got="a masked array; ONNX has no masks", next=".filled(…)")
     try:
-        # NumPy's own text arrays drop zeros at the end, and turn numbers beside texts into texts.
-        texts = object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
-        array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=texts)
+        # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
+        dtype = object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
+        array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=dtype)
     except ValueError as error:
         raise ResultError(where, expected=expected, got=f"{describe_value(value)}: {sanitize(str(error))}") from None
     if want.name == "string":
@@ -39,7 +53,16 @@ def result_array(value: Any, want: DType, where: str, expected: str, *, arrays_o
 
 
 def describe_value(value: Any) -> str:
-    """What came, in the notation of types where it has one."""
+    """Describe a value for an error: its type in the notation of types where it has one.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    str
+    """
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
         try:
             return str(type_of(value))
@@ -49,15 +72,31 @@ def describe_value(value: Any) -> str:
         return f"an array of Python objects, {'×'.join(map(str, value.shape)) or 'a scalar'}"
     if isinstance(value, (bool, int, float, complex, str, list)):
         try:
-            made = np.asarray(value)
-            return f"{type(value).__name__}, which is {type_of(made)}"
+            return f"{type(value).__name__}, which is {type_of(np.asarray(value))}"
         except ValueError:
             return f"a ragged {type(value).__name__}"
     return "None" if value is None else f"{type(value).__name__}"
 
 
 def cast_expression(name: str, want: DType) -> str:
-    """What to type to make an array of that dtype of what a name stands for."""
+    """The expression that converts a variable to a dtype.
+
+    Parameters
+    ----------
+    name : str
+        The variable.
+    want : DType
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from pyopnb.ops.dtypes import dtype
+    >>> cast_expression("y", dtype("float32"))
+    'np.asarray(y, dtype=np.float32)'
+    """
     module = "np" if hasattr(np, want.name) else "ml_dtypes"
     return f"np.asarray({name}, dtype={module}.{want.numpy.name})"
 

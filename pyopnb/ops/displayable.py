@@ -1,7 +1,7 @@
-"""What a notebook shows of an object beyond its text.
+"""Objects with pictures.
 
-Data does not know how it is drawn: an object that can be drawn says so by this class, and the drawing is in ``pyopnb.views``,
-which is imported when a front end first asks for a picture.
+Data does not know how it is displayed: a class that can be displayed inherits `Displayable`, and `pyopnb.display`, which is
+imported when a front end first asks for a picture, does the rest.
 """
 
 from __future__ import annotations
@@ -12,34 +12,50 @@ from typing import Any
 
 __all__ = ["Displayable", "display_with"]
 
-_found: list[Callable[[], Any]] = []
+_find_display: list[Callable[[], Any]] = []
 
 
 def display_with(find: Callable[[], Any]) -> None:
-    """Say where drawings are made: ``find()`` gives what has ``html(thing)``, ``save(thing, path)`` and ``plot(thing)``."""
-    _found[:] = [find]
+    """Set what displays objects.
+
+    Parameters
+    ----------
+    find : callable
+        Returns an object with ``html(thing)``, ``save(thing, path)`` and ``plot(thing)``.
+    """
+    _find_display[:] = [find]
 
 
 class Displayable:
-    """An object that `pyopnb.show` can draw."""
+    """Base class of what `pyopnb.show` can display."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return str(_found[0]().html(self))
+        return str(_find_display[0]().html(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, as its name ends: ``.html``, ``.svg``, ``.png``, or ``.json`` where it can be read back.
+        """Write it to a file.
+
+        Parameters
+        ----------
+        path : path
+            The suffix is the format: ``.html``, ``.svg``, ``.png``, or ``.json`` where it can be read back.
 
         Raises
         ------
         FeedError
-            It cannot be written as that.
+            It has no such format.
         PyopError
             A graph as ``.png`` needs ``pip install pyopnb[plot]``.
         """
-        _found[0]().save(self, path)
+        _find_display[0]().save(self, path)
 
     def plot(self) -> Any:
-        """A matplotlib ``Figure`` of it, for a paper; needs ``pip install pyopnb[plot]``."""
-        return _found[0]().plot(self)
+        """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return _find_display[0]().plot(self)

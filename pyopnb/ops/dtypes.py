@@ -1,7 +1,6 @@
-"""The dtypes that a tensor in a model can have: one row each, and how to find the row.
+"""The dtypes of tensors in models, one row each, and how to find a row.
 
-The numbers are ``onnx.TensorProto.DataType``; ONNX Runtime's element types are numbered differently from float8 on, so the
-row has both. ``carried`` says whether a custom op of ONNX Runtime can take and give the dtype.
+ONNX Runtime numbers its element types differently from ``onnx.TensorProto.DataType`` from float8 on, so a row has both numbers.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ class DType:
     Attributes
     ----------
     name : str
-        As it stands in the notation: ``float32``, ``bfloat16``, ``string``.
+        As the notation of types has it: ``float32``, ``bfloat16``, ``string``.
     onnx : int
         Number in ``onnx.TensorProto.DataType``.
     runtime : int
         Number in ONNX Runtime's ``ONNXTensorElementDataType``.
     numpy : numpy.dtype
-        What an op's ``compute`` gets; ``object`` (holding ``str``) for ``string``.
+        The dtype of the arrays that an op's ``compute`` gets; ``object`` (holding ``str``) for ``string``.
     bits : int
         Bits of one element in ONNX Runtime's memory; 4- and 2-bit types are packed. 0 for ``string``.
     carried : bool
-        Whether ONNX Runtime lets a custom op have it.
+        Whether a custom op of ONNX Runtime can have inputs and outputs of it.
     """
 
     name: str
@@ -49,7 +48,7 @@ class DType:
 
 
 def _row(name: str, runtime: int, onnx_name: str, scalar: type, bits: int, carried: bool = True) -> DType | None:
-    # Old onnx and ml_dtypes lack the newest types: then no array and no model of ours can have them either.
+    # Old onnx and ml_dtypes lack the newest types; no array and no model can have them then.
     number = getattr(TensorProto, onnx_name, None)
     return None if number is None or scalar is None else DType(name, number, runtime, np.dtype(scalar), bits, carried)
 
@@ -93,7 +92,7 @@ DTYPES: tuple[DType, ...] = tuple(
 
 _BY_ONNX = {row.onnx: row for row in DTYPES}
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
-# The names that onnx and its text form use, beside numpy's.
+# ONNX's names and those of its text form, beside NumPy's.
 _BY_NAME = {
     **{TensorProto.DataType.Name(row.onnx).lower(): row for row in DTYPES},
     **{row.name: row for row in DTYPES},
@@ -101,7 +100,7 @@ _BY_NAME = {
 
 
 _PYTHON = (bool, int, float, complex, str, object)
-_FAMILIES = (
+_ABSTRACT = (
     np.generic,
     np.number,
     np.integer,
@@ -116,22 +115,37 @@ _FAMILIES = (
 
 
 def is_element(value: object) -> bool:
-    """Whether a class is that of an array's elements. To np.dtype any class is object, and np.floating, a family, float64."""
-    return value in _PYTHON or (isinstance(value, type) and issubclass(value, np.generic) and value not in _FAMILIES)
+    """Whether a class is the type of an array's elements.
+
+    `numpy.dtype` takes any class, as ``object``, and the abstract ``np.floating`` as float64.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+    """
+    return value in _PYTHON or (isinstance(value, type) and issubclass(value, np.generic) and value not in _ABSTRACT)
 
 
 def dtype(value: object) -> DType:
-    """The row for a name, a numpy dtype or scalar type, or a ``TensorProto`` number.
+    """Find the row for a name, a NumPy dtype or scalar type, or a ``TensorProto`` number.
 
     Parameters
     ----------
     value : str, numpy.dtype, type or int
         ``"float32"``, ONNX's ``"FLOAT"`` and ``"float"``, ``np.float32`` and ``1`` all name the same row.
 
+    Returns
+    -------
+    DType
+
     Raises
     ------
     NotationError
-        For anything else.
+        There is no such dtype.
 
     Examples
     --------

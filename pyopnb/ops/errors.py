@@ -1,17 +1,17 @@
-"""The errors of pyopnb, and the one place where their texts are made.
+"""The errors of pyopnb, the one place where their texts are made, and what texts are made with.
 
-    PyopError                     everything that pyopnb itself refuses
+    PyopError                     all errors of pyopnb itself
     ├── NotationError             a type that is not written as float32[N,3]        (ValueError)
     ├── DefinitionError           a class that cannot be an op                      (TypeError)
-    ├── UnknownOp                 a name that the registry does not have            (LookupError)
+    ├── UnknownOp                 a name that is not in the registry                (LookupError)
     ├── ModelError                a model, node or attr that cannot be used         (ValueError)
     │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
-    ├── FeedError                 what was fed is not what the model takes          (ValueError)
-    ├── ResultError               what compute returned is not what the node gives  (TypeError)
-    ├── EscapedInput              an input view was kept past compute               (RuntimeError)
+    ├── FeedError                 a feed that the model does not take               (ValueError)
+    ├── ResultError               a return value that the node cannot give          (TypeError)
+    ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
     └── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
 
-What the user's own code raises is never relabelled: it arrives as itself, with a note.
+Exceptions of the user's own code are never wrapped: they arrive as themselves, with a note.
 """
 
 from __future__ import annotations
@@ -44,10 +44,18 @@ _LONGEST = 200
 
 
 def sanitize(value: object, longest: int = _LONGEST) -> str:
-    r"""Text that came from a file, a user or an array, made safe to print.
+    r"""Text from a file, a user or an array, made safe to print: names in a hostile model can have any length and content.
 
-    Control characters and the bidirectional marks that can reorder a line become escapes, and what is
-    longer than ``longest`` is cut: names in a hostile model can be of any length and content.
+    Parameters
+    ----------
+    value : object
+    longest : int
+        Characters after which the text is cut.
+
+    Returns
+    -------
+    str
+        With control characters and bidirectional marks, which can reorder a line, as escapes.
 
     Examples
     --------
@@ -57,24 +65,51 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     text = value if isinstance(value, str) else str(value)
     if len(text) > longest:
         text = f"{text[:longest]}… ({len(text)} characters)"
-    if text.isprintable():  # which nearly all are
+    if text.isprintable():  # nearly always
         return text
     return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
 
 
 def sanitize_source(source: str) -> str:
-    """A source for the eye, whole: nothing is cut, and what could deceive is an escape."""
+    """`sanitize` for source code, of which nothing is cut.
+
+    Parameters
+    ----------
+    source : str
+
+    Returns
+    -------
+    str
+    """
     lines = [line.expandtabs(4) for line in source.split("\n")]
     return "\n".join("".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
 
 
 def one_line(text: str) -> str:
-    """`sanitize` without line breaks."""
+    """`sanitize`, with blanks for line breaks.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+    """
     return sanitize(text).replace("\n", " ")
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things.
+    """A count and its noun.
+
+    Parameters
+    ----------
+    count : int
+    noun : str
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -85,46 +120,75 @@ def plural(count: int, noun: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a mistyped one was most likely meant to be; None where none is like it."""
+    """The known name that a mistyped one was most likely meant to be.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str or None
+        None where none is similar.
+    """
     import difflib  # 3 ms, and only on the way to an error
 
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The known name that a mistyped one was most likely meant to be; without one, all of them."""
+    """What to type instead of a mistyped name: the closest known name or, where none is similar, all of them.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str
+    """
     names = list(known)
     return closest(name, names) or ", ".join(names) or "nothing"
 
 
 _Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
+_Returned = TypeVar("_Returned")
 
 
-def hide_internal_frames(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """Make a public function refuse with the user's own line as the whole traceback: the text names the place.
+def hide_internal_frames(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+    """Decorate a public function so that the traceback of a `PyopError` ends at the user's own line.
 
-    What the user's code raises passes with all its frames.
+    Exceptions of the user's code keep all their frames.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    callable
     """
 
     @functools.wraps(function)
-    def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+    def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
         try:
             return function(*args, **kwargs)
         except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # nothing is chained that was not before
+            raise error.with_traceback(None)  # noqa: B904  # its context stays as it was
 
-    return called
+    return wrapper
 
 
 class PyopError(Exception):
-    """What pyopnb refuses: where, what was expected, what came, and what to type next.
+    """Base class of pyopnb's errors: where, what was expected, what came, and what to type next.
 
     Parameters
     ----------
     where : str
-        Op, node, port or cell, in the words that the user typed.
+        Op, node, port or cell, as the user wrote it.
     expected, got : str, optional
         In the notation of types (``float32[N,3]``) where they are types.
     next : str, optional
@@ -144,11 +208,11 @@ class PyopError(Exception):
         super().__init__(f"{text} Try: {next}" if next else text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.where, self.expected, self.got, self.next)
+        return _unpickle, (type(self), self.where, self.expected, self.got, self.next)
 
 
-def _rebuilt(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:
-    # A keyword-only constructor cannot be pickled by args alone, and errors cross process borders in test runners.
+def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:
+    # An exception with keyword-only parameters cannot be pickled by itself, and test runners send errors between processes.
     return cls(where, expected=expected, got=got, next=next)
 
 
@@ -161,7 +225,7 @@ class DefinitionError(PyopError, TypeError):
 
 
 class UnknownOp(PyopError, LookupError):
-    """A name that the registry does not have."""
+    """A name that is not in the registry."""
 
 
 class ModelError(PyopError, ValueError):
@@ -173,16 +237,16 @@ class ModuleRefused(ModelError, PermissionError):
 
 
 class FeedError(PyopError, ValueError):
-    """What was fed is not what the model takes."""
+    """A feed that the model does not take."""
 
 
 class ResultError(PyopError, TypeError):
-    """What ``compute`` or ``infer`` returned is not what the node gives."""
+    """A return value of ``compute`` or ``infer`` that the node cannot give."""
 
 
 class EscapedInput(PyopError, RuntimeError):
-    """A view of an input was kept past ``compute``, by a holder that cannot be given memory of its own."""
+    """An op kept a view of an input past ``compute``, which cannot be given memory of its own any more."""
 
 
 class SchemaChanged(PyopError, RuntimeError):
-    """An op's outputs changed their types under a session that cannot rebuild itself."""
+    """An op changed its output types under a session that cannot rebuild itself."""

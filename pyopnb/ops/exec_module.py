@@ -1,4 +1,4 @@
-"""Texts that are run as modules of their own: what they ask `pyop` for is defined after all of it ran, or not at all."""
+"""Source text run as a module of its own; the ops in it are defined after all of it ran, or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import linecache
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyopnb.ops.registry import Definition, Version, collect_definitions, registry
 
@@ -14,10 +13,25 @@ __all__ = ["define_all", "exec_source"]
 
 
 def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
-    """Run a text as the module of that name, and give the ops that it asks for.
+    """Run a text as a module, and collect the ops that it defines.
 
-    A str is put where tracebacks and `inspect` look for it; bytes are those of a file. If it raises, the module
-    that had the name has it again.
+    Parameters
+    ----------
+    name : str
+        The module's name in ``sys.modules``. If the text raises, the module that had the name keeps it.
+    file : str
+        The file name in tracebacks.
+    text : str or bytes
+        A str is given to `linecache`, for tracebacks and `inspect`; bytes are the content of the file.
+
+    Returns
+    -------
+    list of Definition
+
+    Raises
+    ------
+    Exception
+        What the text raises, as itself.
     """
     __tracebackhide__ = True
     code = compile(text, file, "exec", dont_inherit=True)
@@ -44,6 +58,16 @@ def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
 
 
 def define_all(definitions: Sequence[Definition], source: str | None = None) -> tuple[Version, ...]:
-    """Put them into the registry, with a source of their own if one is given."""
-    made = [replace(one, source=source or one.source) for one in definitions]
-    return tuple(registry.define(one.cls, one.name, opset=one.opset, module=one.module, source=one.source) for one in made)
+    """Define ops in the registry.
+
+    Parameters
+    ----------
+    definitions : sequence of Definition
+    source : str, optional
+        Their source, in the place of what each definition has.
+
+    Returns
+    -------
+    tuple of Version
+    """
+    return tuple(registry.define(d.cls, d.name, opset=d.opset, module=d.module, source=source or d.source) for d in definitions)

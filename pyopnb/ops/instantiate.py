@@ -1,4 +1,4 @@
-"""What an op at a node promises of its outputs, before anything runs: an instance, and what its hints and ``infer`` say."""
+"""An op at a node before anything runs: its instance, and the output types that its hints and ``infer`` declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,29 @@ __all__ = ["add_note", "instantiate", "promised_types", "resolve_type"]
 
 
 def instantiate(version: Version, schema: Schema, values: dict[str, Any], where: str) -> object:
-    """The instance of a version at a node; what ``__init__`` raises gets a note."""
+    """Make the instance of a version at a node.
+
+    Parameters
+    ----------
+    version : Version
+    schema : Schema
+        The version's, or one with other attrs.
+    values : dict
+        The node's attributes.
+    where : str
+        The node, for errors.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ModelError
+        The attributes do not fit the attrs.
+    Exception
+        What ``__init__`` raises, with a note that names the node.
+    """
     kwargs = schema.bind(values, where)
     try:
         return version.cls(**kwargs)
@@ -25,18 +47,56 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
 def promised_types(
     schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str
 ) -> tuple[TensorType | None, ...]:
-    """What an op says of the outputs of a node; None for each it says nothing of. What ``infer`` raises gets a note."""
+    """The types that an op declares for the outputs of a node, by its hints and ``infer``.
+
+    Parameters
+    ----------
+    schema : Schema
+    instance : object
+    given : sequence of (TensorType or None)
+        Types of the inputs; None for one that is left out.
+    count : int
+        Number of outputs.
+    where : str
+        The node, for errors.
+
+    Returns
+    -------
+    tuple of (TensorType or None)
+        One an output; None where the op declares nothing.
+
+    Raises
+    ------
+    ResultError
+        ``infer`` returned what is no type, or contradicts the hints.
+    Exception
+        What ``infer`` raises, with a note that names the node.
+    """
     try:
-        said = schema.infer(instance, given, count, where)
+        types = schema.infer(instance, given, count, where) or ()
     except BaseException as error:
         add_note(error, f"in {where}, infer")
         raise
-    said = said or ()
-    return tuple(said[i] if i < len(said) and said[i] != ANY else None for i in range(count))
+    return tuple(types[i] if i < len(types) and types[i] != ANY else None for i in range(count))
 
 
 def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
-    """The op's word, else the file's, else the dtype of the first input that is there."""
+    """The type of an output: what the op declares, else what the model declares, else the first input's dtype.
+
+    Parameters
+    ----------
+    promise : TensorType or None
+        As `promised_types` returns it.
+    declared : TensorType
+        The model's.
+    given : sequence of (TensorType or None)
+        Types of the inputs.
+
+    Returns
+    -------
+    TensorType or None
+        None where nothing is known.
+    """
     first = next((t.dtype for t in given if t), None)
     if promise is None:
         return declared if declared.dtype else TensorType(first, None) if first else None
@@ -46,9 +106,16 @@ def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequen
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """Put a note on an exception once; an exception that takes none goes on without."""
+    """Add a note to an exception, once.
+
+    Parameters
+    ----------
+    error : BaseException
+        If its class refuses notes, it stays without.
+    text : str
+    """
     try:
         if text not in getattr(error, "__notes__", ()):
             error.add_note(text)
-    except Exception:  # noqa: S110  # a class can forbid it or break it, and the user's error matters more than the note
+    except Exception:  # noqa: S110  # the class can forbid or break it, and the user's error matters more than the note
         pass

@@ -1,4 +1,4 @@
-"""Ops as a file of Python: written from a notebook, and run because the user names it."""
+"""Ops as a Python file: written from a notebook, and run when the user names it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
     Parameters
     ----------
     path : path
-        Its name ends in ``.py``. A file that was written by this function, and not changed since, is replaced.
+        It ends in ``.py``. A file that this function wrote, and that was not changed since, is replaced.
     *ops : str
         Names of ops; all of the registry if none is given.
     overwrite : bool
@@ -37,14 +37,14 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
     Returns
     -------
     tuple of Version
-        What was written.
+        The ops that were written.
 
     Raises
     ------
     UnknownOp
-        There is no such op, or none at all.
+        There is no such op, or the registry is empty.
     DefinitionError
-        The text of an op is not known, or of something that it uses; or a file is there that is not this function's.
+        The file would not be self-contained: see `pyopnb.ops.source`. Or a file of somebody else is there.
 
     Examples
     --------
@@ -74,22 +74,22 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
         raise DefinitionError(
             "file", expected="a name that ends in .py", got=sanitize(str(path)), next=sanitize(f"{target.stem}.py")
         )
-    chosen = list({op.name: op for op in (map(registry.__getitem__, ops) if ops else registry)}.values())
-    if not chosen:
+    selected = list({op.name: op for op in (map(registry.__getitem__, ops) if ops else registry)}.values())
+    if not selected:
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):
         got = "a file that was written or changed by somebody else"
         where, next_ = f"file {sanitize(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
         raise DefinitionError(where, expected="a new name", got=got, next=next_)
-    versions = tuple(op.current for op in chosen)
+    versions = tuple(op.current for op in selected)
     text = source_closure(versions)
     check_writable(target)
     with atomic_write(target) as file:
-        file.stream.write(f"{_HEAD}{_sum(text)}\n{text}".encode())
+        file.stream.write(f"{_HEAD}{_checksum(text)}\n{text}".encode())
     return versions
 
 
-def _sum(text: str) -> str:
+def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -98,14 +98,14 @@ def _is_ours(path: Path) -> bool:
         first, _, rest = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
         return False
-    return first == f"{_HEAD}{_sum(rest)}"
+    return first == f"{_HEAD}{_checksum(rest)}"
 
 
 @hide_internal_frames
 def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
-    """Run a file of Python and define the ops in it: the classes under ``@pyopnb.pyop``.
+    """Run a Python file and define its ops, the classes under ``@pyopnb.pyop``.
 
-    They are defined after all of the file ran. A file that raises has defined nothing.
+    They are defined after all of the file ran; a file that raises defines nothing.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
         data = file.read_bytes()
     except FileNotFoundError:
         next_ = f"a path from {sanitize(os.getcwd())}"
-        raise DefinitionError(where, expected="a file of Python", got="no such file", next=next_) from None
+        raise DefinitionError(where, expected="a Python file", got="no such file", next=next_) from None
     except OSError as error:
         raise DefinitionError(where, expected="a file that can be read", got=sanitize(error.strerror or str(error))) from None
     name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
-    found = exec_source(name, str(file), data)
-    if not found:
+    definitions = exec_source(name, str(file), data)
+    if not definitions:
         raise DefinitionError(where, expected="an op", got="none", next="@pyopnb.pyop above the class")
-    return define_all(found)
+    return define_all(definitions)

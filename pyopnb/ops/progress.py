@@ -1,7 +1,7 @@
-"""How far something long has come: a callable that is told two numbers, and the bar that a front end makes of them.
+"""Progress of long work: callables that get two numbers, and the bars that a front end makes of them.
 
-A front end says once how it shows a bar, and nothing here knows it. A trace shows a bar when it is asked to; what may take long
-on its own, such as the diff of large arrays, shows one from the moment on at which it has become long.
+A front end sets once how it shows a bar. A trace shows one on request; other work, such as the diff of large arrays, shows one
+once it has taken `_PATIENCE` seconds.
 """
 
 from __future__ import annotations
@@ -15,32 +15,66 @@ from contextvars import ContextVar
 __all__ = ["Progress", "Throttled", "advance", "bar", "progress_text", "set_bar", "text_bar", "tracking"]
 
 Progress = Callable[[int, int], object]
-"""Called with how many there were, and of how many."""
+"""Called with the number of items done and their total."""
 
-_found: list[Callable[[str], Progress]] = []
-_INTERVAL = 0.1  # seconds: a front end that is told more often does nothing else
-_PATIENCE = 1.0  # seconds after which something is long
+_make_bar: list[Callable[[str], Progress]] = []
+_INTERVAL = 0.1  # seconds between updates
+_PATIENCE = 1.0  # seconds after which a bar appears
 
 
 def set_bar(make: Callable[[str], Progress] | None) -> None:
-    """Say how a bar is made, one for each run, of what it counts; None says that it is text again."""
-    _found[:] = [] if make is None else [make]
+    """Set how bars are made.
+
+    Parameters
+    ----------
+    make : callable or None
+        Called with what is counted (``"tensors"``), once for each bar; None goes back to text.
+    """
+    _make_bar[:] = [] if make is None else [make]
 
 
 def bar(what: str = "tensors") -> Progress:
-    """A new bar: the front end's, or a line of text on stderr."""
-    return _found[0](what) if _found else text_bar(what)
+    """A new bar: the front end's, or a line of text on stderr.
+
+    Parameters
+    ----------
+    what : str
+        What is counted.
+
+    Returns
+    -------
+    callable
+    """
+    return _make_bar[0](what) if _make_bar else text_bar(what)
 
 
 def text_bar(what: str) -> Progress:
-    """A bar that is a line of text on stderr."""
-    # What is no terminal may keep every line of it, as a notebook does.
+    """A bar that is a line of text on stderr.
+
+    Parameters
+    ----------
+    what : str
+
+    Returns
+    -------
+    callable
+    """
+    # Whatever is not a terminal may keep every line, as a notebook does.
     interval = _INTERVAL if sys.stderr is not None and sys.stderr.isatty() else 10 * _INTERVAL
     return Throttled(lambda done, total: _write(progress_text(done, total, what), done == total), interval)
 
 
 def progress_text(done: int, total: int, what: str) -> str:
-    """What a bar says.
+    """The text of a bar.
+
+    Parameters
+    ----------
+    done, total : int
+    what : str
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -55,7 +89,14 @@ def _write(text: str, last: bool) -> None:
 
 
 class Throttled:
-    """Passes on what can be seen: the first, the last, and in between no more than ten a second, or as the interval is."""
+    """Passes on the first and the last update, and others at most once an interval.
+
+    Parameters
+    ----------
+    show : callable
+    interval : float
+        Seconds.
+    """
 
     def __init__(self, show: Progress, interval: float = _INTERVAL) -> None:
         self._show, self._interval, self._next = show, interval, 0.0
@@ -67,11 +108,11 @@ class Throttled:
             self._show(done, total)
 
 
-# ---- what becomes long -----------------------------------------------------------------------------------------------------
+# ---- bars that appear late ---------------------------------------------------------------------------------------------------
 
 
-class _Lengthy:
-    """A count that nobody sees before it has become long."""
+class _Count:
+    """A count that shows a bar once it has taken long."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
@@ -81,8 +122,8 @@ class _Lengthy:
     def add(self, count: int) -> None:
         self.done = min(self.total, self.done + count)
         if self._bar is None:
-            # What is all but done when it has become long needs no bar any more.
-            if time.monotonic() - self._since < _PATIENCE or self.done * 10 > self.total * 9 or not _watched():
+            # What is nearly done by then needs no bar.
+            if time.monotonic() - self._since < _PATIENCE or self.done * 10 > self.total * 9 or not _has_viewer():
                 return
             self._bar = bar(self.what)
         self._bar(self.done, self.total)
@@ -93,37 +134,49 @@ class _Lengthy:
             self._bar(self.done, self.total)
 
 
-_now: ContextVar[_Lengthy | None] = ContextVar("lengthy", default=None)
+_current: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 
-def _watched() -> bool:
-    # Into a file that collects what is written to stderr, nobody looks while it grows. A kernel's stderr is shown at once.
-    return bool(_found) or "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+def _has_viewer() -> bool:
+    # Nobody watches a file that collects stderr. A kernel's stderr is shown at once.
+    return bool(_make_bar) or "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextmanager
 def tracking(what: str, total: int) -> Iterator[None]:
-    """Let what may become long be seen, as `advance` tells how far it is; what is part of something long is not told again.
+    """Show a bar for a block of work, should it take long; inside another such block it does nothing.
+
+    Parameters
+    ----------
+    what : str
+        What `advance` counts.
+    total : int
 
     Examples
     --------
     >>> with tracking("elements", 100):
     ...     advance("elements", 50)
     """
-    if _now.get() is not None:
+    if _current.get() is not None:
         yield
         return
-    count = _Lengthy(what, total)
-    token = _now.set(count)
+    count = _Count(what, total)
+    token = _current.set(count)
     try:
         yield
         count.end()
     finally:
-        _now.reset(token)
+        _current.reset(token)
 
 
 def advance(what: str, count: int) -> None:
-    """Say that so many more are done, to whoever counts these."""
-    counting = _now.get()
-    if counting is not None and counting.what == what:
-        counting.add(count)
+    """Report items as done, if the current `tracking` block counts these.
+
+    Parameters
+    ----------
+    what : str
+    count : int
+    """
+    current = _current.get()
+    if current is not None and current.what == what:
+        current.add(count)

@@ -10,13 +10,20 @@ from pyopnb.ops.errors import one_line
 
 __all__ = ["Table"]
 
-# A grey that is half transparent can be seen on white and on black; colours of text and ground stay the theme's.
+# Half transparent grey can be seen on white and on black; the theme sets all other colours.
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
     """Rows of text under a head.
+
+    Attributes
+    ----------
+    head : sequence of str
+    rows : sequence of sequences of str
+    otherwise : str
+        The text of a table without rows.
 
     Examples
     --------
@@ -41,7 +48,7 @@ class Table:
             return f"<div>{_escaped(self.otherwise)}</div>"
         head = "".join(f'<th style="{_CELL}">{_escaped(text)}</th>' for text in self.head)
         rows = "".join(f"<tr>{''.join(_td(text) for text in row)}</tr>" for row in self.rows)
-        style = "border-collapse:collapse;margin:0"  # JupyterLab has tables in the middle
+        style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
         return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 

@@ -247,7 +247,7 @@ def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
     ran = run("%pyop load bad.py")
     assert "bad.py:2" in ran.out and "ZeroDivisionError" in ran.out
     assert "exec_module.py" not in ran.out and "commands.py" not in ran.out
-    assert "expected a file of Python, got no such file" in run("%pyop load none.py").out
+    assert "expected a Python file, got no such file" in run("%pyop load none.py").out
 
 
 # ---- completion --------------------------------------------------------------------------------------------------------------

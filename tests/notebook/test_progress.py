@@ -20,7 +20,7 @@ def test_the_bar_of_a_trace(bare):
     assert last.data["text/plain"] == "2 of 2 tensors" and "<progress" in last.data["text/html"]
     bare.run_line_magic("unload_ext", "pyopnb")
     assert isinstance(progress.bar(), progress.Throttled)
-    assert progress._found == []
+    assert progress._make_bar == []
 
 
 def test_without_a_shell_it_is_text(monkeypatch, capsys):

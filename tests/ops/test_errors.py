@@ -107,6 +107,6 @@ def frames(error):
 
 
 def test_a_refusal_shows_no_way_through_pyopnb_and_an_error_of_the_user_does():
-    assert frames(PyopError("here")) == ["frames", "called"]
-    assert frames(ValueError("here")) == ["frames", "called", "refusing", "deeper"]
+    assert frames(PyopError("here")) == ["frames", "wrapper"]
+    assert frames(ValueError("here")) == ["frames", "wrapper", "refusing", "deeper"]
     assert refusing.__doc__ == "Refuse, some frames down."

@@ -69,7 +69,7 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
 def test_a_file_without_an_op(define, tmp_path):
     with pytest.raises(pyopnb.DefinitionError, match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class"):
         define("class A: ...\n")
-    with pytest.raises(pyopnb.DefinitionError, match="none.py: expected a file of Python, got no such file"):
+    with pytest.raises(pyopnb.DefinitionError, match="none.py: expected a Python file, got no such file"):
         pyopnb.load_module(tmp_path / "none.py")
     with pytest.raises(pyopnb.DefinitionError, match="expected a file that can be read"):
         pyopnb.load_module(tmp_path)

@@ -90,7 +90,7 @@ def test_what_fails_stops_where_it_was(told, monkeypatch):
     progress.advance("elements", 5)
     assert not bar.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert told == [(5, 10, "elements")]
-    assert progress._now.get() is None
+    assert progress._current.get() is None
 
 
 def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):
