@@ -1,4 +1,4 @@
-"""All benchmarks as one table: ``python tests/benchmarks``. A bar that is missed says NO, and nothing fails."""
+"""All benchmarks as one table, which results.csv keeps: ``python tests/benchmarks``. A missed bar says NO; nothing fails."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import numpy
 import onnx
 import onnxruntime
 import onnxruntime_extensions
+import results
 import table
 
 import pyopnb
@@ -29,4 +30,6 @@ versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
 print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
 themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff)
 looking = (bench_show, bench_trace, bench_divergence, bench_watch)
-table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking)))
+rows = table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking)))
+results.append(rows, results.machine())
+print(f"\nAppended to {results.RESULTS}")

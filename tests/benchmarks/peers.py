@@ -1,4 +1,4 @@
-"""What others offer to hold two arrays against each other, as one call each."""
+"""How other packages compare two arrays, as one call each."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ PEERS: dict[str, tuple[str, Callable[[np.ndarray, np.ndarray], Call]]] = {
     "polygraphy": ("polygraphy SimpleCompareFunc", _polygraphy),
     "onnx_diagnostic": ("onnx_diagnostic max_diff", _onnx_diagnostic),
 }
-"""What is called, and what makes the call, by the package that has it."""
+"""The name of the function that is measured, and what makes a call of it, by package."""
 
 
 def named(package: str) -> str:
-    """What is called, and of which version; or that it is not installed."""
+    """The function's name and its package's version; or that it is not installed."""
     what = PEERS[package][0]
     return f"{what} {version(package.replace('_', '-'))}" if find_spec(package) else f"{what}: not installed"

@@ -1,4 +1,4 @@
-"""What a benchmark says: one row a claim, the ratio beside its bar."""
+"""The table of a benchmark: one row a claim, the ratio beside its bar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Row:
     bar : float or None
         None where the row is there for information.
     least : bool
-        The bar is the least that the ratio may be; else the most.
+        The bar is a lower limit of the ratio; otherwise an upper one.
     """
 
     what: str
@@ -45,17 +45,35 @@ class Row:
         return self.what, self.measured, self.peer, ratio, bar, reached
 
 
-def show(rows: Iterable[Row]) -> None:
-    """Print rows as a Markdown table, each as soon as it is there."""
+def show(rows: Iterable[Row]) -> list[Row]:
+    """Print rows as a Markdown table, each as soon as it is measured; all of them together are returned."""
     widths = (64, 12, 44, 6, 6, 7)
     print("| " + " | ".join(map(str.ljust, ("what", "measured", "peer", "ratio", "bar", "reached"), widths)) + " |")
     print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    shown = []
     for row in rows:
         print("| " + " | ".join(map(str.ljust, row.cells(), widths)) + " |", flush=True)
+        shown.append(row)
+    return shown
 
 
 def timed(calls: dict[str, Callable[[], object]], repeats: int, loops: dict[str, int] | int = 1) -> dict[str, float]:
-    """The least seconds that one call of each takes; they take turns, so that a slow moment of the machine meets all."""
+    """The fewest seconds that one call of each takes.
+
+    Parameters
+    ----------
+    calls : dict
+        By name. They take turns, so that a slow moment of the machine affects all of them.
+    repeats : int
+        How many turns each has.
+    loops : int or dict
+        How many calls make one turn; by name where it is a dict.
+
+    Returns
+    -------
+    dict
+        Seconds by name.
+    """
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(repeats):
         for name, call in calls.items():
