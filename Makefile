@@ -5,12 +5,14 @@
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
 # make lock     binder/requirements.txt anew, with the newest of everything
-# make bench    ratios against the bars, beside the peers
+# make docs     the pages of docs/, with every notebook and example in them run, as build/docs/html; a part of make test as well
+# make docs-links     whether the pages' links to other sites still lead somewhere; needs the network
+# make bench    ratios against the bars, beside the peers; tests/benchmarks/results.csv keeps them
 # make clean    everything that the others made
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo test test-all lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
+.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -38,13 +40,13 @@ demo: .venv/.project
 
 # Three at a time, as some of them wait for the network; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j3 --output-sync=target lint asan $(versions:%=test-%) test-oldest test-browser tsan \
+	@$(MAKE) --no-print-directory -j3 --output-sync=target lint asan $(versions:%=test-%) test-oldest docs test-browser tsan \
 		$(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
 	.venv/bin/ruff check
-	.venv/bin/ruff format --check pyopnb tests
+	.venv/bin/ruff format --check pyopnb tests docs
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 	find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
@@ -69,6 +71,15 @@ test-browser: .venv-$(first)/.browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
+
+# Every warning is an error, and so is a link inside the pages that leads nowhere. Cells that ran with this very package are not
+# run again. The pages show the wheel, in the first Python's environment.
+docs: .venv-$(first)/.docs
+	.venv-$(first)/bin/python -P -m sphinx -q -W --keep-going -E -a -d build/docs/doctrees docs build/docs/html
+	@echo "The pages are in $(CURDIR)/build/docs/html"
+
+docs-links: .venv-$(first)/.docs
+	.venv-$(first)/bin/python -P -m sphinx -q -b linkcheck -d build/docs/doctrees docs build/docs/links
 
 bench: .venv/.bench
 	.venv/bin/python -P tests/benchmarks
@@ -137,8 +148,9 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv-$*/bin/python -m pip install -q -C build-dir=build/$* --group test .
 	@touch $@
 
-.venv-$(first)/.browser: .venv-$(first)/.installed
-	.venv-$(first)/bin/python -m pip install -q --group browser
+# One after the other: two pips in one environment would meet.
+.venv-$(first)/.browser .venv-$(first)/.docs: .venv-$(first)/.%: .venv-$(first)/.installed
+	flock .venv-$(first) .venv-$(first)/bin/python -m pip install -q --group $*
 	@touch $@
 
 sanitizers_asan := address,undefined

@@ -1,0 +1,91 @@
+"""Sphinx's configuration, for ``make docs``. A warning is an error, and so is a link inside the pages that leads nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+import pyopnb
+
+sys.path.insert(0, str(Path(__file__).parent / "ext"))
+
+project = "pyopnb"
+author = "the pyopnb developers"
+release = version = pyopnb.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "pages",
+]
+# `tutorials` is a link to ../notebooks, whose Markdown and Python files are no pages.
+exclude_patterns = ["ext", "tutorials/pictures", "tutorials/*.md"]
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(numpy|onnx|onnxruntime)\..*")]  # their pages are not built here
+show_warning_types = True
+# A warning of Sphinx's about the cache of its own environment, which holds functions of this file's extensions.
+suppress_warnings = ["config.cache"]
+
+# ---- Pages and notebooks are run as they are built ---------------------------------------------------------------------------
+
+
+def _state_of_the_package() -> str:
+    """A digest of the package under test and the runtime: what ran with another one has to run again."""
+    digest = hashlib.sha256(f"{sys.version} {version_of('onnxruntime')}".encode())
+    for path in sorted(Path(pyopnb.__file__).parent.rglob("*")):
+        if path.suffix in {".py", ".so"}:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_executed = Path(__file__).parents[1] / "build" / "docs" / "executed"
+_current = _executed / _state_of_the_package()
+for _old in _executed.glob("*"):
+    if _old != _current:
+        shutil.rmtree(_old)
+# Cells that type `!python` mean this one.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(_current)
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_output_stderr = "warn"
+nb_merge_streams = True
+# Widgets need a kernel; what they leave in a saved notebook is HTML, and that is shown.
+nb_ipywidgets_js = {}
+nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "application/vnd.jupyter.widget-view+json", None)]
+# A live output carries a type beside its HTML that only pyopnb's extension of JupyterLab knows.
+suppress_warnings += ["mystnb.unknown_mime_type"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# ---- The reference is made from the docstrings -------------------------------------------------------------------------------
+
+default_role = "py:obj"
+autodoc_typehints = "none"  # the docstrings say the types, in the notation of the rest of the pages
+autodoc_member_order = "groupwise"
+autosummary_generate = False
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+add_module_names = False
+
+# ---- How it looks ------------------------------------------------------------------------------------------------------------
+
+html_theme = "furo"
+html_title = f"pyopnb {release}"
+html_static_path = ["static"]
+html_css_files = ["pyopnb.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "tango"
+pygments_dark_style = "github-dark"
+copybutton_exclude = ".linenos, .gp, .go"

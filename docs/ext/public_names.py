@@ -1,0 +1,34 @@
+"""The public names, and which of them the reference lacks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+import pyopnb
+import pyopnb.testing
+
+__all__ = ["absent", "public"]
+
+
+def public() -> list[str]:
+    """Every public name as it is typed, and those that classes of ours give to their public methods and properties."""
+    names = [f"pyopnb.{name}" for name in pyopnb.__all__]
+    names += [f"pyopnb.testing.{name}" for name in pyopnb.testing.__all__]
+    for name in pyopnb.__all__:
+        value = getattr(pyopnb, name)
+        if inspect.isclass(value):
+            ours = {key for cls in value.__mro__ if cls.__module__.startswith("pyopnb.") for key in vars(cls)}
+            described = sorted(key for key in ours if not key.startswith("_") and _is_described(value, key))
+            names += [f"pyopnb.{name}.{key}" for key in described]
+    return names
+
+
+def _is_described(cls: type, name: str) -> bool:
+    value = inspect.getattr_static(cls, name)
+    return isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value)
+
+
+def absent(entries: Iterable[str]) -> list[str]:
+    """The public names without an entry."""
+    return sorted(set(public()) - set(entries))

@@ -1,0 +1,94 @@
+"""The rooms of pyopnb and what they import, read from the package when the pages are built."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyopnb
+from pyopnb.display.svg.graph import Box, Graph, Line, svg
+
+__all__ = ["check", "floors", "imports", "listing", "picture"]
+
+MOST = 9
+_ROOT = Path(__file__).parents[2]
+_PACKAGE = Path(pyopnb.__file__).parent
+_DOORS = {"__main__"}  # the command line: a module and not a room
+
+
+def floors() -> list[list[str]]:
+    """The rooms from the top floor down, as the layer contract in pyproject.toml has them."""
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (rooms,) = (contract for contract in contracts if contract["name"] == "rooms")
+    return [[room.strip() for room in layer.split("|")] for layer in rooms["layers"] if layer not in _DOORS]
+
+
+def imports() -> dict[tuple[str, str], int]:
+    """How many import statements lead from one room into another, by the two rooms."""
+    import grimp  # which only the environment of the pages has
+
+    graph = grimp.build_graph("pyopnb")
+    counts: dict[tuple[str, str], int] = {}
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            pair = _room(importer), _room(imported)
+            if all(pair) and pair[0] != pair[1]:
+                counts[pair] = counts.get(pair, 0) + len(graph.get_import_details(importer=importer, imported=imported))
+    return counts
+
+
+def _room(module: str) -> str:
+    """The room of a module; an empty text for ``pyopnb`` itself and for doors."""
+    _, _, inside = module.partition(".")
+    room = inside.partition(".")[0]
+    return "" if room in _DOORS else room
+
+
+def check(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> None:
+    """Fail unless there are at most nine rooms and all imports lead to a lower floor, so that there is no circle.
+
+    Raises
+    ------
+    ValueError
+        It names the rooms.
+    """
+    floor = {room: number for number, layer in enumerate(order) for room in layer}
+    if len(floor) > MOST:
+        raise ValueError(f"{len(floor)} rooms, and {MOST} are the most: {', '.join(floor)}")
+    strangers = {room for pair in arrows for room in pair} - floor.keys()
+    if strangers:
+        raise ValueError(f"rooms without a floor in pyproject.toml: {', '.join(sorted(strangers))}")
+    upward = [f"{a} -> {b}" for a, b in sorted(arrows) if floor[a] >= floor[b]]
+    if upward:
+        raise ValueError(f"imports that do not lead down: {', '.join(upward)}")
+
+
+def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> str:
+    """The rooms as an SVG: an arrow for each pair of which one imports the other, but for those that a longer way shows."""
+    rooms = [room for layer in order for room in layer]
+    counts = [sum(1 for _ in (_PACKAGE / room).rglob("*.py")) for room in rooms]
+    boxes = [Box(room, (f"{count} modules",)) for room, count in zip(rooms, counts, strict=True)]
+    shown = [pair for pair in sorted(arrows) if not _detour(*pair, arrows)]
+    return svg(Graph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]))
+
+
+def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> bool:
+    """Whether a room also reaches the other over a third."""
+    ahead, seen = [b for a, b in arrows if a == source and b != target], set()
+    while ahead:
+        room = ahead.pop()
+        if room == target:
+            return True
+        if room not in seen:
+            seen.add(room)
+            ahead += [b for a, b in arrows if a == room]
+    return False
+
+
+def listing(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> list[str]:
+    """A line for each room: what it imports, with the number of import statements."""
+    below = {
+        room: [f"{b} ({count})" for (a, b), count in sorted(arrows.items()) if a == room] for layer in order for room in layer
+    }
+    return [f"{room} → {', '.join(rooms)}" for room, rooms in below.items() if rooms]

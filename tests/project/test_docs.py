@@ -1,0 +1,178 @@
+"""The pages of ``docs/``: what they name exists. What they show, ``make docs`` runs."""
+
+import importlib
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import pyopnb
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "pyopnb"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+
+def paths_in(text):
+    """Paths of the repository that a text names."""
+    return set(re.findall(r"\b((?:pyopnb|tests|docs|notebooks|binder)/[\w./-]*\w/?)", text))
+
+
+def names_in(text):
+    """Dotted names of pyopnb that a text names in code or as a directive's argument."""
+    return set(re.findall(r"(?<![\w/.-])(pyopnb(?:\.[A-Za-z_]\w*)+)", text))
+
+
+def leads_nowhere(path):
+    return not (ROOT / path).exists()
+
+
+def is_unknown(name):
+    """Whether a dotted name is neither a module's nor an attribute's."""
+    module, *rest = name.split(".")
+    value = importlib.import_module(module)
+    for part in rest:
+        if hasattr(value, part):
+            value = getattr(value, part)
+        elif hasattr(value, "__path__") and importlib.util.find_spec(f"{value.__name__}.{part}"):
+            value = importlib.import_module(f"{value.__name__}.{part}")
+        else:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_and_names_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    files = {name for name in names_in(text) if name.endswith((".svg", ".css", ".onnx"))}
+    assert [path for path in sorted(paths_in(text)) if leads_nowhere(path)] == []
+    assert [name for name in sorted(names_in(text) - files) if is_unknown(name)] == []
+
+
+def test_that_a_wrong_path_and_a_wrong_name_are_seen():
+    assert leads_nowhere(*paths_in("see `pyopnb/runtime/brdige/attrs.h`"))
+    assert is_unknown("pyopnb.Sesion")
+    assert is_unknown("pyopnb.runtime.sesion.Session")
+    assert not is_unknown("pyopnb.runtime.session.Session.run")
+    assert names_in("`pyopnb.diff`, import pyopnb.testing; example.org/pyopnb.git") == {"pyopnb.diff", "pyopnb.testing"}
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page):
+    """Relative links of a page on GitHub that lead nowhere; those of docs/ are for ``make docs``."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        parts = urlsplit(target)
+        if parts.scheme or parts.netloc:
+            continue
+        file = page.parent / unquote(parts.path) if parts.path else page
+        if not file.exists() or (parts.fragment and parts.fragment not in anchors(file.read_text(encoding="utf-8"))):
+            yield target
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    assert list(broken_links(page)) == []
+
+
+def test_that_a_broken_link_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `%%pyop` cell\n[a](page.md) [b](#a-pyop-cell) [c](absent.md) [d](page.md#b) [e](https://example.org/x)\n"
+    )
+    assert list(broken_links(page)) == ["absent.md", "page.md#b"]
+
+
+def test_every_room_is_in_the_page_on_architecture():
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `pyopnb/(\w+)/` \|", text, re.M)) == rooms
+
+
+def test_every_notebook_is_a_tutorial():
+    listed = re.findall(r"^tutorials/(\w+)$", (DOCS / "tutorials.md").read_text(encoding="utf-8"), re.M)
+    assert listed == sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert (DOCS / "tutorials").resolve() == ROOT / "notebooks"
+
+
+def test_every_public_name_is_in_the_reference_once():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    listed = re.findall(r"^\.\. auto\w+:: pyopnb\.(\w+)$", text, re.M)
+    assert sorted(listed) == sorted(pyopnb.__all__)
+
+
+# ---- the parts of the build that are code of ours ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ext(monkeypatch):
+    """Imports a module of docs/ext. Only ``pages`` needs Sphinx."""
+    monkeypatch.syspath_prepend(str(DOCS / "ext"))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in {path.stem for path in (DOCS / "ext").glob("*.py")} - before:
+        sys.modules.pop(name, None)
+
+
+def test_rooms_that_import_upwards_or_in_a_circle_or_are_too_many_are_refused(ext):
+    rooms = ext("rooms")
+    check, order = rooms.check, rooms.floors()
+    assert sum(map(len, order)) <= 9
+    assert order[-1] == ["ops"]
+    check(order, {("runtime", "models"): 3, ("models", "ops"): 1})
+    with pytest.raises(ValueError, match=r"do not lead down: models -> runtime"):
+        check(order, {("runtime", "models"): 3, ("models", "runtime"): 1})
+    with pytest.raises(ValueError, match=r"do not lead down: display -> testing"):
+        check(order, {("display", "testing"): 1})
+    with pytest.raises(ValueError, match=r"10 rooms, and 9 are the most"):
+        check([[str(number)] for number in range(10)], {})
+    with pytest.raises(ValueError, match=r"without a floor in pyproject.toml: drawer"):
+        check(order, {("drawer", "ops"): 1})
+
+
+def test_messages_are_read_from_the_code(ext):
+    forms = ext("messages").forms
+    errors = [
+        name
+        for name in pyopnb.__all__
+        if isinstance(getattr(pyopnb, name), type) and issubclass(getattr(pyopnb, name), pyopnb.PyopError)
+    ]
+    listed = re.findall(r"^```\{messages\} (\w+)$", (DOCS / "messages.md").read_text(encoding="utf-8"), re.M)
+    assert sorted(listed) == sorted(errors)
+    assert all(forms(name) for name in errors)
+    assert any(form.startswith("feed {name}: expected ") for form, _ in forms("FeedError"))
+    (refused,) = [form for form, _ in forms("ModuleRefused") if "nothing is imported" in form]
+    assert refused.startswith("{where} asks for class {class_name} of module {module}")
+
+
+def test_a_public_name_without_an_entry_is_seen(ext):
+    absent, names = ext("public_names").absent, ext("public_names").public()
+    assert {"pyopnb.Session.run", "pyopnb.Session.attrs", "pyopnb.diff", "pyopnb.testing.assert_close"} <= set(names)
+    assert absent(names) == []
+    assert absent(set(names) - {"pyopnb.Session.trace", "pyopnb.show"}) == ["pyopnb.Session.trace", "pyopnb.show"]
+
+
+def test_links_in_built_pages_that_lead_nowhere_are_seen(ext, tmp_path):
+    broken = ext("internal_links").broken
+    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#x">x</a><a href="#top">t</a><img src="gone.png">')
+    (tmp_path / "b.html").write_text(
+        '<a href="a.html#lost">x</a><a href="https://example.org">y</a><img src="data:image/png;base64,">'
+    )
+    assert broken(tmp_path) == ["a.html: b.html#x", "a.html: gone.png", "b.html: a.html#lost"]
+
+
+def test_the_newest_run_of_the_benchmarks_is_shown(ext, tmp_path):
+    newest = ext("benchmarks").newest
+    path = tmp_path / "results.csv"
+    assert newest(path) == ([], 0)
+    path.write_text("date,what\n2026-11-21 09:00,old\n2026-11-22 08:00,a\n2026-11-22 08:00,b\n")
+    rows, runs = newest(path)
+    assert ([row["what"] for row in rows], runs) == (["a", "b"], 2)
