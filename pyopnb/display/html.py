@@ -1,7 +1,7 @@
-"""HTML that survives in a saved notebook that nobody trusts, in light and dark themes.
+"""HTML that survives in a saved and untrusted notebook, in light and dark themes.
 
-What a notebook's front end keeps of such HTML is text, ``<pre>``, tables, ``<details>``, inline styles, and pictures that lie
-in the page itself. So nothing here makes anything else. Colours of text and ground stay the theme's.
+Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and images whose data are in the page, so
+nothing here makes anything else. Colours of text and background stay the theme's.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ import base64
 import html
 from collections.abc import Iterable
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.errors import sanitize, sanitize_source
 
-__all__ = ["LARGEST", "details", "escaped", "image", "length_of_image", "note", "page", "pre"]
+__all__ = ["MAX_BYTES", "details", "document", "escape", "image", "join", "note", "paragraph", "pre", "source"]
 
-LARGEST = 200_000
-"""Bytes that one output of a notebook may have."""
+MAX_BYTES = 200_000
+"""The size of one output of a notebook."""
 
-_KINDS = {b"\x89PNG": "image/png"}
 _PRE = "font-family:monospace;margin:0;white-space:pre-wrap;background:none;color:inherit"
+_SOURCE = "font-family:monospace;margin:6px 0;white-space:pre;overflow-x:auto;background:none;color:inherit"
 
 
-def escaped(text: object, longest: int = 200) -> str:
-    r"""Text of anybody's for HTML or SVG: cut, its control characters as escapes, on one line.
+def escape(text: object, longest: int = 200) -> str:
+    r"""Untrusted text for HTML: cut, on one line, its control characters as escapes.
 
     Examples
     --------
-    >>> escaped("<b>\x07")
+    >>> escape("<b>\x07")
     '&lt;b&gt;\\x07'
     """
     return html.escape(sanitize(text, longest).replace("\n", " "), quote=True)
 
 
-def image(data: bytes | str, alt: str, *, width: int | None = None, tall: int | None = None) -> str:
-    """A picture in the page itself.
+def image(data: bytes | str, alt: str, *, width: int | None = None, max_height: int | None = None) -> str:
+    """An image whose data are in the page.
 
     Parameters
     ----------
@@ -42,51 +42,72 @@ def image(data: bytes | str, alt: str, *, width: int | None = None, tall: int | 
     alt : str
         What it shows, as a sentence.
     width : int, optional
-        In pixels; the picture's own without it. It is never wider than its cell.
-    tall : int, optional
-        The height from which on it is in a box that scrolls, and keeps its own width there.
+        In pixels; by default the image's own. It is never wider than its cell.
+    max_height : int, optional
+        Put the image in its own size into a box of at most this height, which scrolls.
+
+    Returns
+    -------
+    str
     """
     raw = data.encode() if isinstance(data, str) else data
-    kind = _KINDS.get(raw[:4], "image/svg+xml")
+    kind = "image/png" if raw.startswith(b"\x89PNG") else "image/svg+xml"
     size = f' width="{width}"' if width else ""
-    style = "max-width:none" if tall else "max-width:100%;height:auto"
+    style = "max-width:none" if max_height else "max-width:100%;height:auto"
     source = base64.b64encode(raw).decode()
-    made = f'<img src="data:{kind};base64,{source}" alt="{escaped(alt, 1000)}"{size} style="{style}">'
-    return f'<div style="overflow:auto;max-height:{tall}px">{made}</div>' if tall else made
-
-
-def length_of_image(data: bytes | str) -> int:
-    """How long `image` makes a picture, at most, its text left out."""
-    return 4 * (len(data.encode() if isinstance(data, str) else data) + 2) // 3 + 300
+    element = f'<img src="data:{kind};base64,{source}" alt="{escape(alt, 1000)}"{size} style="{style}">'
+    return f'<div style="overflow:auto;max-height:{max_height}px">{element}</div>' if max_height else element
 
 
 def pre(text: str) -> str:
-    """Text as it is, lines kept."""
+    """Preformatted text; long lines are cut."""
     return f'<pre style="{_PRE}">{html.escape("".join(sanitize(line, 2000) for line in text.splitlines(keepends=True)))}</pre>'
 
 
+def source(text: str) -> str:
+    """Source code, whole, in a block that scrolls sideways."""
+    return f'<pre style="{_SOURCE}">{html.escape(sanitize_source(text))}</pre>'
+
+
 def note(text: str) -> str:
-    """A remark below something."""
-    return f'<div style="opacity:0.7;font-size:90%">{escaped(text, 1000)}</div>'
+    """A faint remark."""
+    return f'<div style="opacity:0.7;font-size:90%">{escape(text, 1000)}</div>'
+
+
+def paragraph(content: str) -> str:
+    """HTML with some space above and below."""
+    return f'<div style="margin:8px 0">{content}</div>'
 
 
 def details(summary: str, content: str, *, open: bool = False) -> str:
     """HTML folded under a line of text."""
-    return f"<details{' open' if open else ''}><summary>{escaped(summary)}</summary>{content}</details>"
+    return f"<details{' open' if open else ''}><summary>{escape(summary)}</summary>{content}</details>"
 
 
-def page(parts: Iterable[str], most: int = LARGEST) -> str:
-    """Parts of HTML as one output; those that would make it too large are left out, and it says how many."""
-    made: list[str] = []
+def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
+    """Parts of HTML as one output of at most so many bytes; it says how many parts it leaves out."""
+    kept: list[str] = []
     length = len("<div></div>") + 200
-    left = 0
+    left_out = 0
     for part in parts:
         size = len(part.encode())
         if length + size <= most:
-            made.append(part)
+            kept.append(part)
             length += size
         else:
-            left += 1
-    if left:
-        made.append(note(f"{left} more {'part is' if left == 1 else 'parts are'} left out, to keep this output small"))
-    return f"<div>{''.join(made)}</div>"
+            left_out += 1
+    if left_out:
+        kept.append(note(f"{left_out} more {'part is' if left_out == 1 else 'parts are'} left out, to keep this output small"))
+    return f"<div>{''.join(kept)}</div>"
+
+
+def document(title: str, body: str) -> str:
+    """A page of its own, which loads nothing, and is light or dark like the reader's system."""
+    style = "margin:2rem auto;max-width:75rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title></head>\n"
+        f'<body style="{style}">{body}</body></html>\n'
+    )

@@ -1,4 +1,4 @@
-"""A model as text: its ends, and its nodes in an order in which each finds its inputs made."""
+"""A model as text: its inputs and outputs, and its nodes in topological order."""
 
 from __future__ import annotations
 
@@ -9,17 +9,30 @@ from onnx import NodeProto
 from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, title_of
 from pyopnb.ops.errors import plural, sanitize
 
-__all__ = ["listed"]
+__all__ = ["model_text"]
 
 _LINES = 30
-_HEAD, _TAIL = 18, 7  # nodes of a model that has too many
-_LONGEST = 120
-_TYPES_AT = 64
-_MARKS = {"added": "+", "removed": "-", "changed": "~"}
+_HEAD, _TAIL = 18, 7  # nodes shown of a model that has too many
+_LONGEST = 120  # characters of a line
+_TYPE_COLUMN = 64  # the rightmost, in which types are aligned
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
-def listed(title: str, scope: Scope, wishes: Wishes) -> str:
-    """At most 30 lines."""
+def model_text(title: str, scope: Scope, wishes: Wishes) -> str:
+    """A graph in at most 30 lines.
+
+    Parameters
+    ----------
+    title : str
+        The first line.
+    scope : Scope
+    wishes : Wishes
+        Its marks become signs before the nodes, its values numbers after them.
+
+    Returns
+    -------
+    str
+    """
     lines = [title, f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"]
     nodes = scope.nodes
     if len(nodes) + len(lines) + len(scope.facts.remarks[:2]) <= _LINES:
@@ -33,22 +46,20 @@ def listed(title: str, scope: Scope, wishes: Wishes) -> str:
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:
-    told = []
-    for name in names[:8]:
-        kind = scope.facts.type_of(scope.container, name)
-        told.append(f"{sanitize(name, 40)}: {kind}" if kind else sanitize(name, 40))
-    return ", ".join([*told, f"… {len(names) - 8} more"] if len(names) > 8 else told).replace("\n", " ")
+    kinds = [(sanitize(name, 40), scope.facts.type_of(scope.container, name)) for name in names[:8]]
+    ends = [f"{name}: {kind}" if kind else name for name, kind in kinds]
+    return ", ".join([*ends, f"… {len(names) - 8} more"] if len(names) > 8 else ends).replace("\n", " ")
 
 
 def _rows(scope: Scope, nodes: Sequence[NodeProto], wishes: Wishes) -> list[str]:
-    said = [_row(scope, node, wishes).replace("\n", " ") for node in nodes]
-    wide = max((len(text) for text in said if len(text) <= _TYPES_AT), default=0)
+    rows = [_row(scope, node, wishes).replace("\n", " ") for node in nodes]
+    column = max((len(row) for row in rows if len(row) <= _TYPE_COLUMN), default=0)
     types = [", ".join(filter(None, (scope.facts.type_of(scope.container, name) for name in node.output))) for node in nodes]
-    return [f"{text:<{wide}}  {kind}".rstrip() for text, kind in zip(said, types, strict=True)]
+    return [f"{row:<{column}}  {kind}".rstrip() for row, kind in zip(rows, types, strict=True)]
 
 
 def _row(scope: Scope, node: NodeProto, wishes: Wishes) -> str:
-    sign = _MARKS.get(wishes.marks.get(id(node), ""), "*" if id(node) in wishes.marks else " ")
+    sign = _SIGNS.get(wishes.marks.get(id(node), ""), "*" if id(node) in wishes.marks else " ")
     outputs = ", ".join(sanitize(name, 30) or "_" for name in node.output)
     inputs = ", ".join(_input(scope, name) for name in node.input)
     attrs = attrs_of(node, scope.facts.operator(node)[1])

@@ -1,4 +1,4 @@
-"""A model as a layered picture, as HTML around it, and as text."""
+"""A model as a layered picture, with HTML around it, and as text."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from typing import TypeVar
 
 from onnx import FunctionProto, ModelProto, NodeProto
 
-from pyopnb.display.html import LARGEST, details, image, note, page
+from pyopnb.display.html import MAX_BYTES, details, image, join, note
 from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, title_of
-from pyopnb.display.model_text import listed
-from pyopnb.display.svg.colours import Scale, scale
-from pyopnb.display.svg.graph import Graph, Picture, within
+from pyopnb.display.model_text import model_text
+from pyopnb.display.svg.colours import Scale, scale_for
+from pyopnb.display.svg.graph import Graph, Picture, draw, draw_within
+from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.view import View
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.errors import FeedError, ModelError, plural, sanitize, suggest
 
-__all__ = ["drawn"]
+__all__ = ["view_model"]
 
 _NAMES_UP_TO = 80  # nodes of a picture that shows their names
-_MOST_BODIES = 12  # that are drawn below the model
-_MOST_INSIDE = 2_000  # boxes that are drawn inside others
-_WIDE, _HIGH = 1_100, 700  # pixels from which on a picture scrolls
+_MOST_BODIES = 12  # drawn below the model
+_BODY_BYTES = 30_000  # of the SVG of one of them
+_MOST_INSIDE = 2_000  # boxes drawn inside others
+_WIDTH, _HEIGHT = 1_100, 700  # pixels from which on a picture scrolls
 
 _Value = TypeVar("_Value")
 
 
-def drawn(
+def view_model(
     model: ModelProto | bytes | str | os.PathLike[str],
     *,
     colours: Mapping[int | str, float] | None = None,
@@ -42,30 +44,31 @@ def drawn(
     shapes: bool = True,
     most: int = 4_000,
 ) -> View:
-    """A model as a picture.
+    """The view of a model.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
     colours : mapping, optional
-        A number, such as an error or a time, of nodes: by their place in the main graph, an output's name or the node's name.
+        A number of each node, such as an error or a time, by the node's index in the main graph, an output's name or the node's
+        name.
     legend : str
         What the numbers are.
     around : bool
-        Whether 0 is the middle of the colours.
+        Whether the colours are symmetric about 0.
     log : bool, optional
-        Whether equal ratios are equal steps of colour; without it, where the largest is over 1,000 times the least.
+        Whether the colours are logarithmic. By default they are if the largest number is over 1,000 times the smallest.
     marks : mapping, optional
-        A badge of nodes, as ``colours`` names them: ``added``, ``removed``, ``changed``, or another short text.
+        Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``, or another short text.
     open : iterable of str, or bool
         Nodes whose bodies or functions are drawn inside them, by node name or output; functions also as ``domain::Name``. True
         opens everything.
     names : bool, optional
-        Whether boxes show the nodes' names; without it, where there are at most 80 nodes.
+        Whether boxes show the nodes' names. By default they do if there are at most 80 nodes.
     shapes : bool
         Whether lines show types.
     most : int
-        Boxes of a picture; of more, those near the largest number, the first badge or the beginning are shown.
+        The most boxes of a picture. Of more, those near the largest number, the first badge or the beginning are shown.
 
     Returns
     -------
@@ -74,20 +77,20 @@ def drawn(
     Raises
     ------
     ModelError
-        There is no model, or no node of a name.
+        It is not a model, or it has no node of a name.
     FeedError
-        ``most`` is no positive number.
+        ``most`` is not positive.
     """
     if most < 1:
         raise FeedError("show, most", expected="1 or more", got=sanitize(most))
     proto = as_proto(model)
     facts = Facts(proto)
-    scopes = _scopes(facts)  # before any id is taken: a node is one object only as long as something holds it
+    scopes = _scopes(facts)  # before any id is used: protobuf makes new objects for nodes that nothing references
     open = open if isinstance(open, bool) else list(open)
     by_name = _by_name(scopes.values()) if colours or marks or open else {}
     wishes = Wishes(
-        {id(node): float(number) for node, number in _chosen(proto, by_name, colours or {}, "colours")},
-        {id(node): mark for node, mark in _chosen(proto, by_name, marks or {}, "marks")},
+        {id(node): float(number) for node, number in _select(proto, by_name, colours or {}, "colours")},
+        {id(node): mark for node, mark in _select(proto, by_name, marks or {}, "marks")},
         len(proto.graph.node) <= _NAMES_UP_TO if names is None else names,
         shapes,
     )
@@ -95,172 +98,163 @@ def drawn(
         scope.fold({*wishes.values, *wishes.marks})
     main = scopes[id(proto.graph)]
     graphs = _graphs(scopes, main, wishes, _opened(facts, by_name, open))
-    seen = scale(wishes.values.values(), log=log, around=around) if wishes.values else None
+    scale = scale_for(wishes.values.values(), log=log, around=around) if wishes.values else None
     title = _title(proto, main)
-    text = listed(title, main, wishes)
-    rest = _rest(scopes, graphs)
-    picture = _picture(graphs[id(proto.graph)], wishes, main, seen, legend, most, LARGEST - 8_000 - (60_000 if rest else 0))
-    body = page(_parts(title, picture, graphs[id(proto.graph)], rest, wishes, facts, seen, legend, most))
-    return View(proto, title, text, body, picture.whole)
+    folded = _folded(scopes, graphs)
+    painter = _Painter(main, graphs[id(proto.graph)], wishes, scale, legend, most)
+    body = join(painter.html(title, folded, MAX_BYTES - 8_000 - (60_000 if folded else 0)))
+    return View(proto, title, model_text(title, main, wishes), body, painter.draw)
 
 
 # ---- which nodes
 
 
 def _by_name(scopes: Iterable[Scope]) -> dict[str, NodeProto]:
-    """Nodes by what may stand for them: an output before a name, an outer one before one inside."""
-    found: dict[str, NodeProto] = {}
+    """Nodes by outputs and names; outputs win over names, and outer nodes over inner ones."""
     nodes = [node for scope in scopes for node in scope.nodes]
+    named: dict[str, NodeProto] = {}
     for node in nodes:
         for name in filter(None, node.output):
-            found.setdefault(name, node)
+            named.setdefault(name, node)
     for node in nodes:
         if node.name:
-            found.setdefault(node.name, node)
-    return found
+            named.setdefault(node.name, node)
+    return named
 
 
-def _chosen(
-    proto: ModelProto, by_name: Mapping[str, NodeProto], asked: Mapping[int | str, _Value], what: str
+def _select(
+    proto: ModelProto, by_name: Mapping[str, NodeProto], values: Mapping[int | str, _Value], option: str
 ) -> Iterator[tuple[NodeProto, _Value]]:
-    for key, value in asked.items():
+    for key, value in values.items():
         if isinstance(key, str):
             if key not in by_name:
-                raise _nobody(what, key, by_name)
+                raise _unknown_node(option, key, by_name)
             yield by_name[key], value
         elif 0 <= key < len(proto.graph.node):
             yield proto.graph.node[key], value
         else:
-            raise ModelError(f"show, {what}", expected=f"a place from 0 to {len(proto.graph.node) - 1}", got=sanitize(key))
+            expected = f"an index from 0 to {len(proto.graph.node) - 1}"
+            raise ModelError(f"show, {option}", expected=expected, got=sanitize(key))
 
 
-def _nobody(what: str, name: str, known: Iterable[str]) -> ModelError:
+def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
     near = sanitize(suggest(name, list(known)[:5_000]))
-    return ModelError(f"show, {what}", expected="the name of an output or node", got=sanitize(name), next=near)
+    return ModelError(f"show, {option}", expected="the name of an output or node", got=sanitize(name), next=near)
 
 
 def _opened(facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool) -> set[int] | None:
-    """The ids of the bodies and functions that are to be opened; None for all."""
+    """The ids of the bodies and functions to open; None for all."""
     if isinstance(open, bool):
         return None if open else set()
-    found: set[int] = set()
+    opened: set[int] = set()
     functions = {f"{f.domain}::{f.name}": f for f in facts.model.functions}
     for name in open:
         if name in functions:
-            found.add(id(functions[name]))
+            opened.add(id(functions[name]))
         elif name in by_name:
-            found |= {id(body) for _, body in facts.held(by_name[name])}
+            opened |= {id(body) for _, body in facts.held(by_name[name])}
         else:
-            raise _nobody("open", name, [*functions, *by_name])
-    return found
+            raise _unknown_node("open", name, [*functions, *by_name])
+    return opened
 
 
 # ---- graphs of boxes
 
 
 def _scopes(facts: Facts) -> dict[int, Scope]:
-    """The model's graph, its functions and all bodies, outer ones first, by their ids."""
-    found: dict[int, Scope] = {}
+    """The model's graph, its functions and all bodies by their ids, outer ones first."""
+    scopes: dict[int, Scope] = {}
     for container in (facts.model.graph, *facts.functions.values()):
         for graph in GraphIndex(container).walk():
-            outer = None if graph.outer is None else found[id(graph.outer.scope)]
-            found[id(graph.scope)] = Scope(graph, facts, outer)
-    return found
+            outer = None if graph.outer is None else scopes[id(graph.outer.scope)]
+            scopes[id(graph.scope)] = Scope(graph, facts, outer)
+    return scopes
 
 
 def _graphs(scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: set[int] | None) -> dict[int, Graph]:
-    """The boxes of a scope and of all that is opened in it: inner ones first, in a loop, so that depth costs no stack."""
-    done: dict[int, Graph] = {}
+    """The boxes of a scope and of all that is opened in it, inner scopes first, in a loop, so that deep nests need no stack."""
+    graphs: dict[int, Graph] = {}
     sizes: dict[int, int] = {}
     entered: set[int] = set()
-    way = [main]
-    while way:
-        scope = way[-1]
+    stack = [main]
+    while stack:
+        scope = stack[-1]
         own = id(scope.container)
-        held = [(what, body) for node in scope.nodes for what, body in scope.facts.held(node)]
-        wanted = [(what, body) for what, body in held if opened is None or id(body) in opened]
+        held = [entry for node in scope.nodes for entry in scope.facts.held(node)]
+        to_open = [(title, body) for title, body in held if opened is None or id(body) in opened]
         if own not in entered:
             entered.add(own)
-            inner = {id(body) for _, body in wanted} - entered  # a function that is on the way already stays folded
-            way += [scopes[key] for key in scopes if key in inner]
+            inner = {id(body) for _, body in to_open} - entered  # a function that calls itself stays folded inside itself
+            stack += [scopes[key] for key in scopes if key in inner]
             continue
-        way.pop()
-        if own in done:
+        stack.pop()
+        if own in graphs:
             continue
-        size = len(scope.nodes) + sum(sizes.get(id(body), 0) for _, body in wanted)
-        inside = {id(body): done[id(body)] for _, body in wanted if id(body) in done and id(body) != own}
+        size = len(scope.nodes) + sum(sizes.get(id(body), 0) for _, body in to_open)
+        inside = {id(body): (title, graphs[id(body)]) for title, body in to_open if id(body) in graphs and id(body) != own}
         if size > _MOST_INSIDE and inside:
-            scope.facts.remarks.append(f"what would be more than {_MOST_INSIDE:,} boxes inside others stays folded")
+            scope.facts.remarks.append(f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded")
             inside, size = {}, len(scope.nodes)
-        named = {id(body): _titled(done[id(body)], what) for what, body in wanted if id(body) in inside}
-        done[own], sizes[own] = graph_of(scope, wishes, named), size
-    return done
+        titled = {key: Graph(graph.boxes, graph.lines, title) for key, (title, graph) in inside.items()}
+        graphs[own], sizes[own] = graph_of(scope, wishes, titled), size
+    return graphs
 
 
-def _titled(graph: Graph, title: str) -> Graph:
-    return Graph(graph.boxes, graph.lines, title)
-
-
-def _rest(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tuple[str, Scope]]:
-    """What stays folded, with a line that says what it is."""
-    found: dict[int, tuple[str, Scope]] = {}
+def _folded(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tuple[str, Scope]]:
+    """The bodies and functions that stay folded, each with a title."""
+    folded: dict[int, tuple[str, Scope]] = {}
     for scope in scopes.values():
         for node in scope.nodes:
             for what, body in scope.facts.held(node) if node.attribute or scope.facts.functions else ():
-                if id(body) not in graphs and id(body) not in found:
-                    where = (
-                        ""
-                        if isinstance(body, FunctionProto)
-                        else f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
-                    )
-                    found[id(body)] = f"{where}{what}: {plural(len(body.node), 'node')}", scopes[id(body)]
-    return list(found.values())
+                if id(body) not in graphs and id(body) not in folded:
+                    holder = f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
+                    where = "" if isinstance(body, FunctionProto) else holder
+                    folded[id(body)] = f"{where}{what}: {plural(len(body.node), 'node')}", scopes[id(body)]
+    return list(folded.values())
 
 
 # ---- pictures and HTML
 
 
-def _picture(graph: Graph, wishes: Wishes, scope: Scope, seen: Scale | None, legend: str, most: int, room: int) -> Picture:
-    """As much of a graph as there is room for, in bytes of HTML; first of all what stands out."""
-    first = len(scope.inputs)
-    ids = {id(node): place + first for place, node in enumerate(scope.nodes)}
-    values = {key: value for key, value in wishes.values.items() if key in ids}
-    marked = next((ids[key] for key in wishes.marks if key in ids), 0)
-    around = ids[max(values, key=values.__getitem__)] if values else marked
-    return within(graph.part(most, around), room * 3 // 4 - 1_000, scale=seen, legend_title=legend, around=around)
+class _Painter:
+    """Draws a model's main graph and its folded bodies with the same colours."""
 
+    def __init__(self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, legend: str, most: int) -> None:
+        self._graph, self._wishes, self._scale, self._legend, self._most = graph, wishes, scale, legend, most
+        self._remarks = scope.facts.remarks
+        indices = {id(node): len(scope.inputs) + number for number, node in enumerate(scope.nodes)}
+        values = {key: value for key, value in wishes.values.items() if key in indices}
+        marked = next((indices[key] for key in wishes.marks if key in indices), 0)
+        self._focus = indices[max(values, key=values.__getitem__)] if values else marked
 
-def _parts(
-    alt: str,
-    picture: Picture,
-    graph: Graph,
-    rest: list[tuple[str, Scope]],
-    wishes: Wishes,
-    facts: Facts,
-    seen: Scale | None,
-    legend: str,
-    most: int,
-) -> Iterator[str]:
-    said = f"{alt}. Colours: {legend or 'a number'} from {seen.low:.3g} to {seen.high:.3g}" if seen else alt
-    yield _image(picture, said)
-    left = len(graph.boxes) - picture.shown
-    if left > 0:
-        count = len(graph.boxes)
-        whole = f"most={count} and save('….svg') write" if count > most else "save('….svg') writes"
-        yield note(f"{left:,} of {count:,} boxes are left out, to keep this output small; {whole} all")
-    for remark in facts.remarks[:3]:
-        yield note(remark)
-    for said, scope in rest[:_MOST_BODIES]:
-        inner = within(graph_of(scope, wishes, {}), 30_000, scale=seen, legend_title=legend)
-        yield details(said, _image(inner, said))
-    if len(rest) > _MOST_BODIES:
-        yield note(f"{len(rest) - _MOST_BODIES} more bodies and functions: open=[name] shows them")
+    def draw(self) -> Drawing:
+        """The main graph, as large as the caller allows."""
+        return draw(self._graph.part(self._most, self._focus), scale=self._scale, legend_title=self._legend)
+
+    def html(self, title: str, folded: list[tuple[str, Scope]], room: int) -> Iterator[str]:
+        """The main graph in at most ``room`` bytes, remarks, and the folded bodies and functions."""
+        part = self._graph.part(self._most, self._focus)
+        picture = self._draw_within(part, room * 3 // 4 - 1_000, self._focus)
+        scale, count = self._scale, len(self._graph.boxes)
+        colours = f". Colours: {self._legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}" if scale else ""
+        yield _image(picture, title + colours)
+        if count > picture.count:
+            save = f"most={count} and save('….svg') write" if count > self._most else "save('….svg') writes"
+            left_out = f"{count - picture.count:,} of {count:,} boxes are left out, to keep this output small"
+            yield note(f"{left_out}; {save} all")
+        yield from (note(remark) for remark in self._remarks[:3])
+        for name, scope in folded[:_MOST_BODIES]:
+            yield details(name, _image(self._draw_within(graph_of(scope, self._wishes, {}), _BODY_BYTES), name))
+        if len(folded) > _MOST_BODIES:
+            yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions: open=[name] shows them")
+
+    def _draw_within(self, graph: Graph, most: int, focus: int = 0) -> Picture:
+        return draw_within(graph, most, scale=self._scale, legend_title=self._legend, around=focus)
 
 
 def _image(picture: Picture, alt: str) -> str:
-    size = picture.size
-    large = size.width > _WIDE or size.height > _HIGH
-    return image(picture.svg, alt, tall=_HIGH if large else None)
+    large = picture.drawing.width > _WIDTH or picture.drawing.height > _HEIGHT
+    return image(picture.svg, alt, max_height=_HEIGHT if large else None)
 
 
 def _title(proto: ModelProto, main: Scope) -> str:

@@ -1,73 +1,61 @@
-"""Views as files: what kind of file, its name's ending says."""
+"""Views as files, in the format that the file's name ends in."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from pyopnb.display.html import escaped
-from pyopnb.display.plots import pixels
+from pyopnb.display.html import document
+from pyopnb.display.plots import figure_png
 from pyopnb.display.view import View
 from pyopnb.ops.atomic_write import atomic_write
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["write"]
 
-_ENDINGS = (".html", ".svg", ".png", ".json")
-
 
 def write(view: View, path: str | os.PathLike[str]) -> None:
-    """Write a view; a file that is there stays as it was until the new one is whole.
+    """Write a view; an existing file stays as it was until the new one is complete.
+
+    Parameters
+    ----------
+    view : View
+    path : str or os.PathLike
 
     Raises
     ------
     FeedError
-        The name's ending is none that this view can be written as.
+        This view cannot be written in the format that the name ends in.
+    OSError
+        The file cannot be written.
     PyopError
         A graph as ``.png`` needs matplotlib.
     """
     path = Path(path)
-    ending = path.suffix.lower()
-    can = _can(view)
-    if ending not in can:
+    suffix = path.suffix.lower()
+    formats = _formats(view)
+    if suffix not in formats:
+        other = ".svg" if ".svg" in formats else ".html"
         raise FeedError(
             f"save, {sanitize(type(view.thing).__name__)}",
-            expected=f"a name that ends in {', '.join(can)}",
+            expected=f"a name that ends in {', '.join(formats)}",
             got=sanitize(path.name),
-            next=_instead(ending, can, path),
+            next=f"save({sanitize(repr(str(path.with_suffix(other))))})",
         )
-    data = _written(view, ending)
+    data = _encode(view, suffix)
     with atomic_write(path) as file:
         file.stream.write(data)
 
 
-def _can(view: View) -> list[str]:
-    held = {".svg": bool(view.svg), ".png": bool(view.png or view.svg), ".json": hasattr(view.thing, "to_json")}
-    return [ending for ending in _ENDINGS if held.get(ending, True)]
+def _formats(view: View) -> list[str]:
+    pictures = [".svg", ".png"] if view.draw else []
+    return [".html", *pictures, *([".json"] if hasattr(view.thing, "to_json") else [])]
 
 
-def _instead(ending: str, can: list[str], path: Path) -> str:
-    other = ".svg" if ".svg" in can and ending != ".svg" else ".html"
-    return f"save({sanitize(repr(str(path.with_suffix(other))))})"
-
-
-def _written(view: View, ending: str) -> bytes:
-    if ending == ".svg":
+def _encode(view: View, suffix: str) -> bytes:
+    if suffix == ".png" and view.draw:
+        return view.png or figure_png(view.draw())
+    if suffix == ".svg":
         return view.svg.encode()
-    if ending == ".png":
-        return view.png or pixels(view.svg)
-    if ending == ".json":
-        return str(view.thing.to_json()).encode()
-    return _page(view).encode()
-
-
-def _page(view: View) -> str:
-    """A page of its own: it needs nothing that is not in it, and is light or dark as the reader's system is."""
-    style = "margin:2rem auto;max-width:75rem;padding:0 1rem;font:15px/1.5 system-ui,sans-serif"
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{escaped(view.title)}</title></head>\n"
-        f'<body style="{style}">{view.body}</body></html>\n'
-    )
+    text = view.thing.to_json() if suffix == ".json" else document(view.title, view.body)
+    return str(text).encode()

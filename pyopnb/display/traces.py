@@ -1,4 +1,4 @@
-"""A trace: the graph in the colours of times or sizes, and a table of all that was seen."""
+"""A trace: its graph in the colours of times or sizes, and tables of everything in it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from onnx import ModelProto
 from onnx.helper import make_tensor_value_info
 
-from pyopnb.display.budget import graph, within
-from pyopnb.display.html import details, escaped, note, page
-from pyopnb.display.tensors import line
+from pyopnb.display.budget import graph_within, table_within
+from pyopnb.display.html import details, escape, join, note
+from pyopnb.display.tensors import describe
 from pyopnb.display.view import View
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.errors import FeedError, sanitize
@@ -20,121 +20,125 @@ from pyopnb.runtime.trace.profile import NodeTime
 from pyopnb.runtime.trace.summary import Summary
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["trace", "warning"]
+__all__ = ["view_trace"]
 
 _ROWS = 120
-_BYTES = 80_000  # of the tables
+_BYTES = 80_000  # of the table of tensors
+_VERSIONS = 50
+_UNITS = {"time": "µs", "size": "largest |x|", "std": "σ"}
+_WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
 
 
-def trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
-    """The drawing of a trace.
+def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
+    """The view of a trace.
 
     Parameters
     ----------
     thing : Trace
     by : str, optional
-        What colours the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output) or ``"std"``. Without it the
-        time, where it was taken, and else the size.
+        What colours the nodes: ``"time"``, ``"size"`` (the largest magnitude of the first output) or ``"std"``. By default the
+        time if the trace has times, and else the size.
     **options
-        What the drawing of a model takes.
+        As of `view_model`.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    FeedError
+        The trace cannot be coloured like that.
     """
     by = by or ("time" if thing.times else "size")
-    if by not in ("time", "size", "std") or (by == "time" and not thing.times):
-        kinds = "time, size or std" if thing.times else "size or std: nothing was timed"
-        raise FeedError(
-            "show, by", expected=kinds, got=sanitize(by), next="session.trace(…, times=True)" if by == "time" else 'by="size"'
-        )
-    colours, legend = _colours(thing, by)
-    first = [name for name in [thing.nasty] if name is not None and name in _makers(thing)]
-    marks = {name: "NaN" if thing.summaries[name].nan else "Inf" for name in first}
-    tables = list(_tables(thing))
-    head = [warning(text) for text in _warnings(thing)]
+    if by not in _UNITS or (by == "time" and not thing.times):
+        expected = "time, size or std" if thing.times else "size or std: nothing was timed"
+        next_ = "session.trace(…, times=True)" if by == "time" else 'by="size"'
+        raise FeedError("show, by", expected=expected, got=sanitize(by), next=next_)
+    makers = {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
+    marks = {}
+    if thing.nasty is not None and thing.nasty in makers:
+        marks[thing.nasty] = "NaN" if thing.summaries[thing.nasty].nan else "Inf"
+    tables = list(_tables(thing, makers))
+    head = [
+        f'<div style="{_WARNING}"><b style="color:#b7791f">⚠</b> {escape(text, 1000)}</div>'
+        for text in _warnings(thing, makers)
+    ]
+    wanted = {"colours": _values(thing, by), "legend": _UNITS[by], "marks": marks}
+    picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
     title = repr(thing).partition("\n")[0]
-    picture = graph(_typed(thing), {"colours": colours, "legend": legend, "marks": marks, **options}, head, tables)
-    return View(thing, title, repr(thing), page([*head, picture.body, *tables]), picture.svg)
+    return View(thing, title, repr(thing), join([*head, picture.body, *tables]), picture.draw)
 
 
-def _typed(thing: Trace) -> ModelProto:
-    """The model with the types that were seen, which is more than it says itself."""
+def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:
+    """The model with the types of the trace, which says more than the model itself."""
     model = ModelProto()
     model.CopyFrom(thing.model)
-    seen = {name: one.type for name, one in thing.summaries.items() if one.type is not None and one.type.dtype is not None}
-    kept = [info for info in model.graph.value_info if info.name not in seen]
+    types = {name: summary.type for name, summary in thing.summaries.items() if summary.type and summary.type.dtype}
+    declared = [info for info in model.graph.value_info if info.name not in types]
+    outputs = {info.name for info in model.graph.output}
     del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
-    made = _makers(thing).keys() - {info.name for info in model.graph.output}
-    for name, kind in seen.items():
-        if name in made and kind.dtype is not None:
+    model.graph.value_info.extend(declared)
+    for name, kind in types.items():
+        if name in makers and name not in outputs and kind.dtype is not None:
             model.graph.value_info.append(make_tensor_value_info(name, kind.dtype.onnx, kind.shape))
     return model
 
 
-def warning(text: str) -> str:
-    """A sentence that must not be missed."""
-    style = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
-    return f'<div style="{style}"><b style="color:#b7791f">⚠</b> {escaped(text, 1000)}</div>'
-
-
-def _warnings(thing: Trace) -> Iterator[str]:
+def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.exposure is not None and not thing.exposure.same:
         yield str(thing.exposure)
     if thing.unchecked:
         yield f"not compared with an unexposed run: {thing.unchecked}"
     if thing.nasty is not None:
-        made = _makers(thing).get(thing.nasty, "a feed")
-        yield f"the first NaN or infinity is in {sanitize(thing.nasty)}, from {made}: {line(thing.summaries[thing.nasty])}"
+        summary = describe(thing.summaries[thing.nasty])
+        yield f"the first NaN or infinity is in {sanitize(thing.nasty)}, from {makers.get(thing.nasty, 'a feed')}: {summary}"
 
 
-def _makers(thing: Trace) -> dict[str, str]:
-    return {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
-
-
-def _colours(thing: Trace, by: str) -> tuple[dict[str, float], str]:
+def _values(thing: Trace, by: str) -> dict[str, float]:
+    """The number of each node, by its first output."""
     firsts = {first_output(node) for node in thing.model.graph.node}
     if by == "time":
-        return {name: time.total for name, time in (thing.times or {}).items() if name in firsts}, "µs"
-    seen = {name: one for name, one in thing.summaries.items() if name in firsts and one.kind == "number" and one.count}
+        return {name: time.total for name, time in (thing.times or {}).items() if name in firsts}
+    summaries = {name: s for name, s in thing.summaries.items() if name in firsts and s.kind == "number" and s.count}
     if by == "std":
-        return {name: math.inf if one.nasty else float(one.std or 0.0) for name, one in seen.items()}, "σ"
-    return {name: _size(one) for name, one in seen.items()}, "largest |x|"
+        return {name: math.inf if s.nasty else float(s.std or 0.0) for name, s in summaries.items()}
+    return {name: _magnitude(summary) for name, summary in summaries.items()}
 
 
-def _size(one: Summary) -> float:
-    if one.nasty or one.least is None:
+def _magnitude(summary: Summary) -> float:
+    if summary.nasty or summary.least is None:
         return math.inf
-    return max(abs(float(one.least)), abs(float(one.greatest)))
+    return max(abs(float(summary.least)), abs(float(summary.greatest)))
 
 
-def _tables(thing: Trace) -> Iterator[str]:
+def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.times:
-        yield details(*_times(thing.times), open=True)
-    made = _makers(thing)
-    rows = [(name, made.get(name, "feed"), line(one)) for name, one in thing.summaries.items()]
-    odd = {name for name, one in thing.summaries.items() if one.nasty}
-    kept = rows if len(rows) <= _ROWS else [row for k, row in enumerate(rows) if k < _ROWS // 2 or row[0] in odd][:_ROWS]
+        yield _times_table(thing.times)
+    rows = [(name, makers.get(name, "feed"), describe(summary)) for name, summary in thing.summaries.items()]
+    kept = rows
+    if len(rows) > _ROWS:  # the first, and those with NaN or infinities
+        nasty = {name for name, summary in thing.summaries.items() if summary.nasty}
+        kept = [row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nasty][:_ROWS]
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
-    yield within(f"{len(rows)} tensors{more}", ("tensor", "from", "what"), kept, _BYTES, open=not thing.times)
+    yield table_within(f"{len(rows)} tensors{more}", ("tensor", "from", "value"), kept, _BYTES, open=not thing.times)
     if thing.versions:
-        listed = [(str(one), sanitize(one.schema)) for one in list(thing.versions.values())[:50]]
-        yield details(
-            f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry",
-            Table(("version", "takes and gives"), listed)._repr_html_(),
-        )
+        versions = [(str(version), sanitize(version.schema)) for version in list(thing.versions.values())[:_VERSIONS]]
+        title = f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry"
+        yield details(title, Table(("version", "schema"), versions)._repr_html_())
 
 
-def _times(times: Mapping[str, NodeTime]) -> tuple[str, str]:
-    total = sum(one.total for one in times.values()) or 1.0
-    most = max(one.total for one in times.values()) or 1.0
-    ranked = sorted(times.values(), key=lambda one: -one.total)
+def _times_table(times: Mapping[str, NodeTime]) -> str:
+    slowest = sorted(times.values(), key=lambda time: -time.total)
+    total = sum(time.total for time in slowest)
     rows = []
-    for one in ranked[:_ROWS]:
-        split = ("", "") if one.python is None or one.crossing is None else (f"{one.python:,.0f}", f"{one.crossing:,.0f}")
-        bar = "▇" * max(1, round(16 * one.total / most)) if one.total else ""
-        rows.append(
-            (sanitize(one.node), sanitize(one.op_type), f"{one.total:,.0f}", f"{100 * one.total / total:.1f} %", bar, *split)
-        )
-    runs = max(one.runs for one in times.values())
-    said = f"times: {total:,.0f} µs in {len(times)} nodes, {f'the median of {runs} runs' if runs > 1 else 'one run'}"
+    for time in slowest[:_ROWS]:
+        split = ("", "") if time.python is None or time.crossing is None else (f"{time.python:,.0f}", f"{time.crossing:,.0f}")
+        bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
+        share = f"{100 * time.total / (total or 1.0):.1f} %"
+        rows.append((sanitize(time.node), sanitize(time.op_type), f"{time.total:,.0f}", share, bar, *split))
+    runs = max(time.runs for time in slowest)
+    title = f"times: {total:,.0f} µs in {len(times)} nodes, {f'the median of {runs} runs' if runs > 1 else 'one run'}"
     table = Table(("node", "op", "µs", "share", "", "in Python", "crossing"), rows)._repr_html_()
     more = note(f"and {len(times) - _ROWS:,} faster ones") if len(times) > _ROWS else ""
-    return said, table + more + note("ONNX Runtime counts whole microseconds.")
+    return details(title, table + more + note("ONNX Runtime counts whole microseconds."), open=True)

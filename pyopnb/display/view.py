@@ -1,10 +1,15 @@
-"""What a thing looks like: its text, its HTML, and the picture that a file can hold."""
+"""A view of a thing: its text, its HTML, and its picture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from pyopnb.display.svg.chart import cells_png
+from pyopnb.display.svg.shapes import Cells, Drawing
+from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.ops.displayable import Displayable
 
 __all__ = ["View"]
@@ -12,7 +17,7 @@ __all__ = ["View"]
 
 @dataclass(frozen=True, repr=False)
 class View(Displayable):
-    """What `pyopnb.show` gives: text at a prompt, HTML in a notebook, and files through `save`.
+    """What `pyopnb.show` returns: text at a prompt, HTML in a notebook, and files through ``save``.
 
     Attributes
     ----------
@@ -22,19 +27,31 @@ class View(Displayable):
         One line that says what it is.
     text : str
     body : str
-        HTML that survives in a saved notebook that nobody trusts.
+        HTML that survives in a saved and untrusted notebook.
+    draw : callable, optional
+        Makes the picture, where there is one.
+    image : Cells, optional
+        The heat map of an array or diff, without any words.
     svg : str
-        The picture; empty where there is none.
+        The picture; empty if there is none.
     png : bytes
-        The picture in pixels; empty where there is none.
+        The heat map as a PNG; empty if there is none.
     """
 
     thing: Any
     title: str
     text: str
     body: str
-    svg: str = ""
-    png: bytes = b""
+    draw: Callable[[], Drawing] | None = None
+    image: Cells | None = None
+
+    @cached_property
+    def svg(self) -> str:
+        return to_svg(self.draw()) if self.draw else ""
+
+    @cached_property
+    def png(self) -> bytes:
+        return cells_png(self.image) if self.image else b""
 
     def __repr__(self) -> str:
         return self.text

@@ -1,4 +1,4 @@
-"""What a front end keeps of HTML in a notebook that nobody trusts."""
+"""What a front end keeps of HTML in an untrusted notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pyopnb.display.html import LARGEST
+from pyopnb.display.html import MAX_BYTES
 
 # The part of JupyterLab's allow-list (4.6, apputils' sanitizer) that we mean to use.
 TAGS = {"div", "span", "b", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "img", "code", "br"}
@@ -61,7 +61,7 @@ def survives() -> Callable[[str], _Kept]:
         kept.feed(page)
         kept.close()
         assert not kept.open
-        assert len(page.encode()) <= LARGEST
+        assert len(page.encode()) <= MAX_BYTES
         for picture in kept.pictures:
             if not picture.startswith(b"\x89PNG"):
                 for element in ElementTree.fromstring(picture).iter():  # what is not well-formed is not drawn at all

@@ -3,7 +3,7 @@
 import base64
 from html.parser import HTMLParser
 
-from pyopnb.display.html import LARGEST, details, escaped, image, length_of_image, note, page, pre
+from pyopnb.display.html import MAX_BYTES, details, document, escape, image, join, note, pre, source
 
 HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[31m\u202e" + "A" * 10_000
 
@@ -27,7 +27,7 @@ class Read(HTMLParser):
 
 
 def test_hostile_text_is_only_text():
-    for made in (f"<p>{escaped(HOSTILE)}</p>", details(HOSTILE, "x"), note(HOSTILE), pre(HOSTILE), image("<svg/>", HOSTILE)):
+    for made in (f"<p>{escape(HOSTILE)}</p>", details(HOSTILE, "x"), note(HOSTILE), pre(HOSTILE), image("<svg/>", HOSTILE)):
         read = Read(made)
         assert {tag for tag, _ in read.tags} <= {"p", "details", "summary", "div", "pre", "img"}
         assert read.open == []
@@ -45,14 +45,9 @@ def test_a_picture_is_in_the_page_itself():
 
 
 def test_a_tall_picture_scrolls_at_its_own_size():
-    (box, outer), (_, inner) = Read(image("<svg/>", "tall", tall=500)).tags
+    (box, outer), (_, inner) = Read(image("<svg/>", "tall", max_height=500)).tags
     assert box == "div" and "overflow:auto" in outer["style"] and "max-height:500px" in outer["style"]
     assert "max-width:none" in inner["style"]
-
-
-def test_the_length_of_a_picture_is_known_before():
-    for data in ("é" * 1000, b"\x89PNG" + bytes(999)):
-        assert len(image(data, "", tall=100)) <= length_of_image(data)
 
 
 def test_lines_stay_lines():
@@ -60,7 +55,18 @@ def test_lines_stay_lines():
 
 
 def test_an_output_is_never_too_large():
-    made = page(["x" * 90_000, "é" * 60_000, "y" * 90_000, "z"])
-    assert len(made.encode()) <= LARGEST
+    made = join(["x" * 90_000, "é" * 60_000, "y" * 90_000, "z"])
+    assert len(made.encode()) <= MAX_BYTES
     assert "x" in made and "é" not in made and "z" in made and "1 more part is left out" in made
-    assert "left out" not in page(["a", "b"])
+    assert "left out" not in join(["a", "b"])
+
+
+def test_a_source_is_whole_and_only_text():
+    read = Read(source(HOSTILE + "\n<b>"))
+    assert [tag for tag, _ in read.tags] == ["pre"]
+    assert read.text.count("A") >= 10_000 and read.text.endswith("\n<b>") and "\x1b" not in read.text
+
+
+def test_a_document_escapes_its_title():
+    text = document("<script>", "<p>body</p>")
+    assert text.startswith("<!DOCTYPE html>") and "<title>&lt;script&gt;</title>" in text and "<p>body</p>" in text

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
-from pyopnb.display.html import LARGEST
+from pyopnb.display.html import MAX_BYTES
 from pyopnb.ops.errors import FeedError, ModelError
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -169,7 +169,7 @@ def test_functions_that_would_be_endless_stay_folded():
     proto.opset_import.add(domain="f", version=1)
     seen = pyopnb.show(proto, open=True)
     assert "stays folded" in repr(seen)
-    assert len(seen.body) <= LARGEST
+    assert len(seen.body) <= MAX_BYTES
 
 
 def test_numbers_are_colours_and_marks_are_badges():
@@ -181,7 +181,7 @@ def test_numbers_are_colours_and_marks_are_badges():
     assert Html(seen.body).images[0]["alt"].endswith("Colours: largest |a-b| from 1e-07 to 0.5")
     with pytest.raises(ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t0"):
         pyopnb.show(proto, colours={"t9": 1.0})
-    with pytest.raises(ModelError, match=r"show, marks: expected a place from 0 to 3, got 4"):
+    with pytest.raises(ModelError, match=r"show, marks: expected an index from 0 to 3, got 4"):
         pyopnb.show(proto, marks={4: "added"})
 
 
@@ -230,7 +230,7 @@ def test_hostile_names_are_text():
 
 def test_an_output_is_never_too_large():
     seen = pyopnb.show(chain(6_000))
-    assert len(seen.body.encode()) <= LARGEST
+    assert len(seen.body.encode()) <= MAX_BYTES
     left, whole = re.search(r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text).groups()
     assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
     assert "most=6002 and save" in Html(seen.body).text
@@ -280,7 +280,7 @@ def test_real_networks_are_drawn_whole(name):
     drawn = [node.op_type for node in proto.graph.node if node.op_type not in ("Constant", "ConstantOfShape")]
     # what looks alike is written once, and used
     tree = ET.fromstring(seen.svg)
-    kept = {group.get("id"): group for group in tree.find("{*}defs")}
+    kept = {group.get("id"): group for group in tree.findall("{*}defs/{*}g")}
     groups = [kept[e.get("href")[1:]] if e.tag.endswith("use") else e for e in tree if e.tag.endswith(("use", "}g"))]
     titles = [group.find("{*}text").text for group in groups if group.find("{*}text") is not None]
     assert sorted(titles) == sorted([*drawn, proto.graph.output[0].name, "data_0" if name == "squeezenet" else "gpu_0/data_0"])

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
 import pyopnb
-from pyopnb.display.tensors import line
+from pyopnb.display.tensors import describe
 from pyopnb.runtime.trace.summary import summary_of
 
 RNG = np.random.default_rng(2)
@@ -35,7 +35,7 @@ HOSTILE = [
     arrays(np.float32, array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan))
 )
 def test_line_agrees_with_numpy(values: np.ndarray) -> None:
-    text = line(summary_of(values))
+    text = describe(summary_of(values))
     finite = values[np.isfinite(values)].astype(np.float64)
     assert text.startswith(f"float32[{','.join(map(str, values.shape))}] n={values.size}")
     bad = values.size - finite.size

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.display.models import drawn
+from pyopnb.display.models import view_model
 from pyopnb.display.netron import assets, page
 from pyopnb.display.netron.op_docs import documentation
 from pyopnb.display.netron.trim import trimmed
@@ -54,7 +54,7 @@ class NetronView:
         self._data = copy.proto.SerializeToString(deterministic=True)
         self._documentation = documentation(copy.proto, self._assets.documentation())
         self._note = copy.note
-        self._picture = drawn(model).body
+        self._picture = view_model(model).body
         self._listeners: list[Callable[[NodeProto], Any]] = []
         self._selected: NodeProto | None = None
         self._id = uuid.uuid4().hex

@@ -1,44 +1,40 @@
-"""A layered graph as an SVG: boxes with a title and a few rows, lines with labels, graphs inside boxes.
-
-The picture stands alone: it loads nothing, runs nothing, and brings its own ground, as it is shown in an ``<img>`` that knows
-nothing of the theme around it. Boxes that look alike are written once, and lines that share a way too, so that thousands of
-them stay small.
-"""
+"""A layered graph as a drawing: boxes with a title and a few rows, lines with labels, graphs inside boxes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pyopnb.display.svg.colours import CARD, LINE, MUTED, TEXT, Scale, ink, legend
-from pyopnb.display.svg.layout import Edge, Layout, Size, far, laid_out
-from pyopnb.display.svg.text_width import FONT, fitted, width
+from pyopnb.display.svg.chart import legend
+from pyopnb.display.svg.colours import LINE, MUTED, TEXT, Scale, text_colour
+from pyopnb.display.svg.layout import Edge, Layout, Size, edges_to_cut, lay_out
+from pyopnb.display.svg.shapes import Drawing, Group, Path, Rectangle, Shape, Step, Text, on_card
+from pyopnb.display.svg.text_width import fit, text_width
+from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["Box", "Graph", "Line", "Picture", "svg", "within"]
+__all__ = ["Box", "Graph", "Line", "Picture", "draw", "draw_within"]
 
 _Point = tuple[float, float]
 
-_TITLE, _ROW, _LABEL = 12, 10, 9.5  # sizes of letters
-_ROW_HEIGHT, _HEAD_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
-_WIDEST = 210  # a text of a box, in pixels
-_PAD = 9
+_TITLE, _ROW, _LABEL, _BADGE = 12, 10, 9.5, 9  # font sizes
+_ROW_HEIGHT, _TITLE_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
+_WIDEST = 210  # pixels of a text in a box
+_PADDING = 9
 _MARGIN = 16
-_LEGEND = 44
-_STACKED = 3
-_CLEAN = 800  # boxes from which on rows and labels are left out: nobody reads them, and they cost room
-_KINDS = {  # fill, border, width of the border, dashes
-    "node": ("#ffffff", "#b6bec8", 1, ""),
-    "own": ("#efe6ff", "#7a3ff2", 2, ""),
-    "end": ("#e3ecf5", "#7b93ab", 1, ""),
-    "folded": ("#fff8e6", "#b58900", 1, ""),
-    "opened": ("#fbfbfc", "#b58900", 1, ""),
-    "far": ("none", "#8c959f", 1, "3 3"),
-    "wrong": ("#fff0f0", "#c4302b", 1.5, "4 2"),
+_LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
+_STACK = 3  # pixels by which the sheet behind a folded box stands out
+_PLAIN_FROM = 800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
+_KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {  # fill, border, its width, its dashes
+    "node": ("#ffffff", "#b6bec8", 1, ()),
+    "own": ("#efe6ff", "#7a3ff2", 2, ()),
+    "end": ("#e3ecf5", "#7b93ab", 1, ()),
+    "folded": ("#fff8e6", "#b58900", 1, ()),
+    "opened": ("#fbfbfc", "#b58900", 1, ()),
+    "far": ("none", "#8c959f", 1, (3, 3)),
+    "wrong": ("#fff0f0", "#c4302b", 1.5, (4, 2)),
 }
-_MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}
+_MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}  # colour and sign
 _OTHER_MARK = ("#44546a", "")
 
 
@@ -52,16 +48,16 @@ class Box:
     rows : tuple of str
         Small text below the title.
     kind : str
-        ``node``; ``own``: stands out by a heavy border and a sign; ``end``: a pill; ``folded`` and ``opened``: holds a graph;
-        ``far``: stands for something elsewhere; ``wrong``.
+        ``node``; ``own``, with a heavy border and a sign; ``end``, a pill; ``folded`` or ``opened``, which contains a graph;
+        ``far``, a placeholder for something elsewhere; ``wrong``.
     labels : tuple of str
-        What stands on the lines that leave it, by port.
+        The labels of the lines that leave it, by port.
     value : float, optional
-        Its colour on the picture's scale.
+        A number that the picture's scale turns into the colour of the box.
     mark : str
         A badge: ``added``, ``removed``, ``changed``, or any short text.
     inside : tuple of Graph
-        Graphs that are drawn in it.
+        Graphs that are drawn inside the box.
     """
 
     title: str
@@ -75,7 +71,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From a port of one box to another box, by their numbers; ``mark`` as a box has it, shown by colour and dashes."""
+    """From a port of one box to another box, by their indices; ``mark`` as of a box, shown by colour and dashes."""
 
     source: int
     target: int
@@ -85,14 +81,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Graph:
-    """Boxes, in the order in which they are to be read, and the lines between them."""
+    """Boxes in reading order, and the lines between them."""
 
     boxes: Sequence[Box]
     lines: Sequence[Line]
     title: str = ""
 
     def part(self, most: int, around: int = 0) -> Graph:
-        """At most so many boxes, one of them that of this number; what comes before and after is one box each."""
+        """At most ``most`` boxes, among them that of index ``around``; those before and after become one placeholder each."""
         count = len(self.boxes)
         if count <= most:
             return self
@@ -105,418 +101,377 @@ class Graph:
             boxes.append(Box(f"… {count - end:,} more boxes", kind="far"))
         first, last = bool(begin), len(boxes) - 1
 
-        def at(number: int) -> int:
-            return 0 if number < begin else last if number >= end else number - begin + first
+        def index(old: int) -> int:
+            return 0 if old < begin else last if old >= end else old - begin + first
 
-        moved = (replace(line, source=at(line.source), target=at(line.target)) for line in self.lines)
-        crossing = {line for line in moved if line.source != line.target}
-        ordered = sorted(crossing, key=lambda line: (line.source, line.port, line.target, line.mark))
-        outside = {0} if begin else set()
-        outside |= {last} if end < count else set()
-        kept = [line for line in ordered if not (line.source in outside and line.target in outside)]
-        boxes = [replace(box, labels=()) if place in outside else box for place, box in enumerate(boxes)]
-        return Graph(boxes, [replace(x, port=0) if x.source in outside else x for x in kept], self.title)
+        placeholders = ({0} if begin else set()) | ({last} if end < count else set())
+        lines = set()
+        for line in self.lines:
+            source, target = index(line.source), index(line.target)
+            if source != target and not {source, target} <= placeholders:
+                lines.add(Line(source, target, 0 if source in placeholders else line.port, line.mark))
+        ordered = sorted(lines, key=lambda line: (line.source, line.port, line.target, line.mark))
+        boxes = [replace(box, labels=()) if number in placeholders else box for number, box in enumerate(boxes)]
+        return Graph(boxes, ordered, self.title)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph as a text that an ``<img>`` shows.
+    """The SVG of a graph, or of a part of it.
 
     Attributes
     ----------
     svg : str
-    shown : int
+    drawing : Drawing
+        What the SVG shows.
+    count : int
         Boxes of the graph that are in it.
-    whole : str
-        The picture of all boxes, however long it is.
     """
 
     svg: str
-    shown: int
-    whole: str
-
-    @property
-    def size(self) -> Size:
-        """In pixels."""
-        words = self.svg[:200].split('"')
-        return Size(float(words[3]), float(words[5]))
+    drawing: Drawing
+    count: int
 
 
-def within(graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0) -> Picture:
-    """A picture of at most so many bytes.
+def draw_within(graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0) -> Picture:
+    """An SVG of at most so many bytes.
 
-    First the rows and labels go, then the boxes that are far from the one of number ``around``.
+    Rows and labels are dropped first, then the boxes far from that of index ``around``.
+
+    Parameters
+    ----------
+    graph : Graph
+    most : int
+        Bytes.
+    scale, legend_title
+        As of `draw`.
+    around : int
+
+    Returns
+    -------
+    Picture
     """
     count = len(graph.boxes)
-    shown, plain, whole = count, count > _CLEAN, ""
+    plain = count > _PLAIN_FROM
     while True:
-        made = svg(graph.part(shown, around), scale=scale, legend_title=legend_title, plain=plain)
-        whole = whole or made
-        length = len(made.encode())
-        if length <= most or (shown <= 1 and plain):
-            return Picture(made, shown, whole)
+        drawing = draw(graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain)
+        svg = to_svg(drawing)
+        length = len(svg.encode())
+        if length <= most or (count <= 1 and plain):
+            return Picture(svg, drawing, count)
         if not plain and length < 3 * most:
             plain = True
         else:
-            shown = max(1, min(shown - 1, int(shown * 0.95 * most / length)))
-            plain = shown > _CLEAN or shown == 1
+            count = max(1, min(count - 1, int(count * 0.95 * most / length)))
+            plain = count > _PLAIN_FROM or count == 1
 
 
-def svg(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool = False) -> str:
-    """A graph as an SVG.
+def draw(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool | None = None) -> Drawing:
+    """A graph as a drawing.
 
     Parameters
     ----------
     graph : Graph
     scale : Scale, optional
-        What the boxes' values are as colours; its legend is part of the picture.
+        Turns the boxes' values into colours; its legend becomes part of the picture.
     legend_title : str
         What the values are.
-    plain : bool
-        Without rows and labels.
+    plain : bool, optional
+        Without rows and labels. By default so for more than 800 boxes.
+
+    Returns
+    -------
+    Drawing
     """
-    placed = _placed(graph, plain)
-    top = _MARGIN + (_LEGEND if scale else 0)
-    pen = _Pen(scale, plain)
-    pen.draw(placed, _MARGIN, top)
-    wide, high = placed.width + 2 * _MARGIN, placed.height + top + _MARGIN
+    plain = len(graph.boxes) > _PLAIN_FROM if plain is None else plain
+    placed = _place(graph, plain)
+    top = _MARGIN + (_LEGEND_HEIGHT if scale else 0)
+    shapes = list(_Artist(scale, plain).draw(placed, _MARGIN, top))
+    width, height = placed.width + 2 * _MARGIN, placed.height + top + _MARGIN
     if scale:
-        title = fitted(legend_title, 10, 180)
-        wide = max(wide, 180 + 2 * _MARGIN)
-        pen.parts.append(legend(scale, title, _MARGIN, 10))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}" '
-        f'font-family="{FONT}"><style>{_STYLE}</style><rect width="100%" height="100%" rx="8" fill="{CARD}"/>'
-        f"{pen.written()}</svg>"
-    )
-
-
-_STYLE = (
-    f".l{{fill:none;stroke:{LINE};stroke-width:1.2}}.h{{fill:{LINE}}}"
-    f".t{{font-size:{_TITLE}px;font-weight:600;text-anchor:middle}}.r{{font-size:{_ROW}px;text-anchor:middle}}"
-    f".m{{font-size:{_ROW - 1}px;font-weight:600;fill:#fff}}"
-    f".n{{font-size:{_LABEL}px;text-anchor:middle;fill:{MUTED}}}"
-)
+        shapes += legend(scale, legend_title, _MARGIN, 10, _LEGEND_WIDTH)
+        width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
+    return on_card(width, height, shapes)
 
 
 # ---- sizes
 
 
-@dataclass
-class _Look:
-    """A box with its texts cut to their room, and its size; the labels below it belong to the room that it needs."""
+class _SizedBox:
+    """A box with its texts cut to their space, and its size, to which the labels below it belong."""
 
-    box: Box
-    title: str
-    rows: list[str]
-    labels: list[str]
-    width: float
-    height: float
-    inside: list[_Placed] = field(default_factory=list)
+    def __init__(self, box: Box, plain: bool, inside: list[_PlacedGraph]) -> None:
+        self.box, self.inside = box, inside
+        self.title = fit(f"◆ {box.title}" if box.kind == "own" else box.title, _TITLE, _WIDEST, bold=True)
+        rows = box.rows if not plain or box.kind in ("end", "folded") else ()
+        self.rows = [fit(row, _ROW, _WIDEST) for row in rows]
+        labels = [] if plain or len(box.labels) > 3 else [fit(label, _LABEL, 170) for label in box.labels]
+        self.labels = labels if any(labels) else []
+        self._label_widths = [text_width(label, _LABEL) + 10 for label in self.labels]
+        widths = [text_width(self.title, _TITLE, bold=True) + _badge_width(box.mark)]
+        widths += [text_width(row, _ROW) for row in self.rows]
+        widths += [graph.width for graph in inside]
+        padding = _PADDING + (5 if box.kind == "end" else 0)
+        self.width = max(34.0, max(widths) + 2 * padding)
+        self.height = self.head_height + sum(graph.height + 10 for graph in inside) + (_STACK if box.kind == "folded" else 0)
+        below = _LABEL_HEIGHT if self.labels else 0
+        self.size = Size(max(self.width, sum(self._label_widths)), self.height + below)
 
     @property
-    def room(self) -> Size:
-        below = _LABEL_HEIGHT if any(self.labels) else 0
-        return Size(max(self.width, sum(map(_label_width, self.labels))), self.height + below)
+    def head_height(self) -> float:
+        """Of the title and the rows, above the graphs inside."""
+        return _TITLE_HEIGHT + _ROW_HEIGHT * len(self.rows) + 6
 
-    def foot(self, port: int) -> float:
-        """How far below the upper border the lines of a port begin: under its label."""
+    def port_offset(self, port: int) -> float:
+        """How far right of the centre the lines of a port begin."""
+        if self.labels:
+            widths = self._label_widths
+            return sum(widths[:port]) + widths[min(port, len(widths) - 1)] / 2 - sum(widths) / 2
+        count = max(1, len(self.box.labels))
+        return (min(port, count - 1) - (count - 1) / 2) * min(16.0, (self.width - 16) / count)
+
+    def line_start(self, port: int) -> float:
+        """How far below the upper border the lines of a port begin: below its label."""
         return self.height + (_LABEL_HEIGHT if port < len(self.labels) and self.labels[port] else 0)
 
-    def port(self, number: int) -> float:
-        """How far from the middle the lines of a port begin."""
-        count = max(1, len(self.box.labels))
-        if any(self.labels):
-            widths = [_label_width(label) for label in self.labels]
-            return sum(widths[:number]) + widths[min(number, len(widths) - 1)] / 2 - sum(widths) / 2
-        return (min(number, count - 1) - (count - 1) / 2) * min(16.0, (self.width - 16) / count)
 
+@dataclass(slots=True)
+class _PlacedGraph:
+    """A graph with the places of all boxes and lines."""
 
-@dataclass
-class _Placed:
-    """A graph with the place of everything."""
-
-    graph: Graph
-    looks: list[_Look]
+    title: str
+    boxes: list[_SizedBox]
     lines: list[Line]
     layout: Layout
 
     @property
     def width(self) -> float:
-        return max(self.layout.width, width(self.graph.title[:60], _ROW))
+        return max(self.layout.width, text_width(self.title[:60], _ROW))
 
     @property
     def height(self) -> float:
-        return self.layout.height + (_HEAD_HEIGHT if self.graph.title else 0)
+        return self.layout.height + (_TITLE_HEIGHT if self.title else 0)
 
 
-def _label_width(label: str) -> float:
-    return width(label, _LABEL) + 10
-
-
-def _placed(graph: Graph, plain: bool) -> _Placed:
-    """Lay out a graph, those inside its boxes before it: a loop instead of a call in a call, so that depth costs no stack."""
+def _place(graph: Graph, plain: bool) -> _PlacedGraph:
+    """Lay out the graphs inside boxes first, in a loop, so that deep nests need no stack."""
     waiting, order = [graph], []
     while waiting:
-        one = waiting.pop()
-        order.append(one)
-        waiting += [inner for box in one.boxes for inner in box.inside]
-    done: dict[int, _Placed] = {}
-    for one in reversed(order):
-        looks = [_look(box, plain, [done[id(inner)] for inner in box.inside]) for box in one.boxes]
-        more, lines = _without_far(one, [look.room for look in looks])
-        looks += [_look(box, plain, []) for box in more]
-        layout = laid_out([look.room for look in looks], [Edge(line.source, line.target, line.port) for line in lines])
-        done[id(one)] = _Placed(one, looks, lines, layout)
-    return done[id(graph)]
+        current = waiting.pop()
+        order.append(current)
+        waiting += [inner for box in current.boxes for inner in box.inside]
+    placed: dict[int, _PlacedGraph] = {}
+    for current in reversed(order):
+        boxes = [_SizedBox(box, plain, [placed[id(inner)] for inner in box.inside]) for box in current.boxes]
+        placeholders, lines = _cut_long_lines(current, [box.size for box in boxes])
+        boxes += [_SizedBox(box, plain, []) for box in placeholders]
+        layout = lay_out([box.size for box in boxes], [Edge(line.source, line.target, line.port) for line in lines])
+        placed[id(current)] = _PlacedGraph(current.title, boxes, lines, layout)
+    return placed[id(graph)]
 
 
-def _without_far(graph: Graph, rooms: Sequence[Size]) -> tuple[list[Box], list[Line]]:
-    """The lines without the longest, if there are too many, and more boxes, which say at their ends where these come from."""
+def _cut_long_lines(graph: Graph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
+    """The lines without the longest, if there are too many, and boxes at their ends that name their sources."""
     edges = [Edge(line.source, line.target, line.port) for line in graph.lines]
-    cut = far(rooms, edges, 600 + 3 * len(graph.boxes)) if edges else set()
-    more: list[Box] = []
+    cut = edges_to_cut(sizes, edges, 600 + 3 * len(graph.boxes)) if edges else set()
     lines = [line for number, line in enumerate(graph.lines) if number not in cut]
     sources: dict[tuple[int, str], list[int]] = {}
     for line in (graph.lines[number] for number in sorted(cut)):
         sources.setdefault((line.target, line.mark), []).append(line.source)
-    for (target, mark), several in sources.items():
-        lines.append(Line(len(graph.boxes) + len(more), target, mark=mark))
-        more.append(Box(_whence([graph.boxes[source] for source in several]), kind="far"))
-    return more, lines
+    placeholders: list[Box] = []
+    for (target, mark), numbers in sources.items():
+        lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
+        placeholders.append(Box(_name_sources([graph.boxes[number] for number in numbers]), kind="far"))
+    return placeholders, lines
 
 
-def _whence(boxes: Sequence[Box]) -> str:
+def _name_sources(boxes: Sequence[Box]) -> str:
     if len(boxes) > 2:
         return f"from {len(boxes):,} others"
-    said = (f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title for box in boxes)
-    return f"from {', '.join(text[:40] for text in said)}"
+    names = (f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title for box in boxes)
+    return f"from {', '.join(name[:40] for name in names)}"
 
 
-def _look(box: Box, plain: bool, inside: list[_Placed]) -> _Look:
-    title = fitted(f"◆ {box.title}" if box.kind == "own" else box.title, _TITLE, _WIDEST, bold=True)
-    keep = box.rows if not plain or box.kind in ("end", "folded") else ()
-    rows = [fitted(row, _ROW, _WIDEST) for row in keep]
-    labels = [] if plain or len(box.labels) > 3 else [fitted(label, _LABEL, 170) for label in box.labels]
-    wide = [width(title, _TITLE, bold=True) + _mark_width(box.mark), *(width(row, _ROW) for row in rows)]
-    wide += [one.width for one in inside]
-    high = _HEAD_HEIGHT + _ROW_HEIGHT * len(rows) + 6 + sum(one.height + 10 for one in inside)
-    pad = _PAD + (5 if box.kind == "end" else 0)
-    if box.kind == "folded":
-        high += _STACKED
-    return _Look(box, title, rows, labels if any(labels) else [], max(34.0, max(wide) + 2 * pad), high, inside)
+# ---- shapes
 
 
-def _mark_width(mark: str) -> float:
-    return width(_mark_text(mark), _ROW - 1, bold=True) + 16 if mark else 0
-
-
-def _mark_text(mark: str) -> str:
-    return f"{_MARKS.get(mark, _OTHER_MARK)[1]} {fitted(mark, _ROW - 1, 90, bold=True)}".strip()
-
-
-# ---- drawing
-
-
-class _Pen:
-    """What is written so far: boxes, lines and labels in their order from back to front."""
+class _Artist:
+    """Draws graphs, and those inside their boxes, in four layers: boxes that contain graphs, lines, other boxes, labels."""
 
     def __init__(self, scale: Scale | None, plain: bool) -> None:
-        self.parts: list[str] = []
         self._scale, self._plain = scale, plain
-        self._spots: list[tuple[str, float, float]] = []
-        self._back: list[tuple[str, float, float]] = []
-        self._ways: dict[str, _Way] = {}
-        self._labels: list[str] = []
+        self._outer: list[Shape] = []
+        self._boxes: list[Shape] = []
+        self._labels: list[Shape] = []
+        self._lines: dict[str, _Lines] = {}
 
-    def draw(self, placed: _Placed, x: float, y: float) -> None:
-        """Everything of a graph, at absolute places, and of those inside it."""
-        waiting = [(placed, x, y)]
+    def draw(self, graph: _PlacedGraph, x: float, y: float) -> Iterator[Shape]:
+        """The shapes of a graph whose upper left corner is at x, y."""
+        waiting = [(graph, x, y)]
         while waiting:
-            one, left, top = waiting.pop()
-            if one.graph.title:
-                self._label(fitted(one.graph.title, _LABEL, max(60, one.width)), left + one.width / 2, top + 10)
-                top += _HEAD_HEIGHT
-            left += (one.width - one.layout.width) / 2
-            corners = [_corner(look, at, left, top) for look, at in zip(one.looks, one.layout.centres, strict=True)]
-            for look, (a, b) in zip(one.looks, corners, strict=True):
-                (self._back if look.inside else self._spots).append((self._box(look), a, b))
-                self._write_labels(look, a, b)
-                b += _HEAD_HEIGHT + _ROW_HEIGHT * len(look.rows) + 6
-                for inner in look.inside:
-                    waiting.append((inner, a + (look.width - inner.width) / 2, b))
-                    b += inner.height + 10
-            self._lines(one, corners, left, top)
+            current, left, top = waiting.pop()
+            if current.title:
+                title = fit(current.title, _LABEL, max(60, current.width))
+                self._draw_label(title, left + current.width / 2, top + 10)
+                top += _TITLE_HEIGHT
+            left += (current.width - current.layout.width) / 2
+            corners = [_corner(*placed, left, top) for placed in zip(current.boxes, current.layout.centres, strict=True)]
+            for box, (box_x, box_y) in zip(current.boxes, corners, strict=True):
+                self._draw_box(box, box_x, box_y)
+                inner_y = box_y + box.head_height
+                for inner in box.inside:
+                    waiting.append((inner, box_x + (box.width - inner.width) / 2, inner_y))
+                    inner_y += inner.height + 10
+            self._draw_lines(current, corners, left, top)
+        yield from self._outer
+        for lines in self._lines.values():
+            yield from lines.shapes()
+        yield from self._boxes
+        yield from self._labels
 
-    def written(self) -> str:
-        """The SVG of it all."""
-        spots = [*self._back, *self._spots]
-        often = Counter(body for body, _, _ in spots)
-        names = {body: f"b{number:x}" for number, body in enumerate(b for b, count in often.items() if count > 1)}
-        kept = "".join(f'<g id="{name}">{body}</g>' for body, name in names.items())
-        back = "".join(_spot(names, *spot) for spot in self._back)
-        front = "".join(_spot(names, *spot) for spot in self._spots)
-        lines = "".join(way.written() for way in self._ways.values())
-        return f"<defs>{kept}</defs>{back}{lines}{front}{''.join(self._labels)}{''.join(self.parts)}"
+    def _draw_box(self, box: _SizedBox, x: float, y: float) -> None:
+        (self._outer if box.inside else self._boxes).append(Group(x, y, tuple(self._box_shapes(box))))
+        for port, label in enumerate(box.labels):
+            if label:
+                self._draw_label(label, x + box.width / 2 + box.port_offset(port), y + box.height + 11)
 
-    def _box(self, look: _Look) -> str:
-        """A box with its upper left corner at 0, 0."""
-        box = look.box
-        fill, border, thick, dashes = _KINDS[box.kind]
-        text = TEXT
+    def _draw_label(self, text: str, x: float, y: float) -> None:
+        self._labels.append(Text(round(x), round(y), text, _LABEL, MUTED, "middle"))
+
+    def _box_shapes(self, sized: _SizedBox) -> Iterator[Shape]:
+        """The shapes of a box whose upper left corner is the origin."""
+        box, width = sized.box, sized.width
+        fill, border, thickness, dashes = _KINDS[box.kind]
+        colour, faint = TEXT, MUTED
         if box.value is not None and self._scale:
             fill = self._scale.colour(box.value)
-            text = ink(fill)
+            colour = faint = text_colour(fill)
         if box.mark:
-            border, thick = _MARKS.get(box.mark, _OTHER_MARK)[0], 2
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        round_ = look.height / 2 if box.kind == "end" else 5
-        less = _STACKED if box.kind == "folded" else 0  # room for the sheet that looks out behind
-        size = f'width="{look.width - less:.1f}" height="{look.height - less:.1f}" rx="{round_:g}"'
-        under = f'<rect x="{_STACKED}" y="{_STACKED}" {size} fill="{fill}" stroke="{border}"/>' if box.kind == "folded" else ""
-        made = [f'{under}<rect {size} fill="{fill}" stroke="{border}" stroke-width="{thick:g}"{dashed}/>']
-        middle = (look.width - _mark_width(box.mark)) / 2
-        made.append(f'<text class="t" x="{middle:.1f}" y="16" fill="{text}">{escape(look.title)}</text>')
-        faint = f'fill="{MUTED}"' if text == TEXT and fill in (_KINDS[box.kind][0], "none") else f'fill="{text}"'
-        for number, row in enumerate(look.rows):
-            y = _HEAD_HEIGHT + 10 + _ROW_HEIGHT * number
-            made.append(f'<text class="r" x="{look.width / 2:.1f}" y="{y}" {faint}>{escape(row)}</text>')
+            border, thickness = _mark(box.mark)[0], 2
+        radius = sized.height / 2 if box.kind == "end" else 5
+        if box.kind == "folded":
+            size = (width - _STACK, sized.height - _STACK)
+            yield Rectangle(_STACK, _STACK, *size, fill, border, radius=radius)
+        else:
+            size = (width, sized.height)
+        yield Rectangle(0, 0, *size, fill, border, thickness, dashes, radius)
+        yield Text((width - _badge_width(box.mark)) / 2, 16, sized.title, _TITLE, colour, "middle", bold=True)
+        for number, row in enumerate(sized.rows):
+            yield Text(width / 2, _TITLE_HEIGHT + 10 + _ROW_HEIGHT * number, row, _ROW, faint, "middle")
         if box.mark:
-            made.append(_badge(box.mark, look.width))
-        return "".join(made)
+            badge = _badge_width(box.mark) - 6
+            yield Rectangle(width - badge - 4, 5, badge, 14, border, radius=7)
+            yield Text(width - badge + 1, 15.2, _badge_text(box.mark), _BADGE, "#ffffff", bold=True)
 
-    def _write_labels(self, look: _Look, x: float, y: float) -> None:
-        for number, label in enumerate(look.labels):
-            if label:
-                self._label(label, x + look.width / 2 + look.port(number), y + look.height + 11)
-
-    def _label(self, text: str, x: float, y: float) -> None:
-        self._labels.append(f'<text class="n" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>')
-
-    def _lines(self, placed: _Placed, corners: Sequence[_Point], left: float, top: float) -> None:
-        routes = [[(x + left, y + top) for x, y in route] for route in placed.layout.routes]
-        for number, line in enumerate(placed.lines):
-            if routes[number] and not placed.layout.branches[number]:
-                look, (_, y) = placed.looks[line.source], corners[line.source]
-                middle = placed.layout.centres[line.source][0] + left  # and not of the corner: rounded, it would make kinks
-                _leave(routes[number], middle + look.port(line.port), y, y + look.foot(line.port))
-        for target, arriving in _arriving(placed.lines, routes).items():
-            look, (x, _) = placed.looks[target], corners[target]
-            _arrive([routes[number] for number in arriving], x, look.width)
-        for line, route in zip(placed.lines, routes, strict=True):
-            way = self._ways.setdefault(line.mark, _Way(line.mark, self._plain))
+    def _draw_lines(self, graph: _PlacedGraph, corners: Sequence[_Point], left: float, top: float) -> None:
+        routes = [[(x + left, y + top) for x, y in route] for route in graph.layout.routes]
+        incoming: dict[int, list[list[_Point]]] = {}
+        for number, (line, route) in enumerate(zip(graph.lines, routes, strict=True)):
+            if not route:
+                continue
+            incoming.setdefault(line.target, []).append(route)
+            if not graph.layout.branches[number]:
+                box, y = graph.boxes[line.source], corners[line.source][1]
+                centre = graph.layout.centres[line.source][0] + left  # not of the corner, whose rounding would make kinks
+                _start_at_port(route, centre + box.port_offset(line.port), y, y + box.line_start(line.port))
+        for target, arriving in incoming.items():
+            _spread_ends(arriving, corners[target][0], graph.boxes[target].width)
+        for line, route in zip(graph.lines, routes, strict=True):
+            lines = self._lines.setdefault(line.mark, _Lines(line.mark, self._plain))
             if route:
-                way.go(route)
+                lines.add(route)
             else:
-                look, (x, y) = placed.looks[line.source], corners[line.source]
-                way.loop(x + look.width, y + look.height / 2)
+                box, (x, y) = graph.boxes[line.source], corners[line.source]
+                lines.add_loop(round(x + box.width), round(y + box.height / 2))
 
 
-def _corner(look: _Look, centre: _Point, left: float, top: float) -> _Point:
-    return round(left + centre[0] - look.width / 2), round(top + centre[1] - look.room.height / 2)
+def _corner(box: _SizedBox, centre: _Point, left: float, top: float) -> _Point:
+    return round(left + centre[0] - box.width / 2), round(top + centre[1] - box.size.height / 2)
 
 
-def _spot(names: dict[str, str], body: str, x: float, y: float) -> str:
-    if body in names:
-        return f'<use href="#{names[body]}" x="{x:g}" y="{y:g}"/>'
-    return f'<g transform="translate({x:g},{y:g})">{body}</g>'
+def _mark(mark: str) -> tuple[str, str]:
+    return _MARKS.get(mark, _OTHER_MARK)
 
 
-def _badge(mark: str, right: float) -> str:
-    colour, _ = _MARKS.get(mark, _OTHER_MARK)
-    wide = _mark_width(mark) - 6
-    return (
-        f'<rect x="{right - wide - 4:.1f}" y="5" width="{wide:.1f}" height="14" rx="7" fill="{colour}"/>'
-        f'<text class="m" x="{right - wide + 1:.1f}" y="15.2">{escape(_mark_text(mark))}</text>'
-    )
+def _badge_width(mark: str) -> float:
+    return text_width(_badge_text(mark), _BADGE, bold=True) + 16 if mark else 0
 
 
-def _leave(route: list[_Point], x: float, upper: float, lower: float) -> None:
-    """Let a line begin at its port, at the border of the box itself or below the label there."""
-    up = route[0][1] > route[1][1]  # it closes a circle
-    route[0] = (x, upper if up else lower)
+def _badge_text(mark: str) -> str:
+    return f"{_mark(mark)[1]} {fit(mark, _BADGE, 90, bold=True)}".strip()
+
+
+def _start_at_port(route: list[_Point], x: float, upper: float, lower: float) -> None:
+    """Let a line begin at its port: below the label there, or at the upper border if it closes a cycle."""
+    upwards = route[0][1] > route[1][1]
+    route[0] = (x, upper if upwards else lower)
     route[1] = (x, route[1][1])
 
 
-def _arriving(lines: Sequence[Line], routes: Sequence[Sequence[_Point]]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for number, line in enumerate(lines):
-        if routes[number]:
-            found.setdefault(line.target, []).append(number)
-    return found
-
-
-def _arrive(routes: Sequence[list[_Point]], x: float, wide: float) -> None:
-    """Let lines end where they come from straight above as far as the box is that wide, and not all in one place."""
-    low, high = x + min(10, wide / 3), x + wide - min(10, wide / 3)
-    apart = min(9.0, (high - low) / max(1, len(routes) - 1))
+def _spread_ends(routes: Sequence[list[_Point]], x: float, width: float) -> None:
+    """Let lines end straight below where they come from as far as the box is that wide, and apart from each other."""
+    low, high = x + min(10, width / 3), x + width - min(10, width / 3)
+    distance = min(9.0, (high - low) / max(1, len(routes) - 1))
+    arrivals = [route[-3][0] if len(route) > 2 else route[0][0] for route in routes]
+    order = sorted(range(len(routes)), key=arrivals.__getitem__)
     ends: list[float] = []
-    ordered = sorted(routes, key=lambda route: route[-3][0] if len(route) > 2 else route[0][0])
-    for route in ordered:
-        wish = min(high, max(low, route[-3][0] if len(route) > 2 else route[0][0]))
-        ends.append(max(wish, ends[-1] + apart) if ends else wish)
+    for number in order:
+        wish = min(high, max(low, arrivals[number]))
+        ends.append(max(wish, ends[-1] + distance) if ends else wish)
     limit = high
-    for place in range(len(ends) - 1, -1, -1):
-        ends[place] = min(ends[place], limit)
-        limit = ends[place] - apart
-    for route, end in zip(ordered, ends, strict=True):
-        route[-2], route[-1] = (end, route[-2][1]), (end, route[-1][1])
+    for at in range(len(ends) - 1, -1, -1):
+        ends[at] = min(ends[at], limit)
+        limit = ends[at] - distance
+    for number, end in zip(order, ends, strict=True):
+        route = routes[number]
+        route[-2:] = (end, route[-2][1]), (end, route[-1][1])
 
 
-class _Way:
-    """Lines of one mark as one path, and their heads as another."""
+class _Lines:
+    """All lines of one mark as one path, and their arrowheads as another."""
 
     def __init__(self, mark: str, plain: bool) -> None:
         self._mark, self._plain = mark, plain
-        self._steps: list[str] = []
-        self._heads: dict[str, None] = {}
-        self._gone: set[tuple[_Point, _Point]] = set()
+        self._steps: list[Step] = []
+        self._heads: dict[tuple[Step, ...], None] = {}
+        self._drawn: set[tuple[_Point, _Point]] = set()
 
-    def go(self, route: Sequence[_Point]) -> None:
-        """Along these points, straight down and in curves across; what a line of the same port has gone already is left out."""
+    def add(self, route: Iterable[_Point]) -> None:
+        """A line along these points, straight down and in curves across; what another line has drawn already is left out."""
         points = [(round(x), round(y)) for x, y in route]
-        last: _Point | None = None  # where the pen is; None where it was lifted
-        down = 0.0  # what it has still to go straight
+        steps = self._steps
+        down = lifted = True
         for a, b in pairwise(points):
             if a == b:
                 continue
-            if (a, b) in self._gone:
-                self._straight(down)
-                last, down = None, 0
+            if (a, b) in self._drawn:
+                lifted = True
                 continue
-            self._gone.add((a, b))
-            if last is None:
-                self._steps.append(f"M{a[0]} {a[1]}")
-            if a[0] == b[0]:
-                down += b[1] - a[1]
+            self._drawn.add((a, b))
+            if lifted:
+                steps.append(("M", a))
+            if a[0] != b[0]:
+                middle = a[1] + round((b[1] - a[1]) / 2)
+                steps.append(("C", (a[0], middle, b[0], middle, *b)))
+            elif down and not lifted:
+                steps[-1] = ("L", b)
             else:
-                self._straight(down)
-                self._steps.append(_curve(a, b))
-                down = 0
-            last = b
-        self._straight(down)
+                steps.append(("L", b))
+            down, lifted = a[0] == b[0], False
         (_, before), (x, y) = points[-2:]
         if before > y or not self._plain:  # of thousands of lines, only those that go up need a head
-            self._heads[f"M{x} {y}l-3{'-' if before <= y else ' '}6h6z"] = None
+            back = y + 6 if before > y else y - 6
+            self._heads[("M", (x, y)), ("L", (x - 3, back)), ("L", (x + 3, back)), ("Z", ())] = None
 
-    def _straight(self, down: float) -> None:
-        if down:
-            self._steps.append(f"v{down}")
+    def add_loop(self, x: float, y: float) -> None:
+        """A line from the right side of a box back to it."""
+        corners = ((x, y - 4), (x + 7, y - 4), (x + 7, y + 4), (x, y + 4))
+        self._steps += [("L" if number else "M", corner) for number, corner in enumerate(corners)]
+        self._heads[("M", (x, y + 4)), ("L", (x + 6, y + 1)), ("L", (x + 6, y + 7)), ("Z", ())] = None
 
-    def loop(self, x: float, y: float) -> None:
-        """From the right side of a box back to it."""
-        self._steps.append(f"M{x:.0f} {y - 4:.0f}h7v8h-7")
-        self._heads[f"M{x:.0f} {y + 4:.0f}l6-3v6z"] = None
-
-    def written(self) -> str:
-        colour = _MARKS.get(self._mark, _OTHER_MARK)[0] if self._mark else ""
-        dashes = ' stroke-dasharray="5 3"' if self._mark == "removed" else ""
-        line = f' style="stroke:{colour};stroke-width:2"{dashes}' if colour else ""
-        head = f' style="fill:{colour}"' if colour else ""
-        return f'<path class="l"{line} d="{"".join(self._steps)}"/><path class="h"{head} d="{"".join(self._heads)}"/>'
-
-
-def _curve(a: _Point, b: _Point) -> str:
-    across, down = b[0] - a[0], b[1] - a[1]
-    half = round(down / 2)
-    return f"c0 {half} {across} {half} {across} {down}".replace(" -", "-")
+    def shapes(self) -> Iterator[Path]:
+        """The lines, and their arrowheads."""
+        colour, thickness = (_mark(self._mark)[0], 2.0) if self._mark else (LINE, 1.2)
+        dashes = (5.0, 3.0) if self._mark == "removed" else ()
+        yield Path(tuple(self._steps), "none", colour, thickness, dashes)
+        yield Path(tuple(step for head in self._heads for step in head), colour)

@@ -1,35 +1,40 @@
-"""Where the boxes of a layered graph stand, and which way its edges go.
+"""Coordinates for the boxes and edges of a directed graph, drawn in layers from top to bottom.
 
-Sugiyama's way in four steps: cut circles; give each box a layer below those that it follows; order the layers so that few edges
-cross; give each box an x, by Brandes and Köpf's four alignments ("Fast and Simple Horizontal Coordinate Assignment", 2002).
-Boxes have widths of their own, so the alignments are packed by longest paths over their blocks instead of the paper's shifts.
-An edge over several layers has an unseen point in each; edges that leave one box for one reason, its ``port``, share them.
+The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System Structures", 1981), in
+four phases:
 
-Everything is counted in numbers of boxes and sorted by them, so that the same graph is the same picture; nothing recurses.
+1. Remove cycles: edges that lead back in a depth-first search are reversed (`_back_edges`).
+2. Assign layers by longest paths (`_layers_of`). An edge over several layers gets a dummy, a point without a size, in each of
+   them; edges that leave the same port of a box share their dummies (`_Layering`).
+3. Order the layers so that few edges cross: sweeps by medians and barycentres of neighbours (`_order`).
+4. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal Coordinate Assignment", 2002;
+   `_horizontal`), y layer by layer (`_vertical`).
+
+Ties are broken by the indices of boxes, so the same graph always gets the same picture. Nothing recurses.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
-__all__ = ["Edge", "Layout", "Size", "far", "laid_out"]
+__all__ = ["Edge", "Layout", "Size", "edges_to_cut", "lay_out"]
 
 _Point = tuple[float, float]
 _Links = list[list[int]]
 
-_BETWEEN_BOXES, _BETWEEN_LINES, _BETWEEN_LAYERS = 18, 12, 22
-_WIDEST = 6000  # pixels of a layer, from which on it is broken into rows
+_BOX_GAP, _LINE_GAP, _LAYER_GAP = 18, 12, 22  # pixels
+_WIDEST = 6000  # pixels of a layer; a wider one is broken into rows
 _SWEEPS = 24
-_SPREAD = 2.5  # times its widest layer that a picture may be wide before straight lines are given up
-_SETTLED = 12  # sweeps
+_SPREAD = 2.5  # times the widest layer that a picture may be wide before long straight lines are given up
+_BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)  # vertices that may share one x
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a box."""
+    """The width and height of a box."""
 
     width: float
     height: float
@@ -37,7 +42,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From one box to another, by their numbers."""
+    """An edge from one box to another, by their indices."""
 
     source: int
     target: int
@@ -46,20 +51,20 @@ class Edge:
 
 @dataclass(frozen=True)
 class Layout:
-    """A graph with its places.
+    """The coordinates of a graph.
 
     Attributes
     ----------
     centres : list of (x, y)
-        Of the boxes.
+        The centres of the boxes.
     routes : list of list of (x, y)
-        Of the edges: points from the source's lower border to the target's upper one, or from its upper one to the target's
-        lower one where the edge closes a circle; of an edge from a box to itself, no points. A route over several layers begins
-        where it leaves that of an edge before it which shares its way.
+        Points of each edge from the source's lower border to the target's upper one, or from the source's upper border to the
+        target's lower one if the edge closes a cycle. An edge from a box to itself has no points. A route that shares dummies
+        with an earlier edge begins where it leaves that edge's route.
     branches : list of bool
-        Whether an edge's route begins at another one.
+        Whether an edge's route begins on another route.
     width, height : float
-        Everything is between 0 and these.
+        All coordinates are between 0 and these.
     """
 
     centres: list[_Point]
@@ -69,44 +74,59 @@ class Layout:
     height: float
 
 
-def laid_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
-    """Lay a graph out, from top to bottom.
-
-    Examples
-    --------
-    >>> laid_out([Size(40, 20), Size(40, 20)], [Edge(0, 1)]).centres
-    [(20.0, 10.0), (20.0, 52.0)]
-    """
-    if not sizes:
-        return Layout([], [], [], 0, 0)
-    turned = _turned(len(sizes), edges)
-    down = [Edge(e.target, e.source, -1 - number) if number in turned else e for number, e in enumerate(edges)]
-    grid = _Grid(sizes, [edge for edge in down if edge.source != edge.target])
-    grid.layers = _ordered(grid)
-    xs, ys = _across(grid), _downwards(grid)
-    routes = [grid.route(edge, xs, ys) for edge in down]
-    branches = [
-        bool(route) and route[0][1] > ys[grid.ranks[edge.source]][1] + 0.001 for edge, route in zip(down, routes, strict=True)
-    ]
-    routes = [route[::-1] if number in turned else route for number, route in enumerate(routes)]
-    centres = [(xs[box], (ys[rank][0] + ys[rank][1]) / 2) for box, rank in enumerate(grid.ranks[: len(sizes)])]
-    return Layout(centres, routes, branches, max(x + w / 2 for x, w in zip(xs, grid.widths, strict=True)), ys[-1][1])
-
-
-def far(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
-    """The numbers of the edges that a picture is better off without: the longest, if all together pass over too many layers.
+def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
+    """Lay a graph out.
 
     Parameters
     ----------
     sizes : sequence of Size
-        Of the boxes.
+        The boxes.
+    edges : sequence of Edge
+
+    Returns
+    -------
+    Layout
+
+    Examples
+    --------
+    >>> lay_out([Size(40, 20), Size(40, 20)], [Edge(0, 1)]).centres
+    [(20.0, 10.0), (20.0, 52.0)]
+    """
+    if not sizes:
+        return Layout([], [], [], 0, 0)
+    reversed_edges = _back_edges(len(sizes), edges)
+    downward = [Edge(e.target, e.source, -1 - n) if n in reversed_edges else e for n, e in enumerate(edges)]
+    graph = _Layering(sizes, [edge for edge in downward if edge.source != edge.target])
+    graph.layers = _order(graph)
+    xs, ys = _horizontal(graph), _vertical(graph)
+    routes, branches = [], []
+    for number, edge in enumerate(downward):
+        route = graph.route(edge, xs, ys)
+        branches.append(bool(route) and route[0][1] > ys[graph.ranks[edge.source]][1] + 0.001)
+        routes.append(route[::-1] if number in reversed_edges else route)
+    centres = [(xs[box], sum(ys[rank]) / 2) for box, rank in enumerate(graph.ranks[: len(sizes)])]
+    return Layout(centres, routes, branches, _extent(graph, xs)[1], ys[-1][1])
+
+
+def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
+    """The edges that a picture is better off without: the longest, if all edges together cross too many layers.
+
+    Parameters
+    ----------
+    sizes : sequence of Size
+        The boxes.
     edges : sequence of Edge
     most : int
-        How many layers all edges may pass; those that share a port and a way are counted once.
+        How many layers all edges together may cross; edges of one port count once.
+
+    Returns
+    -------
+    set of int
+        Indices of edges.
     """
-    turned = _turned(len(sizes), edges)
-    pairs = [(e.target, e.source) if n in turned else (e.source, e.target) for n, e in enumerate(edges)]
-    ranks = _in_rows(_ranks(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
+    reversed_edges = _back_edges(len(sizes), edges)
+    pairs = [(e.target, e.source) if n in reversed_edges else (e.source, e.target) for n, e in enumerate(edges)]
+    ranks = _break_wide_layers(_layers_of(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
     lengths: dict[tuple[int, int], int] = {}
     users: Counter[tuple[int, int]] = Counter()
     for edge, (a, b) in zip(edges, pairs, strict=True):
@@ -114,17 +134,20 @@ def far(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
         lengths[key] = max(lengths.get(key, 0), ranks[b] - ranks[a] - 1)
         users[key] += 1
     total, cut = sum(lengths.values()), set()
-    for key in sorted(lengths, key=lambda key: (-lengths[key] / users[key], key)):  # a way that many share is worth its room
+    for key in sorted(lengths, key=lambda key: (-lengths[key] / users[key], key)):  # what many edges share is worth its space
         if total <= most:
             break
         total -= lengths[key]
         cut.add(key)
-    # What begins at such a port and ends in the next few layers can stay.
+    # Edges of such a port that end in one of the next few layers can stay.
     return {n for n, (a, b) in enumerate(pairs) if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3}
 
 
-def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
-    """Below and above each box, each neighbour once."""
+# ---- phases 1 and 2: cycles and layers
+
+
+def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links]:
+    """The successors and predecessors of each of ``count`` vertices, each once."""
     below: _Links = [[] for _ in range(count)]
     above: _Links = [[] for _ in range(count)]
     for a, b in dict.fromkeys(pairs):
@@ -133,54 +156,57 @@ def _links(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[_Links, _Links
     return below, above
 
 
-def _turned(count: int, edges: Sequence[Edge]) -> set[int]:
-    """The numbers of the edges that close a circle: those that lead back, in a walk that goes deep first."""
+def _back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
+    """The indices of the edges that close a cycle in a depth-first search, which starts at the sources of the graph."""
+    if all(edge.source <= edge.target for edge in edges):  # as in most models: the order of the boxes is topological
+        return set()
     leaving: _Links = [[] for _ in range(count)]
-    entered = [0] * count
+    has_input = [False] * count
     for number, edge in enumerate(edges):
         if edge.source != edge.target:
             leaving[edge.source].append(number)
-            entered[edge.target] += 1
-    found: set[int] = set()
-    state = [0] * count  # 1: on the way that the walk is on, 2: done
-    for start in sorted(range(count), key=lambda box: bool(entered[box])):
-        if state[start]:
+            has_input[edge.target] = True
+    back: set[int] = set()
+    unseen, active, finished = range(3)
+    state = [unseen] * count
+    for start in sorted(range(count), key=has_input.__getitem__):
+        if state[start] != unseen:
             continue
-        state[start] = 1
-        way = [(start, iter(leaving[start]))]
-        while way:
-            box, rest = way[-1]
+        state[start] = active
+        path = [(start, iter(leaving[start]))]
+        while path:
+            box, rest = path[-1]
             number = next(rest, -1)
             if number < 0:
-                state[box] = 2
-                way.pop()
+                state[box] = finished
+                path.pop()
                 continue
             target = edges[number].target
-            if state[target] == 1:
-                found.add(number)
-            elif not state[target]:
-                state[target] = 1
-                way.append((target, iter(leaving[target])))
-    return found
+            if state[target] == active:
+                back.add(number)
+            elif state[target] == unseen:
+                state[target] = active
+                path.append((target, iter(leaving[target])))
+    return back
 
 
-def _ranks(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box: below all that it follows, and then near those with which it has more edges."""
-    below, above = _links(count, pairs)
-    waits = [len(before) for before in above]
-    ready = [box for box in range(count) if not waits[box]]
+def _layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The layer of each box by longest paths; then boxes with more edges down than up move down, close to their successors."""
+    below, above = _neighbours(count, pairs)
+    missing = [len(before) for before in above]
+    order = [box for box in range(count) if not missing[box]]  # topological (Kahn, 1962)
     ranks = [0] * count
-    for box in ready:  # grows on the way
+    for box in order:  # grows while it is read
         for after in below[box]:
             ranks[after] = max(ranks[after], ranks[box] + 1)
-            waits[after] -= 1
-            if not waits[after]:
-                ready.append(after)
+            missing[after] -= 1
+            if not missing[after]:
+                order.append(after)
     for _ in range(6):
         moved = False
-        for box in reversed(ready):
+        for box in reversed(order):
             if below[box] and len(below[box]) >= len(above[box]) + bool(above[box]):
-                lowest = min(ranks[after] for after in below[box]) - 1
+                lowest = min([ranks[after] for after in below[box]]) - 1
                 moved = moved or lowest != ranks[box]
                 ranks[box] = lowest
         if not moved:
@@ -189,68 +215,82 @@ def _ranks(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
     return [rank - first for rank in ranks]
 
 
-def _in_rows(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
-    """The ranks with those layers that are too wide broken into rows; boxes of one layer do not follow each other."""
+def _break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
+    """The ranks with layers that are too wide broken into rows, which is possible as boxes of a layer are not connected."""
     layers: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for box, rank in enumerate(ranks):
         layers[rank].append(box)
-    made, row = [0] * len(ranks), 0
+    broken, row = [0] * len(ranks), 0
     for layer in layers:
         width = 0.0
         for box in layer:
-            width += sizes[box].width + _BETWEEN_BOXES
-            if width > _WIDEST and width > sizes[box].width + _BETWEEN_BOXES:
-                row, width = row + 1, sizes[box].width + _BETWEEN_BOXES
-            made[box] = row
+            own = sizes[box].width + _BOX_GAP
+            width += own
+            if _WIDEST < width != own:
+                row, width = row + 1, own
+            broken[box] = row
         row += 1
-    return made
+    return broken
 
 
-class _Grid:
-    """Boxes and unseen points in layers. Points have the numbers after those of the boxes, no height and no width."""
+class _Layering:
+    """Boxes and dummies in layers; the indices of dummies follow those of the boxes.
+
+    Attributes
+    ----------
+    boxes : int
+        How many of the vertices are boxes.
+    widths, heights : list of float
+    ranks : list of int
+        The layer of each vertex.
+    layers : list of list of int
+        The vertices of each layer from left to right.
+    below, above : list of list of int
+        The neighbours of each vertex in the next and in the previous layer.
+    """
 
     def __init__(self, sizes: Sequence[Size], edges: Sequence[Edge]) -> None:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
-        self.ranks = _in_rows(_ranks(self.boxes, [(e.source, e.target) for e in edges]), sizes)
+        self.ranks = _break_wide_layers(_layers_of(self.boxes, [(e.source, e.target) for e in edges]), sizes)
         self.layers: list[list[int]] = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
-        self._points: dict[tuple[int, int], list[int]] = {}  # of a source and port: those below it, one a layer
-        self._drawn: dict[tuple[int, int], int] = {}  # how many of these points lie on routes already
-        links = [link for edge in edges for link in self._grown(edge)]
-        self.below, self.above = _links(len(self.widths), links)
+        self._dummies: dict[tuple[int, int], list[int]] = {}  # of a source and port, one a layer below it
+        self._routed: dict[tuple[int, int], int] = {}  # how many of these are on routes already
+        links = [link for edge in edges for link in self._add_dummies(edge)]
+        self.below, self.above = _neighbours(len(self.widths), links)
 
-    def _grown(self, edge: Edge) -> Iterator[tuple[int, int]]:
-        """The links of an edge that no edge of its port has had, over new points where it goes further down than they do."""
-        points = self._points.setdefault((edge.source, edge.port), [])
-        start = self.ranks[edge.source] + 1
-        passed = self.ranks[edge.target] - start
-        while len(points) < passed:
-            point = len(self.widths)
+    def _add_dummies(self, edge: Edge) -> Iterator[tuple[int, int]]:
+        """The links of an edge that no earlier edge of its port has, over new dummies where it is longer than those."""
+        dummies = self._dummies.setdefault((edge.source, edge.port), [])
+        first = self.ranks[edge.source] + 1
+        crossed = self.ranks[edge.target] - first
+        while len(dummies) < crossed:
+            dummy = len(self.widths)
             self.widths.append(0)
             self.heights.append(0)
-            self.ranks.append(start + len(points))
-            self.layers[self.ranks[point]].append(point)
-            yield (points[-1] if points else edge.source), point
-            points.append(point)
-        yield (points[passed - 1] if passed else edge.source), edge.target
+            self.ranks.append(first + len(dummies))
+            self.layers[self.ranks[dummy]].append(dummy)
+            yield (dummies[-1] if dummies else edge.source), dummy
+            dummies.append(dummy)
+        yield (dummies[crossed - 1] if crossed else edge.source), edge.target
 
     def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[_Point]) -> list[_Point]:
-        """Straight down inside each layer, and across between two: so it meets no box that it passes.
+        """Points of an edge: vertical within layers and across between them, so that it meets no box.
 
-        It begins at the source, or where it leaves the route of an edge before it with which it shares the way.
+        It begins at the source, or where it leaves the route of an earlier edge of its port.
         """
         if edge.source == edge.target:
             return []
         key = (edge.source, edge.port)
-        passed = self.ranks[edge.target] - self.ranks[edge.source] - 1
-        shared = min(self._drawn.get(key, 0), passed)
-        self._drawn[key] = max(self._drawn.get(key, 0), passed)
-        own = self._points[key][shared - 1 if shared else 0 : passed]
-        way = [*own, edge.target] if shared else [edge.source, *own, edge.target]
-        points = [(xs[place], y) for place in way for y in ys[self.ranks[place]]]
+        crossed = self.ranks[edge.target] - self.ranks[edge.source] - 1
+        shared = min(self._routed.get(key, 0), crossed)
+        self._routed[key] = max(self._routed.get(key, 0), crossed)
+        own = self._dummies[key][shared - 1 if shared else 0 : crossed]
+        vertices = [*own, edge.target] if shared else [edge.source, *own, edge.target]
+        points = [(xs[vertex], y) for vertex in vertices for y in ys[self.ranks[vertex]]]
         (end, upper), (_, lower) = points[-2:]
         points[-1] = (end, (upper + lower) / 2 - self.heights[edge.target] / 2)
         (x, top), (_, bottom) = points[:2]
@@ -259,62 +299,69 @@ class _Grid:
         points[0] = (x, (top + bottom) / 2 + self.heights[edge.source] / 2)
         return points
 
+    def distance(self, a: int, b: int) -> float:
+        """The least distance of the centres of two vertices that are next to each other."""
+        gap = _BOX_GAP if a < self.boxes > b else _LINE_GAP
+        return (self.widths[a] + self.widths[b]) / 2 + gap
 
-# ---- the order in the layers
+
+# ---- phase 3: the order within layers
 
 
-def _ordered(grid: _Grid) -> list[list[int]]:
-    """Layers in an order with few crossings: swept down and up by medians of neighbours, the best that came by."""
-    layers = _by_depth(grid)
-    best, fewest, stale = [layer[:] for layer in layers], _crossings(layers, grid.below), 0
-    links = sum(map(len, grid.below)) + 1
+def _order(graph: _Layering) -> list[list[int]]:
+    """Layers in an order with few crossings: of several sweeps down and up, the best."""
+    layers = _depth_first(graph)
+    best, fewest, stale = [layer[:] for layer in layers], _crossings(layers, graph.below), 0
+    links = sum(map(len, graph.below)) + 1
     for sweep in range(max(4, min(_SWEEPS, 150_000 // links))):
-        if not fewest or stale > 3:  # a round of all four kinds of sweeps without a gain
+        if not fewest or stale > 3:  # a round of all four kinds of sweeps brought nothing
             break
         if sweep % 2 == 0:
-            for place in range(1, len(layers)):
-                layers[place] = _sorted_by(layers[place - 1], layers[place], grid.above, sweep % 4 < 2)
+            for rank in range(1, len(layers)):
+                layers[rank] = _sort_layer(layers[rank], layers[rank - 1], graph.above, sweep % 4 < 2)
         else:
-            for place in range(len(layers) - 2, -1, -1):
-                layers[place] = _sorted_by(layers[place + 1], layers[place], grid.below, sweep % 4 < 2)
-        crossings = _crossings(layers, grid.below)
+            for rank in range(len(layers) - 2, -1, -1):
+                layers[rank] = _sort_layer(layers[rank], layers[rank + 1], graph.below, sweep % 4 < 2)
+        crossings = _crossings(layers, graph.below)
         stale += 1
         if crossings < fewest:
             best, fewest, stale = [layer[:] for layer in layers], crossings, 0
     return best
 
 
-def _by_depth(grid: _Grid) -> list[list[int]]:
-    """The order in which a walk from above, deep first, comes by."""
-    layers: list[list[int]] = [[] for _ in grid.layers]
-    seen = [False] * len(grid.ranks)
-    for start in (place for layer in grid.layers for place in layer if not grid.above[place]):
+def _depth_first(graph: _Layering) -> list[list[int]]:
+    """The layers in the order of a depth-first search from above."""
+    layers: list[list[int]] = [[] for _ in graph.layers]
+    seen = [False] * len(graph.ranks)
+    for start in (vertex for layer in graph.layers for vertex in layer if not graph.above[vertex]):
         waiting = [start]
         while waiting:
-            place = waiting.pop()
-            if not seen[place]:
-                seen[place] = True
-                layers[grid.ranks[place]].append(place)
-                waiting += reversed(grid.below[place])
+            vertex = waiting.pop()
+            if not seen[vertex]:
+                seen[vertex] = True
+                layers[graph.ranks[vertex]].append(vertex)
+                waiting += reversed(graph.below[vertex])
     return layers
 
 
-def _sorted_by(beside: Sequence[int], layer: list[int], links: _Links, median: bool) -> list[int]:
-    """A layer sorted by where the neighbours in the layer beside it stand; what has none keeps its place."""
+def _sort_layer(layer: list[int], fixed: Sequence[int], links: _Links, median: bool) -> list[int]:
+    """A layer sorted by the medians or barycentres of its neighbours in a fixed layer; vertices without neighbours stay."""
     if len(layer) < 2:
         return layer
-    where = {place: number for number, place in enumerate(beside)}
-    keys = {place: _middle([where[other] for other in links[place]], median) for place in layer if links[place]}
+    positions = {vertex: position for position, vertex in enumerate(fixed)}
+    keys = {vertex: _centre([positions[other] for other in links[vertex]], median) for vertex in layer if links[vertex]}
     moved = iter(sorted(keys, key=keys.__getitem__))
-    return [next(moved) if place in keys else place for place in layer]
+    return [next(moved) if vertex in keys else vertex for vertex in layer]
 
 
-def _middle(numbers: list[int], median: bool) -> float:
-    numbers.sort()
-    half = len(numbers) // 2
-    if len(numbers) % 2:
-        return numbers[half]
-    return (numbers[half - 1] + numbers[half]) / 2 if median else sum(numbers) / len(numbers)
+def _centre(positions: list[int], median: bool) -> float:
+    if len(positions) == 1:
+        return positions[0]
+    positions.sort()
+    half = len(positions) // 2
+    if len(positions) % 2:
+        return positions[half]
+    return (positions[half - 1] + positions[half]) / 2 if median else sum(positions) / len(positions)
 
 
 def _crossings(layers: Sequence[Sequence[int]], below: _Links) -> int:
@@ -325,11 +372,11 @@ def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links
     """Pairs of links that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
     if len(upper) < 2 or len(lower) < 2:
         return 0
-    where = {place: number + 1 for number, place in enumerate(lower)}
+    positions = {vertex: position + 1 for position, vertex in enumerate(lower)}
     tree = [0] * (len(lower) + 1)
     counted = crossings = 0
-    for place in upper:
-        ends = [where[other] for other in below[place]]
+    for vertex in upper:
+        ends = [positions[other] for other in below[vertex]]
         for end in ends:
             crossings += counted
             while end:
@@ -343,162 +390,133 @@ def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links
     return crossings
 
 
-# ---- across
+# ---- phase 4: coordinates
 
 
-def _across(grid: _Grid) -> list[float]:
-    """An x for every place, the least of them at 0 with its width."""
-    xs = _aligned(grid)
-    left, right = _extent(grid, xs)
-    widest = max(sum(_apart(grid, a, b) for a, b in pairwise(layer)) for layer in grid.layers)
-    if right - left > _SPREAD * max(widest, 400):
-        # Many long straight lines side by side push each other away, and everything with them.
-        xs = _settled(grid)
-        left, _ = _extent(grid, xs)
+def _horizontal(graph: _Layering) -> list[float]:
+    """An x for every vertex, so that the leftmost border is 0.
+
+    Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
+    are aligned anew in shorter blocks: lines then bend more often, and the picture becomes narrow.
+    """
+    widest = max(sum([graph.distance(a, b) for a, b in pairwise(layer)]) for layer in graph.layers)
+    conflicts = _conflicts(graph)
+    for longest in _BLOCK_LENGTHS:
+        xs = _brandes_koepf(graph, conflicts, longest)
+        left, right = _extent(graph, xs)
+        if right - left <= _SPREAD * max(widest, 400):
+            break
     return [x - left for x in xs]
 
 
-def _settled(grid: _Grid) -> list[float]:
-    """Each layer as near to its neighbours' means as it can be, swept down and up: narrow, with lines less straight."""
-    xs = [0.0] * len(grid.ranks)
-    for sweep in range(_SETTLED):
-        layers, links = (grid.layers, grid.above) if sweep % 2 == 0 else (grid.layers[::-1], grid.below)
-        for layer in layers:
-            wishes = [
-                sum(xs[other] for other in links[place]) / len(links[place]) if links[place] else xs[place] for place in layer
-            ]
-            shifts = [0.0, *accumulate(_apart(grid, a, b) for a, b in pairwise(layer))]
-            weights = [4 if place >= grid.boxes else 1 for place in layer]
-            rising = _rising([wish - shift for wish, shift in zip(wishes, shifts, strict=True)], weights)
-            for place, x, shift in zip(layer, rising, shifts, strict=True):
-                xs[place] = x + shift
-    return xs
+def _brandes_koepf(graph: _Layering, conflicts: set[tuple[int, int]], longest: int) -> list[float]:
+    """Four alignments, each compacted towards one side; of each vertex the mean of the two middle coordinates.
 
-
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / len(numbers)
-
-
-def _rising(wishes: Sequence[float], weights: Sequence[int]) -> list[float]:
-    """The numbers that never fall and are nearest to these, by squares: those that fall are pooled to their mean.
-
-    Examples
-    --------
-    >>> _rising([1, 5, 3, 9], [1, 1, 1, 1])
-    [1.0, 4.0, 4.0, 9.0]
+    Vertices have different widths, so blocks are compacted by longest paths instead of the paper's class shifts.
     """
-    pools: list[tuple[float, int, int]] = []  # sum, weight and count
-    for wish, weight in zip(wishes, weights, strict=True):
-        total, heavy, count = wish * weight, weight, 1
-        while pools and pools[-1][0] / pools[-1][1] > total / heavy:
-            before = pools.pop()
-            total, heavy, count = total + before[0], heavy + before[1], count + before[2]
-        pools.append((total, heavy, count))
-    return [total / heavy for total, heavy, count in pools for _ in range(count)]
-
-
-def _aligned(grid: _Grid) -> list[float]:
-    """Of four alignments, each packed to one side, the mean of the two in the middle."""
-    crossed = _crossed(grid)
-    made = []
-    for links, layers in ((grid.above, grid.layers), (grid.below, grid.layers[::-1])):
+    candidates = []
+    for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):
         for mirrored in (False, True):
             ordered = [layer[::-1] for layer in layers] if mirrored else layers
-            xs = _packed(grid, ordered, *_blocks(ordered, links, crossed))
-            made.append([-x for x in xs] if mirrored else xs)
-    narrow = min(made, key=lambda xs: _extent(grid, xs)[1] - _extent(grid, xs)[0])
-    left, right = _extent(grid, narrow)
-    for number, xs in enumerate(made):
-        own = _extent(grid, xs)
-        shift = right - own[1] if number % 2 else left - own[0]
-        made[number] = [x + shift for x in xs]
-    return [sum(sorted(four)[1:3]) / 2 for four in zip(*made, strict=True)]
+            xs = _compact(graph, ordered, *_align(ordered, links, conflicts, longest))
+            candidates.append([-x for x in xs] if mirrored else xs)
+    extents = [_extent(graph, xs) for xs in candidates]
+    left, right = min(extents, key=lambda extent: extent[1] - extent[0])
+    shifts = [right - own[1] if number % 2 else left - own[0] for number, own in enumerate(extents)]
+    a, b, c, d = ([x + shift for x in xs] for xs, shift in zip(candidates, shifts, strict=True))
+    return [sum(sorted(four)[1:3]) / 2 for four in zip(a, b, c, d, strict=True)]
 
 
-def _extent(grid: _Grid, xs: Sequence[float]) -> _Point:
-    pairs = list(zip(xs, grid.widths, strict=True))
-    return min(x - w / 2 for x, w in pairs), max(x + w / 2 for x, w in pairs)
+def _extent(graph: _Layering, xs: Sequence[float]) -> _Point:
+    pairs = list(zip(xs, graph.widths, strict=True))
+    return min([x - w / 2 for x, w in pairs]), max([x + w / 2 for x, w in pairs])
 
 
-def _crossed(grid: _Grid) -> set[tuple[int, int]]:
-    """_Links that cross a link between two unseen points: they give way, so that long edges are straight."""
-    found: set[tuple[int, int]] = set()
-    for upper, lower in pairwise(grid.layers):
-        where = {place: number for number, place in enumerate(upper)}
+def _conflicts(graph: _Layering) -> set[tuple[int, int]]:
+    """Type 1 conflicts: links that cross a link between two dummies, and are not aligned so that long edges are straight."""
+    conflicts: set[tuple[int, int]] = set()
+    for upper, lower in pairwise(graph.layers):
+        positions = {vertex: position for position, vertex in enumerate(upper)}
         begin = left = 0
-        for number, place in enumerate(lower):
-            inner = next((where[u] for u in grid.above[place] if place >= grid.boxes <= u), None)
-            if inner is None and number < len(lower) - 1:
+        for position, vertex in enumerate(lower):
+            inner = next((positions[u] for u in graph.above[vertex] if vertex >= graph.boxes <= u), None)
+            if inner is None and position < len(lower) - 1:
                 continue
             right = len(upper) - 1 if inner is None else inner
-            for passed in lower[begin : number + 1]:
-                for other in grid.above[passed]:
-                    if not left <= where[other] <= right and not (passed >= grid.boxes <= other):
-                        found.add((other, passed))
-            begin, left = number + 1, right
-    return found
+            for passed in lower[begin : position + 1]:
+                for other in graph.above[passed]:
+                    if not left <= positions[other] <= right and not (passed >= graph.boxes <= other):
+                        conflicts.add((other, passed))
+            begin, left = position + 1, right
+    return conflicts
 
 
-def _blocks(layers: Sequence[Sequence[int]], links: _Links, crossed: set[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Chains of places that shall have one x: the first of each place's chain, and all such firsts."""
-    where = {place: number for layer in layers for number, place in enumerate(layer)}
+def _align(
+    layers: Sequence[Sequence[int]], links: _Links, conflicts: set[tuple[int, int]], longest: int
+) -> tuple[list[int], list[int]]:
+    """Blocks of vertices that shall have one x, each aligned with a median neighbour: the root of each, and all roots."""
+    positions = [0] * len(links)
+    for layer in layers:
+        for position, vertex in enumerate(layer):
+            positions[vertex] = position
     root = list(range(len(links)))
-    follows = [False] * len(links)  # whether somebody is aligned below it
+    length = [1] * len(links)  # of the block so far; 0 if another vertex is aligned with this one
     for layer in layers[1:]:
         last = -1
-        for place in layer:
-            near = sorted(_leading(links, place), key=where.__getitem__)
-            for other in near[(len(near) - 1) // 2 : len(near) // 2 + 1]:
-                free = (other, place) not in crossed and (place, other) not in crossed
-                if free and root[place] == place and not follows[other] and last < where[other]:
-                    root[place], follows[other], last = root[other], True, where[other]
-    return root, [place for layer in layers for place in layer if root[place] == place]
+        for vertex in layer:
+            near = _candidates(links, vertex)
+            if len(near) > 1:
+                near = sorted(near, key=positions.__getitem__)[(len(near) - 1) // 2 : len(near) // 2 + 1]
+            for other in near:
+                if (
+                    root[vertex] == vertex
+                    and 0 < length[other] < longest
+                    and last < positions[other]
+                    and (other, vertex) not in conflicts
+                    and (vertex, other) not in conflicts
+                ):
+                    root[vertex], length[vertex], length[other] = root[other], length[other] + 1, 0
+                    last = positions[other]
+    return root, [vertex for layer in layers for vertex in layer if root[vertex] == vertex]
 
 
-def _leading(links: _Links, place: int) -> list[int]:
-    """The neighbours that a place may be aligned with: not those that only stand beside the way, with nothing behind them."""
-    near = links[place]
+def _candidates(links: _Links, vertex: int) -> list[int]:
+    """The neighbours to align a vertex with: of several, those that are not an end themselves."""
+    near = links[vertex]
     return ([other for other in near if links[other]] or near) if len(near) > 1 else near
 
 
-def _packed(grid: _Grid, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]) -> list[float]:
-    """An x for every block: as far to the left as those beside it let it, and the first of a row near the next."""
-    right: dict[int, dict[int, float]] = {block: {} for block in roots}
-    waits = dict.fromkeys(roots, 0)
+def _compact(graph: _Layering, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]) -> list[float]:
+    """An x for every vertex: each block as far left as its neighbours allow, the first of a layer as close to the next."""
+    right: dict[int, dict[int, float]] = {block: {} for block in roots}  # least distances to the blocks to the right
+    missing = dict.fromkeys(roots, 0)
     for layer in layers:
         for a, b in pairwise(layer):
-            beside, block = right[root[a]], root[b]
-            waits[block] += block not in beside
-            beside[block] = max(beside.get(block, 0), _apart(grid, a, b))
+            neighbours, block = right[root[a]], root[b]
+            known = neighbours.get(block)
+            missing[block] += known is None
+            neighbours[block] = max(known or 0.0, graph.distance(a, b))
     xs = dict.fromkeys(roots, 0.0)
-    ready = deque(block for block in roots if not waits[block])
-    inner = {block for block in roots if waits[block]}
-    done = []
-    while ready:
-        block = ready.popleft()
-        done.append(block)
+    order = [block for block in roots if not missing[block]]
+    leftmost = len(order)
+    for block in order:  # grows while it is read
         for other, least in right[block].items():
             xs[other] = max(xs[other], xs[block] + least)
-            waits[other] -= 1
-            if not waits[other]:
-                ready.append(other)
-    for block in reversed(done):
-        if right[block] and block not in inner:
-            xs[block] = min(xs[other] - least for other, least in right[block].items())
+            missing[other] -= 1
+            if not missing[other]:
+                order.append(other)
+    for block in reversed(order[:leftmost]):
+        if right[block]:
+            xs[block] = min([xs[other] - least for other, least in right[block].items()])
     return [xs[block] for block in root]
 
 
-def _apart(grid: _Grid, a: int, b: int) -> float:
-    gap = _BETWEEN_BOXES if a < grid.boxes > b else _BETWEEN_LINES
-    return (grid.widths[a] + grid.widths[b]) / 2 + gap
-
-
-def _downwards(grid: _Grid) -> list[_Point]:
-    """The upper and lower border of each layer; more room where many lines go far across."""
-    made: list[_Point] = []
+def _vertical(graph: _Layering) -> list[_Point]:
+    """The upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
+    borders: list[_Point] = []
     y = 0.0
-    for layer in grid.layers:
-        height = max(grid.heights[place] for place in layer)
-        made.append((y, y + height))
-        y += height + _BETWEEN_LAYERS + min(30, 2 * max(0, sum(len(grid.below[place]) for place in layer) - 2))
-    return made
+    for layer in graph.layers:
+        height = max([graph.heights[vertex] for vertex in layer])
+        borders.append((y, y + height))
+        y += height + _LAYER_GAP + min(30, 2 * max(0, sum([len(graph.below[vertex]) for vertex in layer]) - 2))
+    return borders

@@ -1,4 +1,4 @@
-"""A large matrix made small enough to be looked at, so that what stands out stays."""
+"""Large matrices reduced to the size of a picture, so that what stands out stays visible."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["edges", "pooled"]
+__all__ = ["edges", "pool"]
 
-_BLOCK = 2**17  # elements that are looked at in one go
+_BLOCK = 2**17  # elements read at a time
 
 
 def edges(size: int, most: int) -> np.ndarray:
-    """Where the fields of an axis begin and end: at most so many, of one size but for rounding.
+    """The borders of at most ``most`` cells of equal size, but for rounding, along an axis: int64[cells + 1].
 
     Examples
     --------
@@ -23,49 +23,54 @@ def edges(size: int, most: int) -> np.ndarray:
     return np.arange(count + 1, dtype=np.int64) * size // max(1, count)
 
 
-def pooled(matrix: np.ndarray, rows: int, columns: int, plain: Callable[[np.ndarray], np.ndarray] = np.asarray) -> np.ndarray:
-    """Of each field of a matrix the number of the largest magnitude, as float64.
+def pool(matrix: np.ndarray, rows: int, columns: int, convert: Callable[[np.ndarray], np.ndarray] = np.asarray) -> np.ndarray:
+    """Max pooling by magnitude: of each cell of a matrix the number that is farthest from 0.
 
-    NaN outdoes infinities, and these all numbers. A mean would hide the one element that is wrong.
+    NaN ranks above infinities, and these above all numbers. A mean would hide the one element that is wrong.
 
     Parameters
     ----------
     matrix : ndarray
-        Two axes, neither of them empty; not copied as a whole.
+        Two axes, neither of them empty; never copied as a whole.
     rows, columns : int
-        The most fields along each axis.
-    plain : callable
-        Makes floats or whole numbers of a block.
+        The most cells along each axis.
+    convert : callable
+        Makes floats or integers of a block.
+
+    Returns
+    -------
+    ndarray
+        float64[cells down, cells across].
 
     Examples
     --------
-    >>> pooled(np.array([[1, -2, 3, 4], [0, 0, 0, -9]]), 1, 2)
+    >>> pool(np.array([[1, -2, 3, 4], [0, 0, 0, -9]]), 1, 2)
     array([[-2., -9.]])
     """
     down, across = edges(matrix.shape[0], rows), edges(matrix.shape[1], columns)
-    made = np.empty((down.size - 1, across.size - 1))
+    pooled = np.empty((down.size - 1, across.size - 1))
     with np.errstate(all="ignore"):
         for row, (top, bottom) in enumerate(zip(down[:-1].tolist(), down[1:].tolist(), strict=True)):
-            made[row] = _row(matrix[top:bottom], across, plain)
-    return made
+            pooled[row] = _pool_band(matrix[top:bottom], across, convert)
+    return pooled
 
 
-def _row(band: np.ndarray, across: np.ndarray, plain: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The fields of a band, which is cut into blocks of whole fields as far as these fit."""
-    fields = np.zeros(across.size - 1)
+def _pool_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """One row of cells, read in blocks of whole cells as far as these fit into a block."""
+    pooled = np.zeros(across.size - 1)
     height = max(1, min(band.shape[0], _BLOCK // max(1, min(band.shape[1], _BLOCK))))
-    step = max(1, (_BLOCK // height) * fields.size // band.shape[1])  # fields that are looked at together
-    for first in range(0, fields.size, step):
-        inside = across[first : first + step + 1]
+    step = max(1, (_BLOCK // height) * pooled.size // band.shape[1])  # cells of a block
+    for first in range(0, pooled.size, step):
+        borders = across[first : first + step + 1]
         for top in range(0, band.shape[0], height):
-            block = np.ascontiguousarray(plain(band[top : top + height, inside[0] : inside[-1]]))
-            high = np.maximum.reduceat(block.max(axis=0), inside[:-1] - inside[0])
-            low = np.minimum.reduceat(block.min(axis=0), inside[:-1] - inside[0])
-            fields[first : first + step] = _larger(fields[first : first + step], _larger(high, low))
-    return fields
+            block = np.ascontiguousarray(convert(band[top : top + height, borders[0] : borders[-1]]))
+            high = np.maximum.reduceat(block.max(axis=0), borders[:-1] - borders[0])
+            low = np.minimum.reduceat(block.min(axis=0), borders[:-1] - borders[0])
+            pooled[first : first + step] = _farther(pooled[first : first + step], _farther(high, low))
+    return pooled
 
 
-def _larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whichever is farther from 0; NaN is farther than all."""
+def _farther(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Elementwise the one that is farther from 0; NaN is farther than all."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     return np.where(np.isnan(b) | (np.abs(b) > np.abs(a)), b, a)

@@ -1,4 +1,4 @@
-"""How wide a text is, without a font: what a picture needs to know before it is drawn."""
+"""The width of text, estimated without a font, which layout needs before anything is drawn."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cache, lru_cache
 
 from pyopnb.ops.errors import sanitize
 
-__all__ = ["FONT", "fitted", "width"]
+__all__ = ["FONT", "fit", "text_width"]
 
 FONT = "Helvetica,Arial,'Liberation Sans',sans-serif"
-"""Sans-serif faces whose letters are equally wide; another face that takes their place is at most a little wider."""
+"""Sans-serif fonts with the same metrics; another that replaces them is at most slightly wider."""
 
-_EM = {  # parts of the font's size
+_EM = {  # widths as parts of the font's size
     0.24: "'ijl|",
     0.30: "!,./:;I[\\]ft ⟨⟩·",
     0.36: '"()*`r{}-',
@@ -24,7 +24,7 @@ _EM = {  # parts of the font's size
     1.02: "W@",
 }
 _WIDTHS = {letter: em for em, letters in _EM.items() for letter in letters}
-_OTHER, _WIDE = 0.58, 1.05
+_LOWER, _UPPER, _FULL_WIDTH, _OTHER = 0.58, 0.76, 1.05, 0.9
 
 
 @cache
@@ -34,30 +34,30 @@ def _width(letter: str) -> float:
     if unicodedata.combining(letter):
         return 0.0
     if ord(letter) < 0x250:
-        return _OTHER if letter.islower() or letter.isdigit() or letter == "_" else 0.76
-    return _WIDE if unicodedata.east_asian_width(letter) in "WF" else 0.9
+        return _LOWER if letter.islower() or letter.isdigit() or letter == "_" else _UPPER
+    return _FULL_WIDTH if unicodedata.east_asian_width(letter) in "WF" else _OTHER
 
 
-def width(text: str, size: float, *, bold: bool = False) -> float:
-    """A text's width in pixels, rather too much than too little."""
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """The width of a text in pixels; rather over- than underestimated."""
     return sum(map(_width, text)) * size * (1.08 if bold else 1.0)
 
 
-@lru_cache(2048)  # a network says the same things again and again
-def fitted(text: str, size: float, most: float, *, bold: bool = False) -> str:
-    r"""A text of anybody's on one line, cut to a width, its control characters as escapes.
+@lru_cache(2048)  # a network repeats its texts
+def fit(text: str, size: float, width: float, *, bold: bool = False) -> str:
+    r"""Untrusted text on one line, its control characters escaped, cut to a width in pixels.
 
     Examples
     --------
-    >>> fitted("a long\nname", 10, 40)
+    >>> fit("a long\nname", 10, 40)
     'a long…'
     """
     line = sanitize(text[:400], 400).replace("\n", " ")
-    if width(line, size, bold=bold) <= most and len(text) <= 400:
+    if text_width(line, size, bold=bold) <= width and len(text) <= 400:
         return line
-    left = most - width("…", size, bold=bold)
-    for place, letter in enumerate(line):
-        left -= width(letter, size, bold=bold)
-        if left < 0:
-            return line[:place].rstrip() + "…"
+    room = width - text_width("…", size, bold=bold)
+    for at, letter in enumerate(line):
+        room -= text_width(letter, size, bold=bold)
+        if room < 0:
+            return line[:at].rstrip() + "…"
     return line + "…"

@@ -1,27 +1,31 @@
-"""A picture of `pyopnb.display.svg.graph` as a matplotlib ``Figure``: for papers, and for pixels.
-
-It reads the few words of SVG that such a picture is made of, and no others. One of its pixels is one point.
-"""
+"""A `Drawing` printed as a matplotlib ``Figure``: for papers, and for pixels. One pixel of the drawing is one point."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from xml.etree import ElementTree
 
-__all__ = ["SHARP", "figured"]
+import numpy as np
 
-SHARP = 144
-"""Dots per inch at which a pixel of the picture is two."""
+from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text
 
-_FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}  # the last is wider than a box's room
-_WORD = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?")
-_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+__all__ = ["to_figure"]
+
+# In order of preference, with their scale: the last is wider than the room that `text_width` reserves.
+_FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
+_ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def figured(svg: str) -> Any:
-    """A ``Figure`` of the picture's size.
+def to_figure(drawing: Drawing) -> Any:
+    """A ``Figure`` of the drawing's size, made without pyplot.
+
+    Parameters
+    ----------
+    drawing : Drawing
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Raises
     ------
@@ -30,96 +34,100 @@ def figured(svg: str) -> Any:
     """
     from matplotlib.figure import Figure
 
-    root = ElementTree.fromstring(svg)  # noqa: S314  # we wrote it
-    wide, high = float(root.get("width", 1)), float(root.get("height", 1))
-    made = Figure(figsize=(wide / 72, high / 72), facecolor="none")
-    axes = made.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, wide), ylim=(high, 0))
+    figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0))
     axes.set_axis_off()
-    style = next((element.text or "" for element in root if _tag(element) == "style"), "")
-    pen = _Pen(axes, (wide, high), {name: _declared(held) for name, held in re.findall(r"\.(\w+)\{([^}]*)\}", style)})
-    pen.kept = {f"#{element.get('id')}": element for element in root.iter() if element.get("id")}
-    for element in root:
-        pen.draw(element, 0.0, 0.0, {})
-    return made
+    _Printer(axes).print(drawing.shapes, 0, 0)
+    return figure
 
 
-def _tag(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
+class _Printer:
+    """Adds one shape after the other to the axes, each above those before it."""
 
+    def __init__(self, axes: Any) -> None:
+        self._axes = axes
+        self._level = 0
+        self._fonts = list(_installed_fonts())
+        self._kinds: dict[type, Callable[[Any, float, float], None]] = {
+            Rectangle: self._rectangle,
+            Circle: self._circle,
+            Path: self._path,
+            Text: self._text,
+            Cells: self._cells,
+        }
 
-def _declared(text: str) -> dict[str, str]:
-    return dict(part.split(":", 1) for part in text.split(";") if ":" in part)
+    def print(self, shapes: Iterable[Shape], x: float, y: float) -> None:
+        """Add shapes whose origin is at x, y."""
+        for shape in shapes:
+            if isinstance(shape, Group):
+                self.print(shape.shapes, x + shape.x, y + shape.y)
+            else:
+                self._level += 1
+                self._kinds[type(shape)](shape, x, y)
 
-
-class _Pen:
-    """Puts one element after the other on the axes, each above those before it."""
-
-    def __init__(self, axes: Any, size: tuple[float, float], classes: Mapping[str, Mapping[str, str]]) -> None:
-        self.axes, self.size, self.classes = axes, size, classes
-        self.kept: dict[str, Any] = {}
-        self.level = 0
-        self.fonts = list(_available())
-
-    def draw(self, element: Any, x: float, y: float, outer: Mapping[str, str]) -> None:
-        of_class, of_style = self.classes.get(element.get("class", ""), {}), _declared(element.get("style", ""))
-        own = {**outer, **of_class, **element.attrib, **of_style}
-        tag = _tag(element)
-        if tag == "g":
-            left, top = map(float, re.findall(r"-?[\d.]+", element.get("transform", "translate(0,0)")))
-            held = {name: value for name, value in own.items() if name in ("fill", "font-size", "text-anchor")}
-            for inner in element:
-                self.draw(inner, x + left, y + top, held)
-        elif tag == "use":
-            for inner in self.kept[own["href"]]:
-                self.draw(inner, x + float(own["x"]), y + float(own["y"]), outer)
-        elif tag in ("rect", "text", "path"):
-            self.level += 1
-            getattr(self, f"_{tag}")(element, x, y, own)
-
-    def _rect(self, element: Any, x: float, y: float, own: Mapping[str, str]) -> None:
+    def _rectangle(self, shape: Rectangle, x: float, y: float) -> None:
         from matplotlib.patches import FancyBboxPatch
 
-        wide, high = (float(text.replace("100%", str(whole))) for text, whole in zip(_size(own), self.size, strict=True))
-        x, y = x + float(own.get("x", 0)), y + float(own.get("y", 0))
-        if own["fill"].startswith("url("):
-            stops = [stop.get("stop-color") for stop in self.kept[own["fill"][4:-1]]]
-            for number, colour in enumerate(stops):
-                corner, part = (x + wide * number / len(stops), y), wide / len(stops)
-                box = FancyBboxPatch(corner, part, high, "square,pad=0", lw=0, fc=colour)
-                self.axes.add_patch(box).set_zorder(self.level)
-            return
-        round_ = min(float(own.get("rx", 0)), wide / 2, high / 2)
-        shape = f"round,pad=0,rounding_size={round_}" if round_ else "square,pad=0"
-        self.axes.add_patch(FancyBboxPatch((x, y), wide, high, shape, zorder=self.level, **_drawn(own)))
+        radius = min(shape.radius, shape.width / 2, shape.height / 2)
+        style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
+        corner = (x + shape.x, y + shape.y)
+        box = FancyBboxPatch(corner, shape.width, shape.height, style, zorder=self._level, **_paint(shape))
+        self._axes.add_patch(box)
 
-    def _path(self, element: Any, x: float, y: float, own: Mapping[str, str]) -> None:
+    def _circle(self, shape: Circle, x: float, y: float) -> None:
+        from matplotlib.patches import Circle as Patch
+
+        centre = (x + shape.x, y + shape.y)
+        ring = Patch(centre, shape.radius, fill=False, ec=shape.stroke, lw=shape.stroke_width, zorder=self._level)
+        self._axes.add_patch(ring)
+
+    def _path(self, shape: Path, x: float, y: float) -> None:
         from matplotlib.patches import PathPatch
-        from matplotlib.path import Path
+        from matplotlib.path import Path as Outline
 
-        steps = list(_steps(own["d"]))
-        if steps:
-            points = [(x + point[0], y + point[1]) for _, point in steps]
-            codes = [{"M": Path.MOVETO, "l": Path.LINETO, "c": Path.CURVE4, "z": Path.CLOSEPOLY}[kind] for kind, _ in steps]
-            self.axes.add_patch(PathPatch(Path(points, codes), zorder=self.level, **_drawn(own)))
+        codes = {"M": Outline.MOVETO, "L": Outline.LINETO, "C": Outline.CURVE4}
+        vertices, kinds = [(0.0, 0.0)][:0], []
+        for kind, numbers in shape.steps:
+            if kind == "Z":
+                vertices.append(vertices[-1])  # which matplotlib ignores
+                kinds.append(Outline.CLOSEPOLY)
+                continue
+            for at in range(0, len(numbers), 2):
+                vertices.append((x + numbers[at], y + numbers[at + 1]))
+                kinds.append(codes[kind])
+        if vertices:
+            self._axes.add_patch(PathPatch(Outline(vertices, kinds), zorder=self._level, **_paint(shape)))
 
-    def _text(self, element: Any, x: float, y: float, own: Mapping[str, str]) -> None:
-        self.axes.text(
-            x + float(own["x"]),
-            y + float(own["y"]),
-            element.text or "",
-            color=own.get("fill", "black"),
-            size=float(own.get("font-size", "10").removesuffix("px")) * _FONTS[self.fonts[0]],
-            weight="bold" if own.get("font-weight") == "600" else "normal",
-            ha=_ANCHORS[own.get("text-anchor", "start")],
+    def _text(self, shape: Text, x: float, y: float) -> None:
+        self._axes.text(
+            x + shape.x,
+            y + shape.y,
+            shape.text,
+            color=shape.fill,
+            size=shape.size * _FONTS[self._fonts[0]],
+            weight="bold" if shape.bold else "normal",
+            ha=_ALIGNMENTS[shape.anchor],
             va="baseline",
-            family=self.fonts,
+            rotation=90 if shape.upwards else 0,
+            rotation_mode="anchor",
+            family=self._fonts,
             parse_math=False,
-            zorder=self.level,
+            zorder=self._level,
+        )
+
+    def _cells(self, shape: Cells, x: float, y: float) -> None:
+        left, top = x + shape.x, y + shape.y
+        self._axes.imshow(
+            np.asarray(shape.colours, np.uint8)[shape.indices],
+            extent=(left, left + shape.width, top + shape.height, top),
+            aspect="auto",
+            interpolation="nearest",
+            zorder=self._level,
         )
 
 
-def _available() -> Iterator[str]:
+def _installed_fonts() -> Iterator[str]:
     from matplotlib.font_manager import findfont
 
     for name in _FONTS:
@@ -130,33 +138,7 @@ def _available() -> Iterator[str]:
         yield name
 
 
-def _size(own: Mapping[str, str]) -> tuple[str, str]:
-    return own["width"], own["height"]
-
-
-def _drawn(own: Mapping[str, str]) -> dict[str, Any]:
-    thick = float(own.get("stroke-width", 1)) if own.get("stroke", "none") != "none" else 0.0
-    dashes = (0, [float(one) for one in own["stroke-dasharray"].split()]) if "stroke-dasharray" in own else "solid"
-    return {"fc": own.get("fill", "black"), "ec": own.get("stroke", "none"), "lw": thick, "ls": dashes if thick else "solid"}
-
-
-def _steps(way: str) -> Iterator[tuple[str, tuple[float, float]]]:
-    """The points of a path: M, v, h, l, c and z, as pictures of graphs have them."""
-    words = _WORD.findall(way)
-    x = y = 0.0
-    begin, at = (0.0, 0.0), 0
-    while at < len(words):
-        kind, count = words[at], {"M": 2, "l": 2, "c": 6, "v": 1, "h": 1, "z": 0}[words[at]]
-        numbers = [float(word) for word in words[at + 1 : at + 1 + count]]
-        at += 1 + count
-        if kind == "c":
-            yield from (("c", (x + numbers[k], y + numbers[k + 1])) for k in (0, 2, 4))
-            x, y = x + numbers[4], y + numbers[5]
-            continue
-        if kind == "M":
-            x, y = begin = numbers[0], numbers[1]
-        elif kind == "z":
-            x, y = begin
-        else:
-            x, y = x + (numbers[0] if kind in "lh" else 0), y + (numbers[-1] if kind in "lv" else 0)
-        yield kind if kind in "Mz" else "l", (x, y)
+def _paint(shape: Rectangle | Path) -> dict[str, Any]:
+    width = shape.stroke_width if shape.stroke != "none" else 0.0
+    dashes = (0, shape.dashes) if shape.dashes and width else "solid"
+    return {"fc": shape.fill, "ec": shape.stroke, "lw": width, "ls": dashes}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import details, escaped, note, page, pre
+from pyopnb.display.html import details, escape, join, note, pre
 from pyopnb.display.show import html
 from pyopnb.notebook.live.run import Run
 from pyopnb.ops.registry import Version
@@ -45,13 +45,13 @@ class Report:
         return "\n".join([*lines, *(str(diff(old, new)) for old, new in self._op_changes())])
 
     def html(self) -> str:
-        return page(self._parts())
+        return join(self._parts())
 
     def _parts(self) -> Iterator[str]:
         yield note(self._head())
         if self.run.error:
             style = "border-left:4px solid #c43b3b;padding-left:8px;margin:4px 0"
-            name = escaped(type(self.run.error).__name__)
+            name = escape(type(self.run.error).__name__)
             yield f'<div style="{style}" role="alert"><b>{name}</b>{pre(self.run.traceback())}</div>'
         elif self.run.result is not None:
             yield html(self.run.result)

@@ -6,7 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from pyopnb.display.svg.colours import CARD, NOT_FINITE, Scale, ink, legend, palette, scale
+from pyopnb.display.svg.chart import legend
+from pyopnb.display.svg.colours import CARD, NOT_FINITE, Scale, palette, scale_for, text_colour
+from pyopnb.display.svg.shapes import on_card
+from pyopnb.display.svg.to_svg import to_svg
 
 
 def lightness(colour):
@@ -28,52 +31,53 @@ def test_a_rising_scale_is_ever_darker():
 
 
 def test_a_scale_around_a_middle_is_palest_there():
-    colours = palette("around")
+    colours = palette("diverging")
     assert all(lightness(a) < lightness(b) for a, b in pairwise(colours[:124:4]))
     assert all(lightness(a) > lightness(b) for a, b in pairwise(colours[132::4]))
     assert colours[0][2] > colours[0][0] and colours[-1][0] > colours[-1][2]
 
 
 def test_a_light_scale_goes_from_black_to_white():
-    colours = palette("light")
+    colours = palette("grey")
     assert all(lightness(a) < lightness(b) for a, b in pairwise(colours[::4]))
     assert max(colours[0]) < 16 and min(colours[-1]) > 250
     assert all(max(colour) - min(colour) <= 1 for colour in colours)
 
 
 def test_no_other_palette():
-    with pytest.raises(ValueError, match="rising, around, light"):
+    with pytest.raises(ValueError, match="sequential, diverging, grey"):
         palette("rainbow")
 
 
-@pytest.mark.parametrize("kind", ["rising", "around"])
+@pytest.mark.parametrize("kind", ["sequential", "diverging"])
 def test_text_can_be_read_on_every_colour(kind):
     for colour in ("#{:02x}{:02x}{:02x}".format(*colour) for colour in palette(kind)):
-        assert contrast(colour, ink(colour)) >= 4.0
-    assert contrast(CARD, ink(CARD)) > 12
+        assert contrast(colour, text_colour(colour)) >= 4.0
+    assert contrast(CARD, text_colour(CARD)) > 12
 
 
 def test_scales_are_found_from_numbers():
-    assert scale([1, 2, 3]) == Scale(0, 3)
-    assert scale([2, 2.5, 3]) == Scale(2, 3)
-    assert scale([0, 1e-6, 1]).log
-    assert scale([-1, 1e-6, 1]) == Scale(-1, 1)
-    assert scale([-1, 3], around=True) == Scale(-3, 3, kind="around")
-    assert scale([math.nan, math.inf, 5, 4]) == Scale(4, 5)
-    assert scale([]) == Scale(0, 0)
+    assert scale_for([1, 2, 3]) == Scale(0, 3)
+    assert scale_for([2, 2.5, 3]) == Scale(2, 3)
+    assert scale_for([0, 1e-6, 1]).log
+    assert scale_for([-1, 1e-6, 1]) == Scale(-1, 1)
+    assert scale_for([-1, 3], around=True) == Scale(-3, 3, kind="diverging")
+    assert scale_for([math.nan, math.inf, 5, 4]) == Scale(4, 5)
+    assert scale_for([]) == Scale(0, 0)
 
 
 def test_numbers_have_places():
     log = Scale(1e-6, 1, log=True)
-    assert log.place(1e-3) == pytest.approx(0.5)
-    assert log.place(0) == 0 and log.place(-1) == 0 and log.place(9) == 1
-    assert Scale(-3, 3, kind="around").place(0) == 0.5
-    assert Scale(2, 2).place(2) == 0
-    assert Scale(-1.7e308, 1.7e308).place(0) == 0.5
-    assert log.at(0.5) == pytest.approx(1e-3)
+    assert log.position(1e-3) == pytest.approx(0.5)
+    assert log.position(0) == 0 and log.position(-1) == 0 and log.position(9) == 1
+    assert Scale(-3, 3, kind="diverging").position(0) == 0.5
+    assert Scale(2, 2).position(2) == 0
+    assert Scale(-1.7e308, 1.7e308).position(0) == 0.5
+    assert log.value_at(0.5) == pytest.approx(1e-3)
     assert log.colour(math.nan) == log.colour(math.inf) == NOT_FINITE
 
 
 def test_a_legend_is_xml_and_says_its_ends():
-    text = "".join(ET.fromstring(f"<svg>{legend(Scale(1e-7, 0.5, log=True), '|a-b| <of> & x')}</svg>").itertext())
+    shapes = list(legend(Scale(1e-7, 0.5, log=True), "|a-b| <of> & x", 0, 0, 180))
+    text = "".join(ET.fromstring(to_svg(on_card(200, 60, shapes))).itertext())
     assert "|a-b| <of> & x" in text and "1e-07" in text and "0.5" in text

@@ -1,4 +1,4 @@
-"""Pictures of graphs: XML whatever is written in them, everything on the canvas, texts in their boxes, never too long."""
+"""Pictures of graphs: XML whatever their texts, everything on the canvas, texts in their boxes, never too long."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -7,12 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyopnb.display.svg.colours import scale
-from pyopnb.display.svg.graph import Box, Graph, Line, svg, within
-from pyopnb.display.svg.text_width import width
+from pyopnb.display.svg.colours import LINE, scale_for
+from pyopnb.display.svg.graph import Box, Graph, Line, draw, draw_within
+from pyopnb.display.svg.text_width import text_width
+from pyopnb.display.svg.to_svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('x')</script>]]>&\"\x00\x1b\u202e漢字" + "A" * 10_000
+
+
+def svg(graph, **options):
+    return to_svg(draw(graph, **options))
+
+
+def text_styles(made):
+    """Size and weight of the classes of texts."""
+    rules = re.findall(r"\.(\w+)\{font-size:([\d.]+)px;([^}]*)\}", made)
+    return {name: (float(size), "font-weight:600" in rest, "text-anchor:middle" in rest) for name, size, rest in rules}
 
 
 def texts(made):
@@ -22,7 +33,7 @@ def texts(made):
 def placed(made):
     """The boxes as (left, top, width, height), wherever they are written."""
     tree = ET.fromstring(made)
-    kept = {group.get("id"): group for group in tree.find(f"{SVG}defs")}
+    kept = {group.get("id"): group for group in tree.findall(f"{SVG}defs/{SVG}g")}
     for element in tree:
         if element.tag == f"{SVG}use":
             group, x, y = kept[element.get("href")[1:]], float(element.get("x")), float(element.get("y"))
@@ -66,7 +77,7 @@ def graphs(draw):
 @settings(max_examples=50, deadline=None)
 @given(graphs(), st.booleans())
 def test_whatever_is_written_it_is_xml_on_its_canvas(graph, plain):
-    made = svg(graph, scale=scale([0, 1]), legend_title=HOSTILE, plain=plain)
+    made = svg(graph, scale=scale_for([0, 1]), legend_title=HOSTILE, plain=plain)
     wide, high = size_of(made)
     found = list(placed(made))
     assert len(found) == len(graph.boxes)
@@ -85,11 +96,13 @@ def test_nothing_is_loaded_and_nothing_runs():
 def test_texts_stay_in_their_boxes():
     rows = ("W" * 300, "漢" * 80, "i" * 20, "strides=2,2 pads=3,3,3,3")
     made = svg(Graph([Box(text, (text,)) for text in rows] + [Box("M" * 30, mark="changed")], []))
+    styles = text_styles(made)
+    assert {size for size, _, _ in styles.values()} == {12, 10, 9}
     for group, _, _, wide, _ in placed(made):
         for text in group.findall(f"{SVG}text"):
-            size, bold = {"t": (12, True), "r": (10, False), "m": (9, True)}[text.get("class")]
-            need, x = width(text.text, size, bold=bold), float(text.get("x"))
-            left, right = (x, x + need) if text.get("class") == "m" else (x - need / 2, x + need / 2)
+            size, bold, centred = styles[text.get("class")]
+            need, x = text_width(text.text, size, bold=bold), float(text.get("x"))
+            left, right = (x - need / 2, x + need / 2) if centred else (x, x + need)
             assert left >= 0 and right <= wide
 
 
@@ -97,13 +110,13 @@ def test_same_graph_same_bytes():
     graph = Graph(
         [Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)], [Line(n // 2, n) for n in range(1, 30)]
     )
-    assert svg(graph, scale=scale([0, 4])) == svg(graph, scale=scale([0, 4]))
+    assert svg(graph, scale=scale_for([0, 4])) == svg(graph, scale=scale_for([0, 4]))
 
 
 def test_lines_end_at_their_boxes():
     made = svg(Graph([Box("a"), Box("b"), Box("c")], [Line(0, 1), Line(0, 2), Line(1, 2)]))
     spots = {group.find(f"{SVG}text").text: (x, y, w, h) for group, x, y, w, h in placed(made)}
-    head = next(element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("class") == "h")
+    head = next(element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("fill") == LINE)
     ends = [(float(x), float(y)) for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)l", head.get("d"))]
     expected = {"b": 1, "c": 2}
     for name, count in expected.items():
@@ -120,7 +133,7 @@ def test_what_is_marked_can_be_told_without_colours():
 
 
 def test_values_are_colours_with_a_legend():
-    numbers = scale([0, 1])
+    numbers = scale_for([0, 1])
     made = svg(Graph([Box("low", value=0.0), Box("high", value=1.0)], []), scale=numbers, legend_title="error")
     assert numbers.colour(0) in made and numbers.colour(1) in made and "error" in texts(made)
 
@@ -149,12 +162,12 @@ def test_depth_needs_no_stack():
 @pytest.mark.parametrize("count", [30, 700, 4000])
 def test_a_picture_is_never_too_long(count):
     graph = Graph([Box(f"box {n}", ("a row", "b row"), labels=("float32[1,2,3]",)) for n in range(count)], chain(count).lines)
-    made = within(graph, 40_000)
+    made = draw_within(graph, 40_000)
     assert len(made.svg.encode()) <= 40_000
-    assert made.shown > 20
-    assert ("more boxes" in made.svg) == (made.shown < count)
-    assert len(list(placed(made.whole))) == count
-    assert (made.size.width, made.size.height) == size_of(made.svg)
+    assert made.count > 20
+    assert ("more boxes" in made.svg) == (made.count < count)
+    assert len(list(placed(svg(graph)))) == count
+    assert (made.drawing.width, made.drawing.height) == size_of(made.svg)
 
 
 def test_a_part_is_around_what_matters():

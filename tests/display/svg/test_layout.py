@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyopnb.display.svg.layout import Edge, Size, far, laid_out
+from pyopnb.display.svg.layout import Edge, Size, edges_to_cut, lay_out
 
 sizes = st.builds(Size, st.integers(1, 200).map(float), st.integers(1, 90).map(float))
 
@@ -40,7 +40,7 @@ def overlaps(layout, boxes):
 @given(graphs(acyclic=False))
 def test_boxes_stand_apart_and_inside(graph):
     boxes, edges = graph
-    layout = laid_out(boxes, edges)
+    layout = lay_out(boxes, edges)
     assert overlaps(layout, boxes) == []
     for number in range(len(boxes)):
         left, upper, right, lower = sides(layout, boxes, number)
@@ -54,7 +54,7 @@ def test_boxes_stand_apart_and_inside(graph):
 @given(graphs())
 def test_edges_lead_down_from_box_to_box(graph):
     boxes, edges = graph
-    layout = laid_out(boxes, edges)
+    layout = lay_out(boxes, edges)
     gone = {}
     for edge, route, branch in zip(edges, layout.routes, layout.branches, strict=True):
         source, target = sides(layout, boxes, edge.source), sides(layout, boxes, edge.target)
@@ -71,7 +71,7 @@ def test_edges_lead_down_from_box_to_box(graph):
 @given(graphs())
 def test_what_goes_straight_passes_no_box(graph):
     boxes, edges = graph
-    layout = laid_out(boxes, edges)
+    layout = lay_out(boxes, edges)
     for route in layout.routes:
         for (x, upper), (end, lower) in pairwise(route):
             if x != end:
@@ -83,7 +83,7 @@ def test_what_goes_straight_passes_no_box(graph):
 
 def test_a_circle_leads_up():
     boxes = [Size(20, 10)] * 3
-    layout = laid_out(boxes, [Edge(0, 1), Edge(1, 2), Edge(2, 0), Edge(1, 1)])
+    layout = lay_out(boxes, [Edge(0, 1), Edge(1, 2), Edge(2, 0), Edge(1, 1)])
     up, loop = layout.routes[2:]
     assert up[0][1] > up[-1][1] and up[0][1] == pytest.approx(sides(layout, boxes, 2)[1])
     assert loop == []
@@ -93,21 +93,21 @@ def test_a_chain_is_straight_beside_what_only_stands_there():
     # 0 → 1 → 2 → 3, and a box without inputs beside each of the last three
     boxes = [Size(40, 20)] * 7
     edges = [Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(4, 1), Edge(5, 2), Edge(6, 3)]
-    centres = laid_out(boxes, edges).centres
+    centres = lay_out(boxes, edges).centres
     assert len({x for x, _ in centres[1:4]}) == 1
 
 
 def test_edges_of_one_port_share_their_way():
     boxes = [Size(40, 20)] * 6
     edges = [Edge(number, number + 1) for number in range(5)] + [Edge(0, 3, 1), Edge(0, 5, 1)]
-    layout = laid_out(boxes, edges)
+    layout = lay_out(boxes, edges)
     assert layout.branches[6] and not layout.branches[5]
     assert layout.routes[6][0] in layout.routes[5]
 
 
 def test_many_boxes_of_one_layer_become_rows():
     boxes = [Size(100, 20)] * 500
-    layout = laid_out(boxes, [])
+    layout = lay_out(boxes, [])
     assert layout.width <= 6100
     assert overlaps(layout, boxes) == []
 
@@ -115,28 +115,28 @@ def test_many_boxes_of_one_layer_become_rows():
 def test_long_lines_do_not_push_a_picture_apart():
     boxes = [Size(40, 20)] * 120
     chance = random.Random(3)
-    layout = laid_out(boxes, [Edge(chance.randrange(max(0, n - back), n), n) for n in range(1, 120) for back in (120, 15)])
+    layout = lay_out(boxes, [Edge(chance.randrange(max(0, n - back), n), n) for n in range(1, 120) for back in (120, 15)])
     assert layout.width < 1500
     assert overlaps(layout, boxes) == []
 
 
 def test_deep_and_wide_graphs_need_no_stack():
     boxes = [Size(10, 10)] * 5000
-    assert laid_out(boxes, [Edge(n, n + 1) for n in range(4999)]).height > 100_000
+    assert lay_out(boxes, [Edge(n, n + 1) for n in range(4999)]).height > 100_000
 
 
 def test_the_longest_edges_are_those_that_are_left_out():
     edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, 20, 1), Edge(3, 8, 1)]
-    assert far([Size(9, 9)] * 21, edges, 100) == set()
-    assert far([Size(9, 9)] * 21, edges, 10) == {20}
-    assert far([Size(9, 9)] * 21, edges, 0) == {20, 21}
+    assert edges_to_cut([Size(9, 9)] * 21, edges, 100) == set()
+    assert edges_to_cut([Size(9, 9)] * 21, edges, 10) == {20}
+    assert edges_to_cut([Size(9, 9)] * 21, edges, 0) == {20, 21}
 
 
 def test_a_way_that_many_share_stays():
     edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, n, 1) for n in range(2, 21)] + [Edge(1, 12, 1)]
-    assert far([Size(9, 9)] * 21, edges, 20) == {39}
+    assert edges_to_cut([Size(9, 9)] * 21, edges, 20) == {39}
 
 
 def test_nothing_is_a_layout_too():
-    layout = laid_out([], [])
+    layout = lay_out([], [])
     assert (layout.width, layout.height) == (0, 0)

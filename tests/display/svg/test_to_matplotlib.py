@@ -1,4 +1,4 @@
-"""A picture of a graph by matplotlib: everything of it, where the SVG has it."""
+"""A drawing by matplotlib: everything that the SVG has, in the same place."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pyopnb.display.svg.colours import Scale
-from pyopnb.display.svg.graph import Box, Graph, Line, svg
-from pyopnb.display.svg.to_matplotlib import figured
+from pyopnb.display.svg.chart import bar_chart, card, density, heat_maps
+from pyopnb.display.svg.colours import Scale, palette
+from pyopnb.display.svg.graph import Box, Graph, Line, draw
+from pyopnb.display.svg.to_matplotlib import to_figure
+from pyopnb.display.svg.to_svg import to_svg
 
 INNER = Graph([Box("Neg"), Box("p $x^2$", kind="end")], [Line(0, 1)], "then")
 GRAPH = Graph(
@@ -48,27 +50,26 @@ def colours(drawn: Any) -> np.ndarray:
 
 
 def test_every_text_stands_where_the_picture_has_it() -> None:
-    text = svg(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")
-    drawn = figured(text)
+    drawing = draw(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")
+    drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = {one.get_text() for one in axes.texts}
     assert {"x", "Relu", "one & <two>", "+ added", "fused", "◆ own", "p $x^2$", "then", "far", "▸ body: 1 node", "µs"} <= said
     assert sorted(one.get_text() for one in axes.texts).count("far") == 2  # written once in the SVG, and used twice
-    wide, high = map(int, re.findall(r'width="(\d+)" height="(\d+)"', text)[0])
+    wide, high = map(int, re.findall(r'width="(\d+)" height="(\d+)"', to_svg(drawing))[0])
     assert colours(drawn).shape == (high, wide, 4)
     assert all(0 <= one.get_position()[0] <= wide and 0 <= one.get_position()[1] <= high for one in axes.texts)
 
 
 def test_boxes_and_lines_have_their_colours() -> None:
-    seen = colours(figured(svg(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")))
+    seen = colours(to_figure(draw(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")))
     for colour in ("#1a7f37", "#efe6ff", "#f7f8fa", "#e3ecf5", "#c4302b", "#fff8e6"):
         assert (seen[..., :3] == [int(colour[k : k + 2], 16) for k in (1, 3, 5)]).all(-1).sum() > 20, colour
 
 
-def test_it_is_the_browsers_picture_to_the_eye() -> None:
-    """The box of a graph of one box, by its pixels."""
-    text = svg(Graph([Box("MatMul", ("a row",), "own")], []))
-    seen = colours(figured(text))
+def test_a_box_has_the_pixels_that_the_svg_says() -> None:
+    drawing = draw(Graph([Box("MatMul", ("a row",), "own")], []))
+    text, seen = to_svg(drawing), colours(to_figure(drawing))
     rows, columns = np.nonzero((seen[..., :3] == (0xEF, 0xE6, 0xFF)).all(-1))
     x, y = map(float, re.findall(r"translate\(([\d.]+),([\d.]+)\)", text)[0])
     wide, high = map(float, re.findall(r'<rect width="([\d.]+)" height="([\d.]+)" rx="5"', text)[0])
@@ -81,6 +82,28 @@ def test_names_are_letters_and_nothing_else() -> None:
     names = ["<script>", "$\\frac{", "a\nb", "'\"&", "\u202e", "漢"]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        drawn = figured(svg(Graph([Box(name) for name in names], [])))
+        drawn = to_figure(draw(Graph([Box(name) for name in names], [])))
         colours(drawn)
     assert {one.get_text() for one in drawn.axes[0].texts} >= {"<script>", "$\\frac{", "'\"&"}
+
+
+def test_charts_have_their_cells_lines_and_texts() -> None:
+    values = np.array([[0.0, 1.0], [2.0, np.nan]])
+    charts = [
+        heat_maps([values], [""], Scale(0.0, 2.0), "map", marks=[(0, 0.5, 0.5)]),
+        density(np.eye(2), "density", x=["0", "1"], y=["2", "3"], labels=("across", "up"), line=[(0, 0), (1, 1)]),
+        bar_chart({"few": 1, "many": 9}, "bars"),
+    ]
+    drawing = card(charts, "charts")
+    drawn = to_figure(drawing)
+    (axes,) = drawn.axes
+    said = [one.get_text() for one in axes.texts]
+    assert {"map", "density", "bars", "few", "many", "9", "across", "up", "NaN"} <= set(said)
+    assert len(said) == to_svg(drawing).count("<text ")
+    assert len(axes.images) == to_svg(drawing).count("<image ") == 3  # two charts and the strip of a scale
+    seen = colours(drawn)
+    left, top = 14, 14 + 22
+    for row, column, colour in ((0, 1, palette()[127]), (1, 0, palette()[-1]), (1, 1, (213, 0, 127))):
+        pixel = seen[top + 16 * row + 8, left + 16 * column + 8, :3].astype(int)
+        assert np.abs(pixel - colour).max() <= 4
+    assert [text.get_rotation() for text in axes.texts if text.get_text() == "up"] == [90]

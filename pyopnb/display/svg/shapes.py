@@ -1,0 +1,122 @@
+"""The few shapes that every picture is made of.
+
+A `Drawing` is a list of shapes from back to front, on a canvas whose origin is its upper left corner; one unit is a pixel of a
+screen and a point on paper. `to_svg` and `to_matplotlib` print it, and know no more of it than what is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pyopnb.display.svg.colours import CARD, RGB
+
+__all__ = ["Cells", "Circle", "Drawing", "Group", "Path", "Rectangle", "Shape", "Step", "Text", "on_card"]
+
+Step: TypeAlias = tuple[str, tuple[float, ...]]
+"""A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""
+
+
+class Rectangle(NamedTuple):
+    """``radius`` rounds the corners; ``dashes`` are lengths of strokes and gaps."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = "none"
+    stroke: str = "none"
+    stroke_width: float = 1
+    dashes: tuple[float, ...] = ()
+    radius: float = 0
+
+
+class Circle(NamedTuple):
+    """A ring."""
+
+    x: float
+    y: float
+    radius: float
+    stroke: str
+    stroke_width: float
+
+
+class Path(NamedTuple):
+    """Lines and curves, as one stroke or one area."""
+
+    steps: tuple[Step, ...]
+    fill: str = "none"
+    stroke: str = "none"
+    stroke_width: float = 1
+    dashes: tuple[float, ...] = ()
+
+
+class Text(NamedTuple):
+    """A line of text on the baseline ``y``; ``anchor`` is ``start``, ``middle`` or ``end``, and ``upwards`` turns it."""
+
+    x: float
+    y: float
+    text: str
+    size: float
+    fill: str
+    anchor: str = "start"
+    bold: bool = False
+    upwards: bool = False
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A grid of coloured cells.
+
+    Attributes
+    ----------
+    x, y, width, height : float
+    indices : ndarray
+        uint8[rows, columns]: which of ``colours`` each cell has.
+    colours : tuple of (int, int, int)
+        At most 256.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    indices: np.ndarray
+    colours: tuple[RGB, ...]
+
+
+class Group(NamedTuple):
+    """Shapes whose origin is moved to ``x, y``."""
+
+    x: float
+    y: float
+    shapes: tuple[Shape, ...]
+
+
+Shape: TypeAlias = Rectangle | Circle | Path | Text | Cells | Group
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Shapes from back to front on a canvas of a size.
+
+    Attributes
+    ----------
+    width, height : int
+    shapes : tuple of Shape
+    title : str
+        What it shows, for who cannot see it; may be empty.
+    """
+
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
+    title: str = ""
+
+
+def on_card(width: float, height: float, shapes: list[Shape], title: str = "") -> Drawing:
+    """Shapes on a rounded card of this size."""
+    wide, high = round(width), round(height)
+    return Drawing(wide, high, (Rectangle(0, 0, wide, high, CARD, radius=8), *shapes), title)
