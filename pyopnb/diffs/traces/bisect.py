@@ -1,4 +1,4 @@
-"""Where two models part, found in few runs that each show a few tensors: for what does not fit into memory as a whole."""
+"""The first divergence of two models, found in few runs that each record few tensors: for models too large to trace."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from onnx import load_external_data_for_model
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.traces.align import Alignment, Pair, align
+from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.segments import Segments
-from pyopnb.diffs.traces.steps import Tensor
+from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
@@ -39,42 +39,42 @@ def first_divergence(
     optimised: bool | tuple[bool, bool] = True,
     at_once: int = 8,
 ) -> TraceDiff:
-    """Find where two models part, without ever holding more than a few of their tensors.
+    """Find where two models diverge, without holding more than a few of their tensors at a time.
 
-    Both models run again and again, each time showing a few tensors in the middle of what is still suspected; that halves with
-    every pair of runs. `diff` of two traces, which holds all tensors, tells more.
+    This is a bisection: both models run repeatedly, each time recording a few tensors in the middle of the nodes that are still
+    suspected, so that each pair of runs about halves them. `diff` of two traces, which holds all tensors, says more.
 
     Parameters
     ----------
     a, b : ModelProto, bytes or path
-        May be one model, run in two ways.
+        May be the same model, run in two ways.
     feeds : mapping
         Arrays by the names of a's inputs.
     rtol, atol : float, optional
         As for `diff`.
     on : str or tuple of str
-        ``"onnxruntime"`` or ``"reference"``, which is ONNX's reference evaluator; a tuple for a and b.
+        ``"onnxruntime"``, or ``"reference"`` for ONNX's reference evaluator; a tuple for a and b.
     optimised : bool or tuple of bool
-        Whether ONNX Runtime optimises.
+        Whether ONNX Runtime optimises the graph; a tuple for a and b.
     at_once : int
-        How many tensors a run may show.
+        How many tensors a run may record.
 
     Returns
     -------
     TraceDiff
-        ``origin`` is a node of which the inputs agree and an output does not, in the last pair of runs; ``runs`` says how many
-        pairs there were. None where the models' outputs agree.
+        Its ``origin`` is a node whose inputs agree and an output of which does not, in the last pair of runs, or None if the
+        models' outputs agree; ``runs`` is the number of pairs of runs.
 
     Raises
     ------
     FeedError
-        The models have no output in common, or ``at_once``, ``on`` or a tolerance is none.
+        The models have no output in common, or ``at_once``, ``on``, ``optimised`` or a tolerance is not valid.
 
     Notes
     -----
-    The search goes from an output that differs back towards the feeds. A node that errs and whose error later nodes hide is not
-    found, and of several that err it may be any: it is one, but not always the first. What is shown is not optimised away, so
-    that other tensors shown can mean other rounding.
+    The search goes from an output that differs back towards the feeds. It misses a node whose error later nodes hide, and of
+    several origins it finds one, not always the first. ONNX Runtime does not optimise recorded tensors away, so that what is
+    recorded can change how the rest is rounded.
 
     Examples
     --------
@@ -93,33 +93,32 @@ def first_divergence(
     search = _Search((sides[0], sides[1]), feeds, rtol, atol, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
-        search.look(search.ends())
+        search.compare(search.outputs())
         while search.bad is not None and (names := search.middle()):
-            before, suspected = suspected, search.suspected
+            before, suspected = suspected, len(search.suspects())
             advance("nodes ruled out", before - suspected)
-            search.look(names)
+            search.compare(names)
         return search.diff()
 
 
 def _pair(value: Any, name: str) -> tuple[Any, Any]:
     pair = value if isinstance(value, tuple) else (value, value)
     allowed = ("onnxruntime", "reference") if name == "on" else (True, False)
-    if len(pair) != 2 or any(one not in allowed for one in pair):
+    if len(pair) != 2 or any(item not in allowed for item in pair):
         raise FeedError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
     return pair[0], pair[1]
 
 
 class _Side:
-    """A model that can be run with any of its tensors as its outputs."""
+    """A model that can run with any of its tensors as outputs."""
 
     def __init__(self, model: Any, on: str, optimised: bool) -> None:
         source = read_model(model)
         self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         self.graph = Segments(self.proto)
-        said = f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference"
         proto, folder = self.proto, source.folder
         if on == "reference" and folder is not None:
-            load_external_data_for_model(proto, folder)  # the evaluator looks for none
+            load_external_data_for_model(proto, folder)  # the evaluator does not look for any
         self.trace = Trace(
             proto,
             feeds={},
@@ -127,13 +126,13 @@ class _Side:
             summaries={},
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
-            runtime=said,
+            runtime=f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference",
         )
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         self.run: Run = runner(self.trace)
 
     def show(self, names: Sequence[str]) -> dict[str, Any]:
-        """A run's tensors."""
+        """Run the model and return these tensors."""
         proto = self.proto
         del proto.graph.output[:]
         for name in names:
@@ -145,113 +144,113 @@ class _Side:
 
 @dataclass
 class _Search:
-    """What is known by now: tensors that agree, and one that does not."""
+    """The state of the bisection.
+
+    Attributes
+    ----------
+    bad : str or None
+        The earliest tensor of b known to differ.
+    good : set of str
+        Tensors of b known to agree.
+    compared : dict
+        Every comparison so far, by the name in b.
+    runs : int
+        Pairs of runs so far.
+    """
 
     sides: tuple[_Side, _Side]
-    given: Mapping[str, Any]
+    feeds: Mapping[str, Any]
     rtol: float | None
     atol: float | None
     at_once: int
     bad: str | None = None
     good: set[str] = field(default_factory=set)
-    seen: dict[str, Tensor] = field(default_factory=dict)
+    compared: dict[str, Tensor] = field(default_factory=dict)
     runs: int = 0
 
     def __post_init__(self) -> None:
         a, b = self.sides
-        self.found = align(a.graph, b.graph, (a.trace, b.trace))
-        self.pairs = {pair.b: pair for pair in self.found.pairs}
-        names = {pair.a: pair.b for pair in self.found.pairs}
-        a.trace.feeds = dict(self.given)
-        b.trace.feeds = {names.get(name, name): value for name, value in self.given.items()}
+        self.alignment = align(a.graph, b.graph, (a.trace, b.trace))
+        self.pairs = {pair.b: pair for pair in self.alignment.pairs}
+        names = {pair.a: pair.b for pair in self.alignment.pairs}
+        a.trace.feeds = dict(self.feeds)
+        b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
 
-    def ends(self) -> list[str]:
-        """The outputs that have a partner."""
-        b = self.sides[1]
-        names = [name for name in b.graph.outputs if name in self.pairs and name in b.graph.maker]
+    def outputs(self) -> list[str]:
+        """The outputs of b that have a partner."""
+        b = self.sides[1].graph
+        names = [name for name in b.outputs if name in self.pairs and name in b.maker]
         if not names:
             raise FeedError("first_divergence", expected="two models with an output in common", got="none that corresponds")
         return names
 
-    def look(self, names: Sequence[str]) -> None:
-        """One pair of runs, or more for as many tensors as one may not show."""
+    def compare(self, names: Sequence[str]) -> None:
+        """Compare tensors, in as many pairs of runs as it takes to record them."""
         for start in range(0, len(names), self.at_once):
-            self._look(names[start : start + self.at_once])
+            self._run(names[start : start + self.at_once])
 
-    def _look(self, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _run(self, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         a, b = self.sides
-        ones, others = a.show([self.pairs[name].a for name in names]), b.show(names)
+        arrays = a.show([self.pairs[name].a for name in names]), b.show(names)
         self.runs += 1
         maker = b.graph.maker
         for name in names:
             pair = self.pairs[name]
-            diff = compared({name: ones[pair.a]}, {name: others[name]}, self.rtol, self.atol)
-            self.seen[name] = Tensor(pair.a, name, pair.by, diff)
+            diff = compared({name: arrays[0][pair.a]}, {name: arrays[1][name]}, self.rtol, self.atol)
+            self.compared[name] = Tensor(pair.a, name, pair.by, diff)
             if diff.ok:
                 self.good.add(name)
             elif self.bad is None or maker[name] < maker[self.bad]:
                 self.bad = name
-        return ones, others
+        return arrays
 
-    @property
-    def suspected(self) -> int:
-        """How many nodes may still be the one."""
+    def suspects(self) -> tuple[int, ...]:
+        """The nodes between the tensors that agree and the one that differs."""
         assert self.bad is not None  # noqa: S101  # asked only then
-        return len(self.sides[1].graph.between(self.bad, self.good).nodes)
+        return self.sides[1].graph.between(self.bad, self.good).nodes
 
     def middle(self) -> list[str]:
-        """Tensors that cut what is suspected in two halves, as few as there are near its middle."""
-        graph = self.sides[1].graph
-        assert self.bad is not None  # noqa: S101  # asked only then
-        nodes = graph.between(self.bad, self.good).nodes
-        inside = set(nodes)
-        open_ = [
+        """Tensors that cut the suspected nodes into two halves: a smallest cut in the middle third of their order."""
+        graph, suspects = self.sides[1].graph, self.suspects()
+        inside = {name for place in suspects for name in graph.nodes[place].output}
+        last_reader = {name: place for place in suspects for name in graph.reads[place] if name in inside}
+        candidates = [
             name
-            for place in nodes
+            for place in suspects
             for name in graph.nodes[place].output
-            if name in self.pairs and name not in self.seen and place != graph.maker[self.bad]
+            if name in last_reader and name in self.pairs and name not in self.compared
         ]
-        if not open_:
-            return []
-        last: dict[str, int] = {}
-        for place in nodes:
-            last |= dict.fromkeys((name for name in graph.reads[place] if graph.maker.get(name) in inside), place)
-        open_ = [name for name in open_ if name in last]
+        third, size = len(candidates) // 3, len(candidates)
         best: tuple[tuple[int, int], list[str]] | None = None
-        for at, name in enumerate(open_):
-            if len(open_) // 3 <= at <= len(open_) - 1 - len(open_) // 3:
-                cut = [other for other in open_[: at + 1] if last[other] > graph.maker[name]]
-                key = len(cut), abs(2 * at - len(open_))
-                if best is None or key < best[0]:
-                    best = key, cut
+        for at in range(third, size - third):
+            cut = [name for name in candidates[: at + 1] if last_reader[name] > graph.maker[candidates[at]]]
+            key = len(cut), abs(2 * at - size)
+            if best is None or key < best[0]:
+                best = key, cut
         return best[1] if best else []
 
     def diff(self) -> TraceDiff:
-        """What was found, the node at fault looked at once more with all that it reads."""
+        """The result, after a last pair of runs that records everything that the node at fault reads."""
         a, b = self.sides
-        feeds: tuple[Tensor, ...] = ()
-        steps: Sequence[Any] = ()
+        steps: list[Step] = []
         if self.bad is not None:
             ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.maker]
-            ones, others = self._look([*ends, self.bad])
+            arrays = self._run([*ends, self.bad])
             pairs = [Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)]
-            parted = TraceComparison(
-                (a.trace, b.trace), (a.graph, b.graph), (ones, others), pairs, self.rtol, self.atol, only=self.bad
+            comparison = TraceComparison(
+                (a.trace, b.trace), (a.graph, b.graph), arrays, pairs, self.rtol, self.atol, only=self.bad
             )
-            tensors = parted.tensors()
-            steps = parted.steps(tensors)
-            self.seen |= tensors
-        place = {name: at for at, name in enumerate(b.graph.order)}
-        tensors_seen = tuple(self.seen[name] for name in sorted(self.seen, key=place.__getitem__))
-        lone = Alignment((), self.found.only_a, self.found.only_b)
+            tensors = comparison.tensors()
+            steps = comparison.steps(tensors)
+            self.compared |= tensors
         return TraceDiff(
             a.trace.runtime,
             b.trace.runtime,
-            feeds,
-            tensors_seen,
-            tuple(steps),
-            tuple(name for name in b.graph.outputs if name in self.seen),
-            outputs_only_a=tuple(name for name in a.graph.outputs if name in lone.only_a),
-            outputs_only_b=tuple(name for name in b.graph.outputs if name in lone.only_b),
+            feeds=(),
+            tensors=tuple(self.compared[name] for name in b.graph.order if name in self.compared),
+            steps=tuple(steps),
+            outputs=tuple(name for name in b.graph.outputs if name in self.compared),
+            outputs_only_a=tuple(name for name in a.graph.outputs if name in self.alignment.only_a),
+            outputs_only_b=tuple(name for name in b.graph.outputs if name in self.alignment.only_b),
             runs=self.runs,
         )

@@ -1,4 +1,4 @@
-"""Two runs held against each other, node by node."""
+"""The comparison of two runs, tensor by tensor and node by node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 
 
 def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
-    """Where two runs part; see `pyopnb.diff`.
+    """Find where two runs diverge; see `pyopnb.diff`.
+
+    Returns
+    -------
+    TraceDiff
 
     Raises
     ------
@@ -32,20 +36,20 @@ def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | Non
         The runs have no tensor in common, or a tolerance is negative or not finite.
     """
     graphs = Segments(a.model), Segments(b.model)
-    held = dict(a.items()), dict(b.items())
-    found = align(*graphs, (a, b))
-    pairs = [pair for pair in found.pairs if pair.a in held[0] and pair.b in held[1]]
+    arrays = dict(a.items()), dict(b.items())
+    alignment = align(*graphs, (a, b))
+    pairs = [pair for pair in alignment.pairs if pair.a in arrays[0] and pair.b in arrays[1]]
     if not any(pair.b in graphs[1].maker for pair in pairs):
         raise FeedError(
             "diff",
             expected="two runs with tensors in common",
-            got=f"{_tensors(a)}, and {_tensors(b)}, of which none is the other",
+            got=f"{_names(a)}, and {_names(b)}, of which none correspond",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
-    return TraceComparison((a, b), graphs, held, pairs, rtol, atol).diff(found)
+    return TraceComparison((a, b), graphs, arrays, pairs, rtol, atol).diff(alignment)
 
 
-def _tensors(trace: Trace) -> str:
+def _names(trace: Trace) -> str:
     names = [sanitize(name, 40) for name in trace.values]
     return f"{', '.join(names[:4])}{' …' * (len(names) > 4)}" if names else "a trace that kept no tensors"
 
@@ -53,7 +57,7 @@ def _tensors(trace: Trace) -> str:
 def diff_with_arrays(
     trace: Trace, arrays: Mapping[str, Any], rtol: float | None = None, atol: float | None = None, *, first: bool
 ) -> TraceDiff:
-    """Where a run parts from arrays of another, given by the names of the run; see `pyopnb.diff`.
+    """Find where a run diverges from arrays of another, given by the names of the run's tensors; see `pyopnb.diff`.
 
     Parameters
     ----------
@@ -63,151 +67,160 @@ def diff_with_arrays(
     first : bool
         Whether the trace is a.
 
+    Returns
+    -------
+    TraceDiff
+
     Raises
     ------
     FeedError
-        There are no arrays, or one has a name that the run has not.
+        There are no arrays, or one has the name of no tensor of the run.
     """
-    held = dict(trace.items())
-    unknown = [name for name in arrays if name not in held]
+    own = dict(trace.items())
+    unknown = [name for name in arrays if name not in own]
     if unknown or not arrays:
         raise FeedError(
             "diff, arrays",
             expected="arrays by names of tensors in the trace",
             got=sanitize(repr(unknown[0]), 80) if unknown else "none",
-            next=f"write {sanitize(suggest(str(unknown[0]), held), 200)}" if unknown else None,
+            next=f"write {sanitize(suggest(str(unknown[0]), own), 200)}" if unknown else None,
         )
     graph = Segments(trace.model)
-    pairs = [Pair(name, name, "given") for name in held if name in arrays]
-    sides = (held, dict(arrays)) if first else (dict(arrays), held)
-    return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays=2 if first else 1).diff(
-        Alignment((), (), ())
-    )
+    pairs = [Pair(name, name, "given") for name in own if name in arrays]
+    sides = (own, dict(arrays)) if first else (dict(arrays), own)
+    return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays_side=1 if first else 0).diff()
 
 
 @dataclass
 class TraceComparison:
-    """Two runs and their pairs of tensors.
+    """Two runs and the pairs of their tensors.
 
     Attributes
     ----------
     traces : tuple of Trace
     graphs : tuple of Segments
-    held : tuple of mapping
+    arrays : tuple of mapping
         The arrays of both.
     pairs : sequence of Pair
+        The tensors that both have.
     rtol, atol : float, optional
-    arrays : int
-        1 or 2 where that side is arrays: the trace then stands on both.
+    arrays_side : int, optional
+        0 if a is arrays instead of a run, 1 if b is: ``traces`` and ``graphs`` then have those of the other side twice.
     only : str, optional
-        The one tensor of b of which the node is looked at; all if not given.
+        Compare only the node that makes this tensor of b.
+    segments : dict
+        For each compared tensor of b the nodes that make it from other compared ones.
     """
 
     traces: tuple[Trace, Trace]
     graphs: tuple[Segments, Segments]
-    held: tuple[Mapping[str, Any], Mapping[str, Any]]
+    arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
     pairs: Sequence[Pair]
     rtol: float | None
     atol: float | None
-    arrays: int = 0
+    arrays_side: int | None = None
     only: str | None = None
 
-    def diff(self, found: Alignment) -> TraceDiff:
-        """All of it."""
+    def __post_init__(self) -> None:
+        b = self.graphs[1]
+        paired = {pair.b for pair in self.pairs}
+        names = [pair.b for pair in self.pairs if pair.b in b.maker] if self.only is None else [self.only]
+        self.segments = {name: b.between(name, paired) for name in names}
+
+    def diff(self, alignment: Alignment | None = None) -> TraceDiff:
+        """Compare everything; what the alignment leaves without a partner is listed."""
         tensors = self.tensors()
-        a, b = self.graphs
-        feeds = tuple(tensor for tensor in tensors.values() if tensor.b not in b.maker)
-        made = tuple(tensor for tensor in tensors.values() if tensor.b in b.maker)
-        firsts, seconds = {pair.a for pair in found.pairs}, {pair.b for pair in found.pairs}
-        lone_a = tuple(name for name in a.outputs if name in found.only_a and name not in firsts)
-        lone_b = tuple(name for name in b.outputs if name in found.only_b and name not in seconds)
-        paired = {pair.b for pair in self.pairs}  # of the others, one run has not kept its own
-        halves = [pair for pair in found.pairs if pair.b not in paired]
-        lone = {pair.b for pair in halves}, {pair.a for pair in halves}
-        said = ["arrays" if self.arrays == side else self.traces[side - 1].runtime for side in (1, 2)]
+        b = self.graphs[1]
+        a_outputs, b_outputs, a_rest, b_rest = self._unpaired(alignment) if alignment is not None else ((), (), (), ())
+        of_a, of_b = ("arrays" if side == self.arrays_side else trace.runtime for side, trace in enumerate(self.traces))
         return TraceDiff(
-            said[0],
-            said[1],
-            feeds,
-            made,
-            tuple(self.steps(tensors)),
-            tuple(name for name in b.outputs if name in tensors),
-            tuple(name for name in self.held[0] if (name in found.only_a or name in lone[1]) and name not in lone_a),
-            tuple(name for name in self.held[1] if (name in found.only_b or name in lone[0]) and name not in lone_b),
-            lone_a,
-            lone_b,
+            of_a,
+            of_b,
+            feeds=tuple(tensor for tensor in tensors.values() if tensor.b not in b.maker),
+            tensors=tuple(tensor for tensor in tensors.values() if tensor.b in b.maker),
+            steps=tuple(self.steps(tensors)),
+            outputs=tuple(name for name in b.outputs if name in tensors),
+            only_a=a_rest,
+            only_b=b_rest,
+            outputs_only_a=a_outputs,
+            outputs_only_b=b_outputs,
         )
+
+    def _unpaired(self, alignment: Alignment) -> tuple[tuple[str, ...], ...]:
+        """Outputs of a and of b without a partner, then other tensors of a and of b that only one run recorded."""
+        outputs, rest = [], []
+        only = alignment.only_a, alignment.only_b
+        paired = {pair.a for pair in self.pairs}, {pair.b for pair in self.pairs}
+        for side, graph in enumerate(self.graphs):
+            lone = tuple(name for name in graph.outputs if name in only[side])
+            outputs.append(lone)
+            recorded = (name for name in graph.order if name in self.arrays[side])
+            rest.append(tuple(name for name in recorded if name not in paired[side] and name not in lone))
+        return *outputs, *rest
 
     def tensors(self) -> dict[str, Tensor]:
         """Every pair with its accumulated and its isolated error, by the name in b."""
-        b = self.graphs[1]
-        # The nodes of a trace run on the other side's tensors; a's own where b is arrays.
-        given = {pair.b: self.held[1][pair.b] if self.arrays == 2 else self.held[0][pair.a] for pair in self.pairs}
-        self.segments = {pair.b: b.between(pair.b, given) for pair in self.pairs if pair.b in b.maker}
-        if self.only is not None:
-            self.segments = {self.only: self.segments[self.only]}
+        # The nodes of b run on a's arrays; where b is arrays, the nodes of a run on those.
+        given = {pair.b: self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a] for pair in self.pairs}
+        trace, graph = self.traces[1], self.graphs[1]
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
-            outcomes = run_isolated(self.traces[1], b, self.segments, {**self.traces[1].feeds, **given}, self.rtol, self.atol)
+            isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.rtol, self.atol)
             for pair in self.pairs:
-                diff = compared({pair.b: self.held[0][pair.a]}, {pair.b: self.held[1][pair.b]}, self.rtol, self.atol)
-                held = outcomes.get(pair.b)
-                rest = () if held is None else (held.diff, held.why, held.steady)
-                tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *rest)
+                diff = compared({pair.b: self.arrays[0][pair.a]}, {pair.b: self.arrays[1][pair.b]}, self.rtol, self.atol)
+                result = isolated.get(pair.b)
+                facts = () if result is None else (result.diff, result.why, result.steady)
+                tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)
                 advance("comparisons", 1)
-        self.partners = {pair.a for pair in self.pairs}
         return tensors
 
     def steps(self, tensors: Mapping[str, Tensor]) -> list[Step]:
-        """Every node of b of which an output has a partner."""
-        b = self.graphs[1]
-        made: dict[int, list[Tensor]] = {}
+        """Every node of b that makes a compared tensor."""
+        outputs: dict[int, list[Tensor]] = {}
         for name in self.segments:
-            made.setdefault(b.maker[name], []).append(tensors[name])
-        return [self._step(place, tuple(outputs), tensors) for place, outputs in sorted(made.items())]
+            outputs.setdefault(self.graphs[1].maker[name], []).append(tensors[name])
+        return [self._step(place, tuple(made), tensors) for place, made in sorted(outputs.items())]
 
     def _step(self, place: int, outputs: tuple[Tensor, ...], tensors: Mapping[str, Tensor]) -> Step:
         a, b = self.graphs
         node = b.nodes[place]
-        segment = _joined([self.segments[tensor.b] for tensor in outputs])
-        # In a, the stretch between the partners of what b's stretch reads.
-        twins = [(tensor.a, a.between(tensor.a, self.partners)) for tensor in outputs if tensor.a in a.maker]
-        first = a.nodes[a.maker[twins[0][0]]] if twins else None
+        segment = _join([self.segments[tensor.b] for tensor in outputs])
+        paired = {pair.a for pair in self.pairs}
+        twins = {tensor.a: a.between(tensor.a, paired) for tensor in outputs if tensor.a in a.maker}
+        makers = [a.maker[name] for name in twins]
+        before = {p for twin in twins.values() for p in twin.nodes} - set(makers)
+        twin = a.nodes[makers[0]] if makers else None
         step = Step(
             called(node),
             full_name(node),
-            "" if first is None else called(first),
+            "" if twin is None else called(twin),
             outputs,
             tuple(tensors[name] for name in segment.ends if name in tensors),
             tuple(called(b.nodes[p]) for p in segment.nodes if p != place and p not in b.constant),
-            _before(a, twins),
-            (None, None) if self.arrays else op_versions(self.traces, node),
-            inside=() if first is None else tuple(self._inside(first, node)),
+            tuple(called(a.nodes[p]) for p in sorted(before - a.constant)),
+            (None, None) if self.arrays_side is not None else op_versions(self.traces, node),
+            inside=() if twin is None else tuple(self._inside(twin, node)),
         )
-        if self.arrays or step.verdict != "origin" or not twins:
+        if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
-        said = find_causes(self.traces, self.graphs, (twins[0][1], self.segments[outputs[0].b]), (twins[0][0], outputs[0].b))
-        return replace(step, changes=tuple(said))
+        name, of_a = next(iter(twins.items()))
+        ends = (name, outputs[0].b)
+        return replace(step, changes=tuple(find_causes(self.traces, self.graphs, (of_a, self.segments[ends[1]]), ends)))
 
     def _inside(self, a: NodeProto, b: NodeProto) -> Iterator[Tensor]:
-        """What is in the bodies of two nodes, by its names in there, where both sides looked into them."""
+        """The tensors in the bodies of two nodes under b's names, where both traces recorded them."""
         if not bodies(a) or not bodies(b):
             return
-        ways = [f"{node.name or first_output(node)}/" for node in (a, b)]
-        for other, array in self.held[1].items():
-            name = ways[0] + other.removeprefix(ways[1])
-            if other.startswith(ways[1]) and name in self.held[0] and other not in self.graphs[1].maker:
-                diff = compared({other: self.held[0][name]}, {other: array}, self.rtol, self.atol)
+        prefixes = [f"{node.name or first_output(node)}/" for node in (a, b)]
+        for other, array in self.arrays[1].items():
+            name = prefixes[0] + other.removeprefix(prefixes[1])
+            if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].maker:
+                diff = compared({other: self.arrays[0][name]}, {other: array}, self.rtol, self.atol)
                 yield Tensor(name, other, "name", diff)
 
 
-def _joined(segments: Sequence[Segment]) -> Segment:
+def _join(segments: Sequence[Segment]) -> Segment:
+    """The segments of a node's outputs as one."""
     nodes = sorted({place for segment in segments for place in segment.nodes})
     ends, weights = (dict.fromkeys(name for s in segments for name in getattr(s, which)) for which in ("ends", "weights"))
     return Segment(tuple(nodes), tuple(ends), tuple(weights))
-
-
-def _before(graph: Segments, twins: Sequence[tuple[str, Segment]]) -> tuple[str, ...]:
-    own = {graph.maker[name] for name, _ in twins}
-    places = sorted({place for _, segment in twins for place in segment.nodes} - own - graph.constant)
-    return tuple(called(graph.nodes[place]) for place in places)
