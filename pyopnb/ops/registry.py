@@ -1,8 +1,7 @@
 """The registry: ops under their names, each with its versions.
 
-Redefining replaces one reference and tells the listeners; the magics, the sessions and the views know this small object in
-the middle and not each other. A new version is built and checked whole before the swap, so a definition that fails leaves
-the last good one in place.
+A definition replaces one reference and calls the listeners. Magics, sessions and views know the registry and not each other. A
+new version is built and checked completely before the swap, so a definition that fails leaves the last good one in place.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ __all__ = [
 
 DEFAULT_DOMAIN = "pyopnb"
 MAX_VERSIONS = 100
-"""Versions of an op that history and rollback reach back to; older ones are let go: redefining all day costs nothing."""
+"""Versions of an op that history and rollback can reach; older ones are dropped, so that redefining all day is free."""
 
-_LISTED = 50  # ops in the text of the registry
+_MAX_LISTED = 50  # ops in the repr of the registry
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
@@ -63,18 +62,18 @@ class Version(Displayable):
     number : int
         1 for the first.
     cls : type
-        The class, as it was given.
+        The class, unchanged.
     schema : Schema
     opset : int
-        Version of the domain from which on the op is there (ONNX's since_version).
+        First version of the domain that has the op (ONNX's since_version).
     source : str or None
-        Text of the cell or class, where it is known.
+        Text of the cell or class; None where it is not known.
     defined : float
         Seconds since the epoch, as `time.time` gives them.
     epoch : int
-        The registry's epoch that began with this version.
+        The epoch of the registry that this version began.
     restored : int or None
-        Number of the version that a rollback brought back as this one.
+        Number of the version that a rollback restored as this one.
     """
 
     op: str
@@ -96,16 +95,16 @@ class Version(Displayable):
 
 @dataclass(repr=False)
 class Op(Displayable):
-    """A name and the versions that stood under it, the newest last.
+    """A name and all its versions, the newest last.
 
     Attributes
     ----------
     name : str
         ``domain::OpType``.
     versions : tuple of Version
-        Replaced whole by each definition, so that a run in another thread can walk through it meanwhile.
+        Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
     lock : threading.RLock
-        Held around ``compute`` where the class says ``serial = True``. Reentrant, because a run inside ``compute`` works.
+        Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
     """
 
     name: str
@@ -117,18 +116,30 @@ class Op(Displayable):
 
     @property
     def current(self) -> Version:
+        """The newest version."""
         return self.versions[-1]
 
     @property
     def domain(self) -> str:
+        """The domain; empty for ONNX's own."""
         return split_name(self.name)[0]
 
     @property
     def op_type(self) -> str:
+        """The name without the domain."""
         return split_name(self.name)[1]
 
     def at(self, epoch: int) -> Version:
-        """The version that was current in that epoch; the oldest kept one where that is gone."""
+        """The version that was current in an epoch of the registry; the oldest one left if that was dropped.
+
+        Parameters
+        ----------
+        epoch : int
+
+        Returns
+        -------
+        Version
+        """
         for version in reversed(self.versions):
             if version.epoch <= epoch:
                 return version
@@ -156,7 +167,18 @@ def canonical_domain(domain: str) -> str:
 
 
 def check_opset(opset: object, where: str) -> None:
-    """Raise `DefinitionError` unless an op can be there from that version of its domain on."""
+    """Refuse what is no version of a domain.
+
+    Parameters
+    ----------
+    opset : object
+    where : str
+        The op, for the error.
+
+    Raises
+    ------
+    DefinitionError
+    """
     if type(opset) is not int or not 1 <= opset <= 1000:
         raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=sanitize(repr(opset)))
 
@@ -177,7 +199,7 @@ class Registry(Displayable):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        # For the sessions that still use them, and no longer than these do.
+        # Sessions may still use these; they keep them alive.
         self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
         self._modules: dict[tuple[str, str], Op] = {}
         self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
@@ -188,7 +210,9 @@ class Registry(Displayable):
         ops = list(self)
         if not ops:
             return "no op is defined. Try: %%pyop in a cell"
-        return "\n".join([repr(op) for op in ops[:_LISTED]] + [f"and {len(ops) - _LISTED} more"] * (len(ops) > _LISTED))
+        return "\n".join(
+            [repr(op) for op in ops[:_MAX_LISTED]] + [f"and {len(ops) - _MAX_LISTED} more"] * (len(ops) > _MAX_LISTED)
+        )
 
     def define(
         self,
@@ -200,32 +224,40 @@ class Registry(Displayable):
         source: str | None = None,
         restored: int | None = None,
     ) -> Version:
-        """Put a class under a name, as its next version, and tell the listeners.
+        """Define the next version of an op, and call the listeners.
 
         Parameters
         ----------
         cls : type
-            See `schema_of`.
+            See `pyopnb.ops.signature.schema_of`.
         name : str, optional
             ``domain::OpType``; the class's own name in the default domain if not given.
         opset : int
-            Version of the domain from which on the op is there.
+            First version of the domain that has the op.
         module : str, optional
             Also serve the retired PyOp's nodes that ask for this module and the class's name.
         source : str, optional
             Its text, for `history`.
+        restored : int, optional
+            Number of the version that this one restores.
+
+        Returns
+        -------
+        Version
 
         Raises
         ------
         DefinitionError
-            The class cannot be an op; the registry is as it was.
+            The class cannot be an op; the registry is unchanged.
+        Exception
+            The first that a listener raises, after all of them were called.
         """
         domain, op_type = split_name(name or cls.__name__)
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
         schema = schema_of(cls)
         with self._lock:
-            # A removed op that comes back is the same op to the sessions that still use it: its numbers go on.
+            # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
             op = self._ops.get(key) or self._removed.pop(key, None) or Op(key)
             number = op.current.number + 1 if op.versions else 1
             version = Version(key, number, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
@@ -234,25 +266,30 @@ class Registry(Displayable):
             if module is not None:
                 self._modules[module, cls.__name__] = op
             self.epoch += 1
-        self._tell([(listener, version) for listener, _ in list(self._listeners.values())])
+        self._call([(listener, version) for listener, _ in list(self._listeners.values())])
         return version
 
     def begin_epoch(self) -> int:
-        """Begin an epoch without a definition: what runs from now on can be told from the runs before."""
+        """Begin an epoch without a definition, to tell later runs from earlier ones.
+
+        Returns
+        -------
+        int
+        """
         with self._lock:
             self.epoch += 1
             return self.epoch
 
-    def _tell_of_removal(self, names: Iterable[str]) -> None:
+    def _call_removed(self, names: Iterable[str]) -> None:
         listeners = [removed for _, removed in list(self._listeners.values()) if removed]
-        self._tell([(removed, name) for name in names for removed in listeners])
+        self._call([(removed, name) for name in names for removed in listeners])
 
-    def _tell(self, calls: Iterable[tuple[Callable[[Any], None], Any]]) -> None:
+    def _call(self, calls: Iterable[tuple[Callable[[Any], None], Any]]) -> None:
         failures: list[Exception] = []
-        for listener, what in calls:  # a list made before: a listener may subscribe or leave while it is told
+        for listener, argument in calls:  # listed beforehand: a listener may subscribe or unsubscribe
             try:
-                listener(what)
-            except Exception as error:  # it has happened already: the others must hear of it all the same
+                listener(argument)
+            except Exception as error:  # the definition stands, so the other listeners must be called all the same
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -260,49 +297,84 @@ class Registry(Displayable):
     def subscribe(
         self, listener: Callable[[Version], None], *, removed: Callable[[str], None] | None = None
     ) -> Callable[[], None]:
-        """Call ``listener(version)`` after each definition; returns what ends that.
+        """Call a function after each definition.
 
-        ``removed(name)`` is called after an op is forgotten, by `remove` or by `clear`. All listeners are told, then the first
-        exception that one of them raised is raised.
+        Parameters
+        ----------
+        listener : callable
+            Called with the new `Version`.
+        removed : callable, optional
+            Called with the name of an op after `remove` or `clear`.
+
+        Returns
+        -------
+        callable
+            Ends it when called.
         """
         key = object()
         self._listeners[key] = listener, removed
 
-        def leave() -> None:
+        def unsubscribe() -> None:
             self._listeners.pop(key, None)
 
-        return leave
+        return unsubscribe
 
     def __getitem__(self, name: str) -> Op:
         domain, op_type = split_name(name)
         op = self._ops.get(f"{domain}::{op_type}")
         if op is None:
-            found = self._by_type(name)
-            if found is None:
+            op = self._by_type(name)
+            if op is None:
                 raise UnknownOp(
                     f"op {sanitize(name)}",
                     expected="an op of the registry",
                     got=sanitize(name),
                     next=suggest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
                 )
-            return found
         return op
 
     def _by_type(self, name: str) -> Op | None:
-        # Typing %pyop history SoftClip should work while only one domain has a SoftClip.
-        same = [op for op in self._ops.values() if op.op_type == name]
-        return same[0] if len(same) == 1 else None
+        # %pyop history SoftClip works while only one domain has a SoftClip.
+        ops = [op for op in self._ops.values() if op.op_type == name]
+        return ops[0] if len(ops) == 1 else None
 
     def find(self, domain: str, op_type: str) -> Op | None:
-        """The op of exactly that domain and type, or None."""
+        """The op of exactly that domain and type.
+
+        Parameters
+        ----------
+        domain, op_type : str
+
+        Returns
+        -------
+        Op or None
+        """
         return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
 
     def find_class(self, module: str, class_name: str) -> Op | None:
-        """The op that serves the retired PyOp's ``module`` and ``class_name``, or None."""
+        """The op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
+
+        Parameters
+        ----------
+        module, class_name : str
+
+        Returns
+        -------
+        Op or None
+        """
         return self._modules.get((module, class_name))
 
     def modules_of(self, name: str) -> tuple[str, ...]:
-        """The modules that an op stands in for, for the retired PyOp's nodes."""
+        """The modules under which an op serves the retired PyOp's nodes.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        tuple of str
+        """
         return tuple(module for (module, _), op in self._modules.items() if op.name == name)
 
     def __contains__(self, name: object) -> bool:
@@ -318,7 +390,21 @@ class Registry(Displayable):
         return len(self._ops)
 
     def history(self, name: str) -> tuple[Version, ...]:
-        """The versions of an op, oldest first, the last `MAX_VERSIONS` of them."""
+        """The last `MAX_VERSIONS` versions of an op, oldest first.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        tuple of Version
+
+        Raises
+        ------
+        UnknownOp
+            There is no such op.
+        """
         return self[name].versions
 
     def rollback(self, name: str, number: int | None = None) -> Version:
@@ -328,7 +414,11 @@ class Registry(Displayable):
         ----------
         name : str
         number : int, optional
-            The version to bring back; the one before the current if not given.
+            The version to restore; the one before the current if not given.
+
+        Returns
+        -------
+        Version
 
         Raises
         ------
@@ -345,22 +435,32 @@ class Registry(Displayable):
         return self.define(old.cls, op.name, opset=old.opset, source=old.source, restored=old.number)
 
     def remove(self, name: str) -> None:
-        """Forget an op. Sessions that use it keep the version that they have, and follow if the name is defined again."""
+        """Remove an op. Sessions that use it keep their version, and follow when the name is defined again.
+
+        Parameters
+        ----------
+        name : str
+
+        Raises
+        ------
+        UnknownOp
+            There is no such op.
+        """
         op = self[name]
         with self._lock:
             if self._ops.pop(op.name, None):  # another thread may have been faster
                 self._removed[op.name] = op
-            self._modules = {key: held for key, held in self._modules.items() if held is not op}
-        self._tell_of_removal([op.name])
+            self._modules = {key: other for key, other in self._modules.items() if other is not op}
+        self._call_removed([op.name])
 
     def clear(self) -> None:
-        """Forget every op, and that there was any: numbers begin at 1 again."""
+        """Remove every op; version numbers begin at 1 again."""
         with self._lock:
             names = list(self._ops)
             self._ops.clear()
             self._removed.clear()
             self._modules.clear()
-        self._tell_of_removal(names)
+        self._call_removed(names)
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -371,7 +471,7 @@ registry = Registry()
 
 @dataclass(frozen=True)
 class Definition:
-    """What `pyop` was asked for, as `Registry.define` takes it."""
+    """A definition that `pyop` has checked and not carried out, as `Registry.define` takes it."""
 
     cls: type
     name: str
@@ -380,18 +480,23 @@ class Definition:
     source: str | None
 
 
-_gathering: ContextVar[list[Definition] | None] = ContextVar("gathering", default=None)
+_collecting: ContextVar[list[Definition] | None] = ContextVar("collecting", default=None)
 
 
 @contextmanager
 def collect_definitions() -> Iterator[list[Definition]]:
-    """What `pyop` is asked for meanwhile, checked and not yet defined: a file that fails half-way has then defined nothing."""
+    """Let `pyop` check definitions and collect them, so that a file that fails half-way defines nothing.
+
+    Yields
+    ------
+    list of Definition
+    """
     definitions: list[Definition] = []
-    token = _gathering.set(definitions)
+    token = _collecting.set(definitions)
     try:
         yield definitions
     finally:
-        _gathering.reset(token)
+        _collecting.reset(token)
 
 
 @overload
@@ -408,11 +513,15 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     name : str, optional
         ``domain::OpType``. The default domain is ``pyopnb``, the default op type the class's name.
     opset : int
-        Version of the domain from which on the op is there.
+        First version of the domain that has the op.
     module : str, optional
         Also serve the retired PyOp's nodes that ask for this module and the class's name.
     into : Registry, optional
         Another registry than `pyopnb.registry`.
+
+    Returns
+    -------
+    type, or a decorator of classes
 
     Raises
     ------
@@ -431,15 +540,15 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     """
 
     def define(cls: _Class) -> _Class:
-        held = _gathering.get() if into is None else None
-        if held is None:
+        collected = _collecting.get() if into is None else None
+        if collected is None:
             target = registry if into is None else into
             target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=class_source(cls))
         else:
             key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
             check_opset(opset, f"op {key}")
             schema_of(cls)
-            held.append(Definition(cls, key, opset, module, class_source(cls)))
+            collected.append(Definition(cls, key, opset, module, class_source(cls)))
         return cls
 
     return define(name) if isinstance(name, type) else define
@@ -458,8 +567,8 @@ def class_source(cls: type) -> str | None:
         None where no file and no cell has it.
     """
     code = getattr(getattr(cls, "compute", None), "__code__", None)
-    # A class of a notebook cell or a doctest, which only its methods can name. Before inspect is asked: since Python 3.13 that
-    # takes the lines of the same numbers from the file of whatever module the class says it is in.
+    # Only its methods know that a class is from a notebook cell or a doctest. This comes before inspect, which since Python
+    # 3.13 takes the lines of the same numbers from the file of whatever module the class names.
     if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
         return "".join(lines)
     try:
@@ -468,15 +577,15 @@ def class_source(cls: type) -> str | None:
     except (OSError, TypeError):  # made by exec
         return None
     if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
-        lines = _around("".join(every), cls.__name__, code.co_firstlineno)  # of several of that name it is not the right one
+        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # inspect took another class of that name
     text = "".join(lines)
     return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
 
 
-def _around(text: str, name: str, line: int) -> list[str]:
-    """The class of a name that a line is in."""
+def _class_around(text: str, name: str, line: int) -> list[str]:
+    """The lines of the class of that name that a line is in."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
-            begin = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            begin = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
     return []

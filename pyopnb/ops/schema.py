@@ -1,4 +1,4 @@
-"""What an op says about itself: its attrs, its ports, and the types that it promises."""
+"""The schema of an op: its attrs, its ports, and the types of its outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Required:
         return "REQUIRED"
 
     def __reduce__(self) -> str:
-        return "REQUIRED"  # a copy of a schema must still hold this very object
+        return "REQUIRED"  # copying a schema keeps this very object
 
 
 REQUIRED = _Required()
@@ -46,7 +46,7 @@ class Attr:
     name : str
     kind : str
         ``int``, ``float``, ``str``, ``bytes``, ``bool``, ``tensor``, ``graph``; ``list[int]`` and so on; ``any`` where neither
-        annotation nor default says it.
+        annotation nor default tells.
     default : object
         `REQUIRED` where the node must have the attr.
     choices : tuple
@@ -59,7 +59,7 @@ class Attr:
     choices: tuple[Any, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        # Arrays have no plain ==, and nan would make every redefinition a change of schema.
+        # == of arrays is no bool, and nan != nan would make every redefinition a change of schema.
         return isinstance(other, Attr) and all(
             same_value(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
         )
@@ -74,15 +74,29 @@ class Attr:
         return f"{self.name}: {self.kind}{default}"
 
     def take(self, value: Any, where: str) -> Any:
-        """The node's value as this attr's kind, exactly, or `ModelError`.
+        """Convert a node's value to this attr's kind, where that loses nothing.
 
-        The only changes of kind are those that lose nothing: an int where a float is declared, 0 and 1 where a bool is,
-        text for bytes and UTF-8 bytes for text.
+        An int is taken for a float, 0 and 1 for a bool, text for bytes, and UTF-8 bytes for text.
+
+        Parameters
+        ----------
+        value : object
+        where : str
+            The node, for the error.
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        ModelError
+            The value is of another kind, or none of the choices.
         """
         try:
-            taken = _taken(value, self.kind)
-            if not self.choices or taken in self.choices:
-                return taken
+            converted = _convert(value, self.kind)
+            if not self.choices or converted in self.choices:
+                return converted
             expected = f"one of {', '.join(map(repr, self.choices))}"
         except (TypeError, UnicodeDecodeError, OverflowError):
             expected = self.kind
@@ -95,7 +109,16 @@ class Attr:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two values of attrs are equal: arrays as a whole, nan as itself, 1 and 1.0 not."""
+    """Whether two values of attrs are the same: arrays as a whole; nan is nan; 1 is not 1.0.
+
+    Parameters
+    ----------
+    a, b : object
+
+    Returns
+    -------
+    bool
+    """
     if a is b:
         return True
     if type(a) is not type(b):
@@ -107,13 +130,13 @@ def same_value(a: Any, b: Any) -> bool:
     return bool(a == b) or (isinstance(a, float) and a != a and b != b)
 
 
-def _taken(value: Any, kind: str) -> Any:
+def _convert(value: Any, kind: str) -> Any:
     if kind == "any":
         return value
     if kind.startswith("list["):
         if not isinstance(value, list):
             raise TypeError
-        return [_taken(item, kind[5:-1]) for item in value]
+        return [_convert(item, kind[5:-1]) for item in value]
     if kind == "list" and isinstance(value, list):
         return value
     if kind == "bool" and isinstance(value, int) and value in (0, 1):
@@ -130,7 +153,17 @@ def _taken(value: Any, kind: str) -> Any:
 
 
 def kind_of_value(value: Any) -> str:
-    """The kind of attr that a value is; its type's name where it is none."""
+    """The kind of attr that a value is.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    str
+        The name of its type where no attr can have it.
+    """
     if type(value) in SCALARS:
         return SCALARS[type(value)]
     for known, kind in OBJECTS.items():
@@ -161,7 +194,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Schema:
-    """What an op takes and gives.
+    """Attrs, inputs and outputs of an op.
 
     Attributes
     ----------
@@ -189,17 +222,28 @@ class Schema:
 
     def __str__(self) -> str:
         attrs = [str(a) for a in self.attrs] + (["**attrs"] if self.open_attrs else [])
-        gives = "" if self.outputs is None else " -> " + ", ".join(map(str, self.outputs))
-        held = f"<{', '.join(attrs)}>" if attrs else ""
-        return f"({', '.join(map(str, self.inputs))}){held}{gives}"
+        attrs_text = f"<{', '.join(attrs)}>" if attrs else ""
+        outputs = "" if self.outputs is None else " -> " + ", ".join(map(str, self.outputs))
+        return f"({', '.join(map(str, self.inputs))}){attrs_text}{outputs}"
 
     def bind(self, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Keyword arguments for ``__init__`` from a node's attribute values.
+        """Make keyword arguments for ``__init__`` of a node's attributes.
+
+        Parameters
+        ----------
+        values : mapping
+            Attribute values by name.
+        where : str
+            The node, for errors.
+
+        Returns
+        -------
+        dict
 
         Raises
         ------
         ModelError
-            An attr without default is missing, an attr is not known, or a value is of another kind.
+            An attr without default is missing, an attribute is unknown, or a value is of another kind.
         """
         known = {attr.name: attr for attr in self.attrs}
         unknown = [name for name in values if name not in known]
@@ -221,14 +265,26 @@ class Schema:
         return {name: known[name].take(v, where) if name in known else v for name, v in values.items()}
 
     def check_inputs(self, given: Sequence[TensorType | None], where: str) -> None:
-        """Raise `ModelError` unless the inputs of a node (None: left out) fit the ports in number and dtype."""
+        """Refuse inputs that do not fit the ports in number, dtype or rank. Sizes are checked when an op runs.
+
+        Parameters
+        ----------
+        given : sequence of (TensorType or None)
+            Types of a node's inputs; None for one that is left out.
+        where : str
+            The node, for errors.
+
+        Raises
+        ------
+        ModelError
+        """
         needed = [port for port in self.inputs if not (port.optional or port.variadic)]
         open_ended = bool(self.inputs) and self.inputs[-1].variadic
         if len(given) > len(self.inputs) and not open_ended:
-            raise ModelError(where, expected=plural(len(self.inputs), "input"), got=str(len(given)), next=self._takes())
+            raise ModelError(where, expected=plural(len(self.inputs), "input"), got=str(len(given)), next=self._signature())
         for place, port in enumerate(needed):
             if place >= len(given) or given[place] is None:
-                raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._takes())
+                raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._signature())
         for place, got in enumerate(given):
             port = self.port(place)
             if got and not port.type.accepts(got.without_sizes()):
@@ -240,7 +296,18 @@ class Schema:
                 )
 
     def check_outputs(self, count: int, where: str) -> None:
-        """Raise `ModelError` if a node has more outputs than the return annotation."""
+        """Refuse more outputs than the return annotation has.
+
+        Parameters
+        ----------
+        count : int
+        where : str
+            The node, for the error.
+
+        Raises
+        ------
+        ModelError
+        """
         if self.outputs is not None and len(self.outputs) < count:
             raise ModelError(
                 f"{where}, outputs",
@@ -249,15 +316,35 @@ class Schema:
                 next="change the hint or the node",
             )
 
-    def _takes(self) -> str:
+    def _signature(self) -> str:
         return f"compute takes ({', '.join(map(str, self.inputs))})"
 
     def port(self, place: int) -> Port:
-        """The port that the input at this place belongs to."""
+        """The port of an input by its position; the last one for those of a variadic port.
+
+        Parameters
+        ----------
+        place : int
+
+        Returns
+        -------
+        Port
+        """
         return self.inputs[min(place, len(self.inputs) - 1)]
 
     def hinted(self, given: Sequence[TensorType | None]) -> tuple[TensorType, ...] | None:
-        """The outputs' types by the return annotation, with the sizes that the inputs' types give its symbols."""
+        """The types of the outputs by the return annotation.
+
+        Parameters
+        ----------
+        given : sequence of (TensorType or None)
+            Types of the inputs, whose sizes take the places of symbols.
+
+        Returns
+        -------
+        tuple of TensorType, or None
+            None without an annotation.
+        """
         if self.outputs is None:
             return None
         sizes: dict[str, Any] = {}
@@ -273,45 +360,59 @@ class Schema:
     def infer(
         self, instance: object, given: Sequence[TensorType | None], count: int, where: str
     ) -> tuple[TensorType, ...] | None:
-        """The types of ``count`` outputs, as far as the class says them; None where it says nothing.
+        """The types of a node's outputs by ``infer`` and the return annotation.
+
+        Parameters
+        ----------
+        instance : object
+            An instance of the op's class.
+        given : sequence of (TensorType or None)
+            Types of the inputs.
+        count : int
+            Number of outputs.
+        where : str
+            The node, for errors.
+
+        Returns
+        -------
+        tuple of TensorType, or None
+            None if the class has neither.
 
         Raises
         ------
         ResultError
-            ``infer`` returned something that is no type, a wrong number of them, or what the hints contradict.
+            ``infer`` returned what is no type, too few of them, or what contradicts the hints.
         """
         hinted = self.hinted(given)
         if not self.infers:
             return hinted
-        said = _said(instance.infer(*given), count, where)  # type: ignore[attr-defined]  # infers says that it is there
-        for place, (claim, hint) in enumerate(zip(said, hinted or (), strict=False)):
-            if not hint.accepts(claim):
+        types = _read_types(instance.infer(*given), count, where)  # type: ignore[attr-defined]  # it has one
+        hints = (*(hinted or ()), *(ANY,) * len(types))[: len(types)]
+        for place, (inferred, hint) in enumerate(zip(types, hints, strict=True)):
+            if not hint.accepts(inferred):
                 raise ResultError(
                     f"{where}, infer, output {place}",
                     expected=f"{hint} (the hint of compute)",
-                    got=str(claim),
+                    got=str(inferred),
                     next="let infer and the hint say the same",
                 )
-        return tuple(_filled(claim, hint) for claim, hint in zip(said, (hinted or ()) + (ANY,) * len(said), strict=False))
+        return tuple(
+            TensorType(inferred.dtype or hint.dtype, hint.shape if inferred.shape is None else inferred.shape)
+            for inferred, hint in zip(types, hints, strict=True)
+        )
 
 
-def _filled(claim: TensorType, hint: TensorType) -> TensorType:
-    """What is claimed, and what the hint knows where the claim leaves something open."""
-    return TensorType(claim.dtype or hint.dtype, hint.shape if claim.shape is None else claim.shape)
-
-
-def _said(answer: object, count: int, where: str) -> tuple[TensorType, ...]:
-    """What ``infer`` returned, as types."""
-    several = answer if isinstance(answer, (tuple, list)) else (answer,)
+def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, ...]:
+    """What ``infer`` returned, as at least ``count`` types."""
     try:
-        said = tuple(tensor_type(item) for item in several)
+        types = tuple(tensor_type(item) for item in (returned if isinstance(returned, (tuple, list)) else (returned,)))
     except NotationError as error:
         raise ResultError(
             f"{where}, infer",
             expected="types, as float32[N,3] or x.like(shape=…)",
-            got=sanitize(repr(answer)),
+            got=sanitize(repr(returned)),
             next="return one type an output",
         ) from error
-    if len(said) < count:
-        raise ResultError(f"{where}, infer", expected=plural(count, "type"), got=str(len(said)), next="one type an output")
-    return said
+    if len(types) < count:
+        raise ResultError(f"{where}, infer", expected=plural(count, "type"), got=str(len(types)), next="one type an output")
+    return types

@@ -1,4 +1,4 @@
-"""Reading an op's schema from its class: from signatures, annotations and defaults."""
+"""The schema of an op read from its class: from signatures, annotations and defaults."""
 
 from __future__ import annotations
 import __future__
@@ -22,7 +22,7 @@ from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["schema_of"]
 
-_NOT_CALLED_THROUGH: tuple[tuple[Callable[[object], bool], str], ...] = (
+_NOT_FUNCTIONS: tuple[tuple[Callable[[object], bool], str], ...] = (
     (inspect.iscoroutinefunction, "async def"),
     (inspect.isasyncgenfunction, "async def with yield"),
     (inspect.isgeneratorfunction, "a generator (yield)"),
@@ -37,6 +37,10 @@ def schema_of(cls: type) -> Schema:
     cls : type
         A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are inputs (``x=None`` optional,
         ``*xs`` variadic), its return annotation the outputs.
+
+    Returns
+    -------
+    Schema
 
     Raises
     ------
@@ -59,7 +63,7 @@ def schema_of(cls: type) -> Schema:
     if not callable(getattr(cls, "compute", None)):
         got = "no compute" if not hasattr(cls, "compute") else f"compute = {sanitize(repr(_compute(cls)))}"
         raise DefinitionError(where, expected="a method compute", got=got, next="def compute(self, x): return x")
-    for is_kind, kind in _NOT_CALLED_THROUGH:
+    for is_kind, kind in _NOT_FUNCTIONS:
         if is_kind(_compute(cls)):
             raise DefinitionError(f"{where}, compute", expected="a function that returns its outputs", got=kind)
     attrs, open_attrs = _attrs(cls, where)
@@ -77,31 +81,31 @@ def schema_of(cls: type) -> Schema:
 
 
 def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
-    made_by = _constructor(cls)
-    if made_by is None:
+    constructor = _constructor(cls)
+    if constructor is None:
         return (), False
-    parameters = _parameters(cls, made_by)
+    parameters = _parameters(cls, constructor)
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
     for parameter in parameters:
         if parameter.kind is parameter.POSITIONAL_ONLY or (parameter.kind is parameter.VAR_POSITIONAL and not open_attrs):
             raise DefinitionError(
-                f"{where}, {made_by}", expected="parameters that can be given by name", got=str(parameter), next="**attrs"
+                f"{where}, {constructor}", expected="parameters that can be given by name", got=str(parameter), next="**attrs"
             )
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            attrs.append(_attr(parameter, getattr(cls, made_by), where))
+            attrs.append(_attr(parameter, getattr(cls, constructor), where))
     return tuple(attrs), open_attrs
 
 
 def _constructor(cls: type) -> str | None:
-    # A named tuple, and anything else that cannot change once it is made, has only __new__.
+    # Immutable classes, such as named tuples, have only __new__.
     return next((name for name in ("__init__", "__new__") if getattr(cls, name) is not getattr(object, name)), None)
 
 
 def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: str) -> Attr:
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     if parameter.annotation is not parameter.empty:
-        hint = _evaluated(parameter.annotation, function)
+        hint = _evaluate(parameter.annotation, function)
         kind = _kind_of_hint(hint)
         if kind is None:
             raise DefinitionError(
@@ -118,7 +122,7 @@ def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: 
 
 
 def _unaliased(hint: Any) -> Any:
-    """What a ``type X[T] = …`` stands for; numpy's NDArray is one from numpy 2.5 on."""
+    """The value of a ``type X[T] = …`` alias, which numpy.typing.NDArray is from NumPy 2.5 on."""
     while hasattr(alias := typing.get_origin(hint) or hint, "__value__"):
         inner = typing.get_args(hint)
         hint = alias.__value__[inner] if inner else alias.__value__
@@ -167,10 +171,10 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
         return tuple(Port(f"x{n + 1}") for n in range(_compute(cls).nin)), None
     try:
         parameters = _parameters(cls, "compute")
-    except ValueError:  # a builtin put there as it is: it takes what it takes
+    except ValueError:  # a builtin whose signature is not known
         return (Port("xs", variadic=True),), None
     if [parameter.kind for parameter in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
-        parameters.pop()  # a wrapper that passes on what it gets; nothing is given by name
+        parameters.pop()  # a wrapper that passes everything on; nothing is passed by name
     ports: list[Port] = []
     for parameter in parameters:
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
@@ -193,9 +197,9 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
 def _outputs(cls: type, where: str) -> tuple[TensorType, ...] | None:
     returned = inspect.signature(_compute(cls)).return_annotation
     if isinstance(returned, str):
-        returned = _literal(returned)
+        returned = _unquote(returned)
     if not isinstance(returned, (tuple, list)):
-        evaluated = _evaluated(returned, _compute(cls))
+        evaluated = _evaluate(returned, _compute(cls))
         if typing.get_origin(evaluated) is not tuple:
             hint = _type_of_hint(returned, cls, f"{where}, output")
             return None if hint is None else (hint,)
@@ -207,22 +211,22 @@ def _outputs(cls: type, where: str) -> tuple[TensorType, ...] | None:
 
 
 def _compute(cls: type) -> Any:
-    return cls.compute  # type: ignore[attr-defined]  # schema_of looked
+    return cls.compute  # type: ignore[attr-defined]  # schema_of has checked it
 
 
 def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
-    """A port's type; None where the hint says nothing about it."""
+    """The type of a port; None where the hint does not tell."""
     if isinstance(hint, str):
-        if hint in ("float", "bool") and _unquoted(_compute(cls)):
-            return None  # Python's float, as it would be without the __future__ import
-        hint = _literal(hint)
+        if hint in ("float", "bool") and _postpones_annotations(_compute(cls)):
+            return None  # Python's own float, as without the __future__ import
+        hint = _unquote(hint)
     if isinstance(hint, TensorType):
         return hint
     if isinstance(hint, str):
         try:
             return tensor_type(hint)
         except NotationError as error:
-            evaluated = _evaluated(hint, _compute(cls))
+            evaluated = _evaluate(hint, _compute(cls))
             if isinstance(evaluated, str):
                 raise NotationError(f"{where}: {error.where}", expected=error.expected, got=error.got) from None
             hint = evaluated
@@ -242,22 +246,22 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
     return None
 
 
-def _unquoted(function: object) -> bool:
-    """Whether ``from __future__ import annotations`` made text of a function's hints."""
+def _postpones_annotations(function: object) -> bool:
+    """Whether ``from __future__ import annotations`` made a function's hints strings."""
     code = getattr(inspect.unwrap(function), "__code__", None)  # type: ignore[arg-type]
     return code is not None and bool(code.co_flags & __future__.annotations.compiler_flag)
 
 
-def _literal(text: str) -> Any:
-    """Under ``from __future__ import annotations`` a quoted hint arrives as the text of a quoted text."""
+def _unquote(text: str) -> Any:
+    """Unquote a hint: under ``from __future__ import annotations`` a quoted one arrives quoted twice."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def _evaluated(hint: Any, function: Callable[..., object]) -> Any:
-    """A hint that is Python source, looked up where its function was written."""
+def _evaluate(hint: Any, function: Callable[..., object]) -> Any:
+    """Evaluate a hint that is a string, in the globals of its function; as it is if that fails."""
     if isinstance(hint, typing.ForwardRef):
         hint = hint.__forward_arg__
     if not isinstance(hint, str):
@@ -265,17 +269,17 @@ def _evaluated(hint: Any, function: Callable[..., object]) -> Any:
     names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx, **getattr(function, "__globals__", {})}
     try:
         return eval(hint, names)  # noqa: S307  # the user's own annotation, as typing.get_type_hints does
-    except Exception:  # whatever a text that is no Python does when it is run: then it stays a text, and is judged as one
+    except Exception:  # any text may be a hint, and evaluating it may raise anything
         return hint
 
 
 def _parameters(cls: type, method: str) -> list[inspect.Parameter]:
-    """What a method is called with, without self."""
+    """The parameters of a method without self."""
     parameters = list(inspect.signature(getattr(cls, method)).parameters.values())
-    held = inspect.getattr_static(cls, method)
-    # Up to Python 3.13 a partial is called without self, though in 3.13 it has __get__ already, to warn.
+    attribute = inspect.getattr_static(cls, method)
+    # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
     plain = (staticmethod, classmethod, functools.partial)
-    takes_self = method == "__new__" or (hasattr(type(held), "__get__") and not isinstance(held, plain))
+    takes_self = method == "__new__" or (hasattr(type(attribute), "__get__") and not isinstance(attribute, plain))
     if not takes_self or (parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL):
         return parameters
     if not parameters:
