@@ -172,7 +172,7 @@ class Scope:
             graph.refuse_cycles()
         except ModelError as error:  # it is drawn all the same
             facts.remarks.append(str(error))
-        self.nodes = [graph.nodes[index] for index in graph.order]
+        self.nodes = [node for _, node in graph.in_order()]
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
 
     def fold(self, kept: set[int]) -> None:

@@ -128,7 +128,7 @@ def model(
     graph.refuse_unknown_names()
     graph.refuse_cycles()
     if any(place != index for place, index in enumerate(graph.order)):
-        ordered = onnx.GraphProto(node=[graph.nodes[index] for index in graph.order])
+        ordered = onnx.GraphProto(node=[node for _, node in graph.in_order()])
         whole.graph.ClearField("node")
         whole.graph.node.extend(ordered.node)
     import_domains(whole)

@@ -52,8 +52,6 @@ class GraphIndex:
     scope : GraphProto or FunctionProto
     outer : GraphIndex or None
     holder : tuple of (int, str) or None
-    nodes : list of NodeProto
-        In the order of the file. The index keeps these objects alive, so their ids stay theirs.
 
     Examples
     --------
@@ -67,7 +65,12 @@ class GraphIndex:
         self, scope: GraphProto | FunctionProto, outer: GraphIndex | None = None, holder: tuple[int, str] | None = None
     ) -> None:
         self.scope, self.outer, self.holder = scope, outer, holder
-        self.nodes: list[NodeProto] = list(scope.node)
+
+    @cached_property
+    def nodes(self) -> list[NodeProto]:
+        """The nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
+        # Passes over all nodes iterate over the scope itself: objects that live for a moment cost a third.
+        return list(self.scope.node)
 
     # ---- names ---------------------------------------------------------------------------------------------------------------
 
@@ -98,13 +101,18 @@ class GraphIndex:
     @cached_property
     def producers(self) -> dict[str, tuple[int, int]]:
         """Name to the node that produces it, and which of its outputs it is."""
-        return self._scan[0]
+        found: dict[str, tuple[int, int]] = {}
+        for index, node in enumerate(self.scope.node):
+            for slot, name in enumerate(node.output):
+                if name and name not in self._given:
+                    found.setdefault(name, (index, slot))
+        return found
 
     @cached_property
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
         """Name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for index in range(len(self.nodes)):
+        for index in range(len(self.scope.node)):
             for slot, name in self.reads(index):
                 found.setdefault(name, []).append((index, slot))
         return found
@@ -135,11 +143,14 @@ class GraphIndex:
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
         found: dict[int, list[tuple[str, GraphIndex]]] = {}
-        for index, node in enumerate(self.nodes):
+        for index, node in enumerate(self.scope.node):
             if node.attribute:
                 for name, graph in named_bodies(node):
-                    found.setdefault(index, []).append((name, GraphIndex(graph, self, (index, name))))
+                    found.setdefault(index, []).append((name, self._body(graph, index, name)))
         return found
+
+    def _body(self, graph: GraphProto, index: int, attribute: str) -> GraphIndex:
+        return GraphIndex(graph, self, (index, attribute))
 
     def walk(self) -> Iterator[GraphIndex]:
         """Yield the graph itself and all bodies in it, outer ones before those inside them."""
@@ -163,7 +174,7 @@ class GraphIndex:
     @cached_property
     def free(self) -> tuple[str, ...]:
         """The names that are read here or in a body here and that neither defines."""
-        read = dict.fromkeys(name for node in self.nodes for name in node.input)
+        read = dict.fromkeys(name for node in self.scope.node for name in node.input)
         for names in self.captures.values():
             read |= dict.fromkeys(names)
         read |= dict.fromkeys(self.outputs)
@@ -190,20 +201,26 @@ class GraphIndex:
         for them, come last as they stand.
         """
         ready = self._runnable
-        left = set(range(len(self.nodes))).difference(ready) if len(ready) < len(self.nodes) else ()
+        left = set(range(len(self.scope.node))).difference(ready) if len(ready) < len(self.scope.node) else ()
         return [*ready, *sorted(left)] if left else ready
+
+    def in_order(self) -> Iterator[tuple[int, NodeProto]]:
+        """The nodes in `order`, each with its index."""
+        if isinstance(self.order, range):
+            return enumerate(self.scope.node)
+        return ((index, self.nodes[index]) for index in self.order)
 
     def refuse_cycles(self) -> None:
         """Raise a ModelError where nodes wait for each other: then `order` is none in which all of them can run."""
-        if len(self._runnable) < len(self.nodes):
+        if len(self._runnable) < len(self.scope.node):
             raise self._cycle()
 
     def refuse_duplicates(self) -> None:
         """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
-        if not self._scan[2]:
+        if not self._flaws[1]:
             return
         owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(self.initializers, "an initializer")
-        for node in self.nodes:
+        for node in self.scope.node:
             for name in filter(None, node.output):
                 if name in owners:
                     got = f"{owners[name]} and an output of {sanitize(node.op_type)}"
@@ -216,7 +233,7 @@ class GraphIndex:
 
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
         """
-        for index, node in enumerate(self.nodes):
+        for index, node in enumerate(self.scope.node):
             names = list(node.input)
             if not canonical_domain(node.domain):
                 names += self.captures.get(index, ())
@@ -233,33 +250,32 @@ class GraphIndex:
         return f", in {path}" if path else ""
 
     @cached_property
-    def _scan(self) -> tuple[dict[str, tuple[int, int]], bool, bool]:
-        """The producers, whether a node stands before what it reads, and whether a name has two meanings."""
-        producers: dict[str, tuple[int, int]] = {}
+    def _flaws(self) -> tuple[bool, bool]:
+        """Whether a node stands before one whose output it reads, and whether a name has two meanings.
+
+        Nearly always neither, which is found out with two sets.
+        """
+        produced: set[str] = set()
         read: set[str] = set()
-        given = self._given
-        late = duplicate = False
+        late = doubled = False
         captures = self.captures
-        for index, node in enumerate(self.nodes):
+        for index, node in enumerate(self.scope.node):
             read.update(node.input)
             if index in captures:
                 read.update(captures[index])
-            for slot, name in enumerate(node.output):
-                if not name:
-                    continue
-                if name in producers or name in given:
-                    duplicate = True
-                    continue
-                producers[name] = index, slot
-                late = late or name in read
-        return producers, late, duplicate
+            for name in node.output:
+                if name:
+                    doubled = doubled or name in produced
+                    late = late or name in read
+                    produced.add(name)
+        return late, doubled or not produced.isdisjoint(self._given)
 
     @cached_property
     def _runnable(self) -> Sequence[int]:
         """The nodes in order, without those on a cycle and those that wait for them."""
-        if not self._scan[1]:
-            return range(len(self.nodes))
-        waits_for = [len(self._predecessors(index)) for index in range(len(self.nodes))]
+        if not self._flaws[0]:
+            return range(len(self.scope.node))
+        waits_for = [len(self._predecessors(index)) for index in range(len(self.scope.node))]
         ready = [index for index, count in enumerate(waits_for) if not count]
         order = []
         while ready:
@@ -276,7 +292,7 @@ class GraphIndex:
         return {self.producers[name][0] for _, name in self.reads(index) if name in self.producers}
 
     def _cycle(self) -> ModelError:
-        stuck = set(range(len(self.nodes))).difference(self._runnable)
+        stuck = set(range(len(self.scope.node))).difference(self._runnable)
         steps = [min(stuck)]  # from a node to one that it waits for, and on, until a node comes again
         seen = set(steps)
         while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:

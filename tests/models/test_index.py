@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
@@ -14,25 +15,30 @@ from onnx import FunctionProto, GraphProto, NodeProto, helper, numpy_helper
 import pyopnb
 from pyopnb.models.index import CAPTURED, GraphIndex
 
-NAMES = st.sampled_from(["", "a", "b", "c", "d", "‮", "a b"])
+NAMES = ["", "a", "b", "c", "d", "‮", "a b"]
 
 
 @st.composite
-def graphs(draw: st.DrawFn, depth: int = 2) -> GraphProto:
+def graphs(draw: st.DrawFn) -> GraphProto:
     """Any graph, most of them broken: names without a producer, of two producers, cycles, several meanings."""
+    return any_graph(random.Random(draw(st.integers(0, 2**32))), depth=2)
+
+
+def any_graph(rng: random.Random, depth: int) -> GraphProto:
+    def names(most: int, known: Sequence[str] = NAMES[1:]) -> list[str]:
+        return rng.choices(known, k=rng.randint(0, most))
+
     graph = GraphProto()
-    for _ in range(draw(st.integers(0, 4 if depth else 2))):
-        node = graph.node.add(op_type="Op", input=draw(st.lists(NAMES, max_size=3)), output=draw(st.lists(NAMES, max_size=2)))
-        for name in draw(st.lists(st.sampled_from(["one", "list"]), max_size=2, unique=True)) if depth else ():
-            attribute = node.attribute.add(name=name)
-            if name == "one":
-                attribute.g.CopyFrom(draw(graphs(depth - 1)))
-            else:
-                attribute.graphs.extend(draw(st.lists(graphs(depth - 1), max_size=2)))
-    graph.input.extend(onnx.ValueInfoProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=2)))
-    graph.output.extend(onnx.ValueInfoProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=2)))
-    graph.initializer.extend(onnx.TensorProto(name=name) for name in draw(st.lists(NAMES.filter(bool), max_size=1)))
-    for name in draw(st.lists(NAMES.filter(bool), max_size=1)):
+    for _ in range(rng.randint(0, 5)):
+        node = graph.node.add(op_type="Op", input=names(3, NAMES), output=names(2, NAMES))
+        if depth and rng.random() < 0.3:
+            node.attribute.add(name="one").g.CopyFrom(any_graph(rng, depth - 1))
+        if depth and rng.random() < 0.3:
+            node.attribute.add(name="list").graphs.extend(any_graph(rng, depth - 1) for _ in range(rng.randint(0, 2)))
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in names(2))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in names(2))
+    graph.initializer.extend(onnx.TensorProto(name=name) for name in names(1))
+    for name in names(1):
         graph.sparse_initializer.add().values.name = name
     return graph
 

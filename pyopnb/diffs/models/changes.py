@@ -312,7 +312,7 @@ class _Compared:
 
     def _folded(self, x: str) -> bool:
         """Whether what a node made, that is gone now, can have become a weight."""
-        made = self.a.made_by.get(x)
+        made = self.a.producers.get(x)
         return made is not None and made[0] not in self.found.forward and x not in self.found.values
 
     def _open(self, i: int, j: int) -> None:
@@ -347,7 +347,7 @@ class _Compared:
         for name in self.a.nodes[place].output:
             if name in self.found.values:
                 return "fused", (Fact("computed once", sanitize(name, _TEXT), sanitize(self.found.values[name], _TEXT)),)
-            for reader, slot in self.a.read_by.get(name, ())[:_THROUGH] if name else ():
+            for reader, slot in self.a.consumers.get(name, ())[:_THROUGH] if name else ():
                 j = self.found.forward.get(reader)
                 y = self.b.nodes[j].input[slot] if j is not None and 0 <= slot < len(self.b.nodes[j].input) else ""
                 if y and self.b.weight(y) is not None:
@@ -380,7 +380,7 @@ class _Compared:
         for side, graph, other in ((0, self.a, self.b), (1, self.b, self.a)):
             known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
-                if name not in graph.read_by and name not in given and weight not in known and name not in graph.made_by:
+                if name not in graph.consumers and name not in given and weight not in known and name not in graph.producers:
                     said = sanitize(name, _TEXT)
                     yield Change("weight", self.path, facts=(Fact("unread", *((said, None) if side == 0 else (None, said))),))
 
@@ -418,7 +418,7 @@ def _counted(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], G
 def _upwards(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
     """What a tensor is made from, back through nodes without a partner that read one tensor besides weights."""
     for _ in range(_THROUGH):
-        made = graph.made_by.get(name)
+        made = graph.producers.get(name)
         if made is None or made[0] in paired or made[0] in graph.constants:
             return
         read = {x for _, x in graph.reads(made[0]) if graph.weight(x) is None}

@@ -29,12 +29,12 @@ def group_unpaired(a: Graph, b: Graph, found: Matching) -> list[Group]:
     there = set(both.values())
     for graph, side, shared in ((a, 0, set(both)), (b, 1, there)):
         for place in free_a if side == 0 else free_b:
-            for _, maker, slot in graph.makers(place):
+            for _, maker, slot in graph.predecessors(place):
                 if (side, maker) in roots and graph.nodes[maker].output[slot] not in shared:
                     _join(roots, (side, maker), (side, place))
     for left, right in both.items():
-        _join(roots, (0, a.made_by[left][0]), (1, b.made_by[right][0]))
-    settled = {_root(roots, (0, a.made_by[left][0])) for left in both}
+        _join(roots, (0, a.producers[left][0]), (1, b.producers[right][0]))
+    settled = {_root(roots, (0, a.producers[left][0])) for left in both}
     weighed = [_weighed(a, free_a), _weighed(b, free_b)]
     for weight in weighed[0].keys() & weighed[1].keys():
         one, other = (0, weighed[0][weight]), (1, weighed[1][weight])
@@ -48,7 +48,7 @@ def _on_both_sides(a: Graph, b: Graph, found: Matching, roots: dict[_Mark, _Mark
     """Tensors in a to those in b, both made by nodes without a partner."""
 
     def lone(graph: Graph, side: int, name: str) -> bool:
-        return name in graph.made_by and (side, graph.made_by[name][0]) in roots
+        return name in graph.producers and (side, graph.producers[name][0]) in roots
 
     both = {x: y for x, y in found.values.items() if lone(a, 0, x) and lone(b, 1, y)}
     kept = sum(x == y for x, y in found.values.items())

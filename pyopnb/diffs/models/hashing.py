@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import constant_value
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import canonical_domain
@@ -50,8 +50,10 @@ class Contents:
         """The tensor, or the one that was taken out of the model in its place."""
         return self._taken_out.get(tensor.name, tensor) if tensor.data_location == TensorProto.EXTERNAL else tensor
 
-    def of(self, tensor: TensorProto) -> int:
+    def of(self, tensor: TensorProto | SparseTensorProto) -> int:
         """Equal numbers for equal dtype, shape and bytes, however they are stored."""
+        if isinstance(tensor, SparseTensorProto):
+            return self.numbers["sparse", tuple(tensor.dims), self.of(tensor.values), self.of(tensor.indices)]
         tensor = self.whole(tensor)
         head = ("tensor", tensor.data_type, tuple(tensor.dims))
         if tensor.data_location == TensorProto.EXTERNAL:
@@ -67,9 +69,6 @@ class Contents:
             bare.CopyFrom(tensor)
             bare.name = bare.doc_string = ""
             return self.numbers[*head, "damaged", _digest(bare.SerializeToString(deterministic=True))]
-
-    def of_sparse(self, sparse: SparseTensorProto) -> int:
-        return self.numbers["sparse", tuple(sparse.dims), self.of(sparse.values), self.of(sparse.indices)]
 
     def _outside(self, tensor: TensorProto) -> Hashable:
         said = {entry.key: entry.value for entry in tensor.external_data}
@@ -97,155 +96,87 @@ def _digest(data: bytes | memoryview) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-class Graph:
-    """A graph or function, read for comparison: what stands where, who makes and who reads what.
+class Graph(GraphIndex):
+    """A graph or function, indexed for comparison: beside its names, the numbers of its weights and of its nodes.
+
+    `graph_of` makes one with all of its parts.
 
     Attributes
     ----------
-    scope : GraphProto or FunctionProto
-    nodes : list of NodeProto
-    parent : Graph or None
-        What a body stands in.
-    inputs, outputs : list of str
-        Inputs that must be fed, and outputs.
     tensors : dict
         Initializers and what Constant nodes give, by name.
     weights : dict
         The numbers of their contents, by name.
     constants : frozenset of int
-        Places of the Constant nodes in there.
-    made_by : dict
-        Tensor name to the place of its node and the output slot.
-    read_by : dict
-        Tensor name to places of nodes and input slots; bodies read at slot -1.
-    bodies : dict
-        Place to attribute names and the graphs in there.
-    captured : list of tuple of str
-        What each node's bodies read from outside them.
-    free : tuple of str
-        What the graph reads from outside.
+        The Constant nodes in there.
     local : list of int
         Each node's op and attributes, those that are the schema's defaults left out, with the shapes of its bodies.
-    order : list of int
-        Places, makers before readers; nodes on a circle, and behind one, last.
     """
 
-    def __init__(
-        self, scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents, parent: Graph | None = None
-    ) -> None:
-        self.scope, self.defaults, self.contents, self.parent = scope, defaults, contents, parent
-        self.nodes: list[NodeProto] = list(scope.node)
-        self.tensors: dict[str, TensorProto | SparseTensorProto] = {}
-        self.weights: dict[str, int] = {}
-        if isinstance(scope, GraphProto):
-            for tensor in scope.initializer:
-                self.tensors[tensor.name], self.weights[tensor.name] = contents.whole(tensor), contents.of(tensor)
-            for sparse in scope.sparse_initializer:
-                self.tensors[sparse.values.name], self.weights[sparse.values.name] = sparse, contents.of_sparse(sparse)
-            self.inputs = [info.name for info in scope.input if info.name not in self.weights]
-            self.outputs = [info.name for info in scope.output]
-        else:
-            self.inputs, self.outputs = list(scope.input), list(scope.output)
-        self._given = frozenset(self.inputs)
-        self.constants = frozenset(place for place, node in enumerate(self.nodes) if self._holds(node))
-        self.made_by: dict[str, tuple[int, int]] = {}
-        self.read_by: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self.bodies: dict[int, list[tuple[str, Graph]]] = {}
-        self.captured: list[tuple[str, ...]] = []
-        self.free: tuple[str, ...] = ()
-        self.local: list[int] = []
-        self.order: list[int] = []
+    bodies: dict[int, list[tuple[str, Graph]]]  # type: ignore[assignment]
+    outer: Graph | None
 
-    def _holds(self, node: NodeProto) -> bool:
-        tensor = constant_value(node)
-        if tensor is None or len(node.output) != 1 or node.output[0] in self.weights:
-            return False
-        self.tensors[node.output[0]] = tensor
-        contents = self.contents
-        self.weights[node.output[0]] = contents.of(tensor) if isinstance(tensor, TensorProto) else contents.of_sparse(tensor)
-        return True
+    def __init__(
+        self,
+        scope: GraphProto | FunctionProto,
+        defaults: Defaults,
+        contents: Contents,
+        outer: Graph | None = None,
+        holder: tuple[int, str] | None = None,
+    ) -> None:
+        super().__init__(scope, outer, holder)
+        self.defaults, self.contents = defaults, contents
+        self.tensors: dict[str, TensorProto | SparseTensorProto] = {}
+        for name, tensor in self.initializers.items():
+            self.tensors[name] = contents.whole(tensor) if isinstance(tensor, TensorProto) else tensor
+        constants = {index: self._constant(node) for index, node in enumerate(self.nodes)}
+        self.constants = frozenset(index for index, tensor in constants.items() if tensor is not None)
+        self.tensors |= {self.nodes[i].output[0]: tensor for i, tensor in constants.items() if tensor is not None}
+        self.weights = {name: contents.of(tensor) for name, tensor in self.tensors.items()}
+        self.local: list[int] = []
+
+    def _body(self, graph: GraphProto, index: int, attribute: str) -> Graph:
+        return Graph(graph, self.defaults, self.contents, self, (index, attribute))
+
+    def _constant(self, node: NodeProto) -> TensorProto | SparseTensorProto | None:
+        given = len(node.output) == 1 and node.output[0] not in self.initializers
+        return constant_value(node) if given else None
 
     def weight(self, name: str) -> int | None:
         """The number of a weight's content, be it held here or outside."""
-        graph: Graph | None = self
-        while graph is not None:
-            if name in graph.weights:
-                return graph.weights[name]
-            if name in graph.made_by or name in graph._given:
-                return None
-            graph = graph.parent
-        return None
+        graph = self.resolve(name)
+        return graph.weights.get(name) if isinstance(graph, Graph) else None
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
         """The weight of a name, be it held here or outside."""
-        graph: Graph | None = self
-        while graph is not None and name not in graph.tensors:
-            graph = None if name in graph.made_by or name in graph._given else graph.parent
-        return graph.tensors[name] if graph is not None else None
+        graph = self.resolve(name)
+        return graph.tensors.get(name) if isinstance(graph, Graph) else None
 
-    def reads(self, place: int) -> Iterator[tuple[int, str]]:
-        """Slots and names of what a node reads; its bodies read at slot -1."""
-        yield from ((slot, name) for slot, name in enumerate(self.nodes[place].input) if name)
-        yield from ((-1, name) for name in self.captured[place])
+    def predecessors(self, index: int) -> Iterator[tuple[int, int, int]]:
+        """Slot, and the producing node and its slot, for what a node reads of nodes that are no Constants."""
+        for slot, name in self.reads(index):
+            producer = self.producers.get(name)
+            if producer is not None and producer[0] not in self.constants:
+                yield slot, *producer
 
-    def makers(self, place: int) -> Iterator[tuple[int, int, int]]:
-        """Slot, and the place and slot of who makes it, for what a node reads of nodes that are no Constants."""
-        for slot, name in self.reads(place):
-            made = self.made_by.get(name)
-            if made is not None and made[0] not in self.constants:
-                yield slot, *made
+    def number_nodes(self) -> None:
+        """Give each node its number in `local`; the nodes of its bodies have theirs already."""
+        self.local = [self._number(index) for index in range(len(self.nodes))]
 
-    def link(self) -> None:
-        """Say who makes and reads what, in which order, and what each node is by itself; its bodies are linked already."""
-        for place, node in enumerate(self.nodes):
-            for slot, name in enumerate(node.output):
-                if name and (name not in self.weights or place in self.constants):
-                    self.made_by.setdefault(name, (place, slot))
-            inner = (name for _, body in self.bodies.get(place, ()) for name in body.free)
-            self.captured.append(tuple(dict.fromkeys(inner)))
-        own = {*self.inputs, *self.weights, *self.made_by}
-        free: dict[str, None] = {}
-        for place in range(len(self.nodes)):
-            for slot, name in self.reads(place):
-                self.read_by[name].append((place, slot))
-                if name not in own:
-                    free[name] = None
-        free |= {name: None for name in self.outputs if name and name not in own}
-        self.free = tuple(free)
-        self.local = [self._local(place) for place in range(len(self.nodes))]
-        self.order = self._ordered()
-
-    def _local(self, place: int) -> int:
-        node, numbers = self.nodes[place], self.contents.numbers
-        held = []
+    def _number(self, index: int) -> int:
+        node, numbers = self.nodes[index], self.contents.numbers
+        attrs = []
         if node.attribute:
             defaults = self.defaults.of(node)
             for attribute in node.attribute:
                 value = attribute_key(attribute, self.contents.of)
                 if attribute.name in defaults and attribute_key(defaults[attribute.name], self.contents.of) == value:
                     continue
-                held.append((attribute.name, value))
-            held.sort(key=lambda pair: pair[0])
-        inner = tuple((name, body.shape()) for name, body in self.bodies.get(place, ()))
-        domain = canonical_domain(node.domain)
-        return numbers["node", domain, node.op_type, node.overload, tuple(held), inner]
-
-    def _ordered(self) -> list[int]:
-        waits = [len({maker for _, maker, _ in self.makers(place)}) for place in range(len(self.nodes))]
-        order = [place for place, count in enumerate(waits) if not count]
-        for place in order:  # grows while it is walked
-            readers = {
-                reader
-                for name in self.nodes[place].output
-                if name and place not in self.constants and self.made_by.get(name, (-1,))[0] == place
-                for reader, _ in self.read_by.get(name, ())
-            }
-            for reader in sorted(readers):
-                waits[reader] -= 1
-                if not waits[reader]:
-                    order.append(reader)
-        sorted_out = set(order)
-        return order + [place for place in range(len(self.nodes)) if place not in sorted_out]
+                attrs.append((attribute.name, value))
+            attrs.sort(key=lambda pair: pair[0])
+        bodies = sorted(self.bodies.get(index, ()), key=lambda pair: pair[0])
+        shapes = tuple((name, body.shape()) for name, body in bodies)
+        return numbers["node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes]
 
     def shape(self) -> int:
         """A number for the graph as a body, whatever it is given from outside."""
@@ -257,19 +188,10 @@ class Graph:
 
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:
     """A graph or function with all the bodies in it, read."""
-    graphs = [Graph(scope, defaults, contents)]
-    for graph in graphs:  # grows while it is walked, outer ones first
-        for place, node in enumerate(graph.nodes):
-            inner = [(a.name, body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
-            if inner:
-                made = [
-                    (name, Graph(body, defaults, contents, graph)) for name, body in sorted(inner, key=lambda pair: pair[0])
-                ]
-                graph.bodies[place] = made
-                graphs += [body for _, body in made]
-    for graph in reversed(graphs):
-        graph.link()
-    return graphs[0]
+    top = Graph(scope, defaults, contents)
+    for graph in reversed([graph for graph in top.walk() if isinstance(graph, Graph)]):  # inner ones first
+        graph.number_nodes()
+    return top
 
 
 @dataclass(frozen=True)
@@ -306,7 +228,7 @@ def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | Non
     values |= {name: graph.weights[name] for name in graph.weights}
     outside = numbers["outside"]
     for name in graph.free:
-        held = graph.parent.weight(name) if graph.parent is not None else None
+        held = graph.outer.weight(name) if graph.outer is not None else None
         values[name] = outside if held is None else held
     values |= {name: number for name, number in given.items() if name not in graph.weights}
     up = [-1] * len(graph.nodes)
@@ -318,10 +240,10 @@ def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | Non
         read = [values.get(name, -2) if name else -1 for name in node.input]
         while read and read[-1] == -1:
             read.pop()
-        caught = tuple(sorted({values.get(name, -2) for name in graph.captured[place]}))
+        caught = tuple(sorted({values.get(name, -2) for name in graph.captures.get(place, ())}))
         number = up[place] = numbers["up", graph.local[place], tuple(read), caught]
         for slot, name in enumerate(node.output):
-            if name and graph.made_by.get(name) == (place, slot):
+            if name and graph.producers.get(name) == (place, slot):
                 values[name] = numbers["slot", number, slot] if slot else number
     return Prints(up, [] if ends is None else _down(graph, ends), values)
 
@@ -333,7 +255,7 @@ def _down(graph: Graph, ends: Mapping[str, int]) -> list[int]:
         node = graph.nodes[place]
         weights = tuple(graph.weights.get(name, -1) for name in node.input)
         uses = tuple(
-            (tuple(sorted((down[reader], slot) for reader, slot in graph.read_by.get(name, ()))), ends.get(name, -1))
+            (tuple(sorted((down[reader], slot) for reader, slot in graph.consumers.get(name, ()))), ends.get(name, -1))
             for name in node.output
         )
         down[place] = numbers["down", graph.local[place], weights, uses]

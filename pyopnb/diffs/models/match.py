@@ -145,8 +145,8 @@ class _Pairing:
         for i, j in self._at_the_border():
             self._look_around(i, j)
         for name, other in self.outputs:
-            if name in self.a.made_by and other in self.b.made_by:
-                i, j = self.a.made_by[name][0], self.b.made_by[other][0]
+            if name in self.a.producers and other in self.b.producers:
+                i, j = self.a.producers[name][0], self.b.producers[other][0]
                 if i not in self.forward and j not in self.back:
                     self._suggest([i], [j])
         self._spread()
@@ -164,8 +164,8 @@ class _Pairing:
         a, near = self.a, set()
         for place in self._free_a:
             if place not in self.forward:
-                near |= {maker for _, maker, _ in a.makers(place)}
-                near |= {reader for name in a.nodes[place].output if name for reader, _ in a.read_by.get(name, ())}
+                near |= {maker for _, maker, _ in a.predecessors(place)}
+                near |= {reader for name in a.nodes[place].output if name for reader, _ in a.consumers.get(name, ())}
         return [(i, self.forward[i]) for i in sorted(near & self.forward.keys())]
 
     def _by(self, key: Callable[[int, int], object], equally: bool = False) -> list[tuple[int, int]]:
@@ -217,7 +217,7 @@ class _Pairing:
             lefts, rights = _readers(a, name), _readers(b, other)
             for key in lefts.keys() & rights.keys():
                 yield lefts[key], rights[key]
-        left, right = list(a.makers(i)), list(b.makers(j))
+        left, right = list(a.predecessors(i)), list(b.predecessors(j))
         if len(left) * len(right) <= _MANY:
             yield [p for _, p, _ in left], [p for _, p, _ in right]
         else:
@@ -237,8 +237,8 @@ class _Pairing:
                 score += 1 if _size(a.tensors[name]) == _size(b.tensors[other]) else -4
         for name, other in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
             score += 4 * (bool(name) and self._ends.get(name) == other)
-            readers = {self.forward[p] for p, _ in a.read_by.get(name, ())[:_MANY] if p in self.forward}
-            score += 3 * any(p in readers for p, _ in b.read_by.get(other, ())[:_MANY])
+            readers = {self.forward[p] for p, _ in a.consumers.get(name, ())[:_MANY] if p in self.forward}
+            score += 3 * any(p in readers for p, _ in b.consumers.get(other, ())[:_MANY])
             score += name == other
         return score + (a.nodes[i].name == b.nodes[j].name != "")
 
@@ -246,7 +246,7 @@ class _Pairing:
         """Whether two tensors are the same, as far as is known by now."""
         if self.left.values.get(name, -1) == self.right.values.get(other, -2):
             return True
-        made, other_made = self.a.made_by.get(name), self.b.made_by.get(other)
+        made, other_made = self.a.producers.get(name), self.b.producers.get(other)
         if made is None or other_made is None:
             return False
         return self.forward.get(made[0], -1) == other_made[0] and made[1] == other_made[1]
@@ -260,9 +260,9 @@ class _Pairing:
 
     def _surrounded(self, side: int, place: int) -> object:
         graph = (self.a, self.b)[side]
-        before = tuple((slot, graph.local[p], s) for slot, p, s in graph.makers(place))
+        before = tuple((slot, graph.local[p], s) for slot, p, s in graph.predecessors(place))
         names = [name for name in graph.nodes[place].output if name]
-        after = sorted((graph.local[p], s) for name in names for p, s in graph.read_by.get(name, ())[:_MANY])
+        after = sorted((graph.local[p], s) for name in names for p, s in graph.consumers.get(name, ())[:_MANY])
         return graph.local[place], before, tuple(after)
 
     def _named(self, side: int, place: int) -> object:
@@ -280,11 +280,11 @@ class _Pairing:
                 continue
             node = self.a.nodes[i]
             for name in node.output:
-                for reader, slot in self.a.read_by.get(name, ())[:1]:
+                for reader, slot in self.a.consumers.get(name, ())[:1]:
                     if slot < 0 or reader not in self.forward:
                         continue
                     inputs = self.b.nodes[self.forward[reader]].input
-                    j, _ = self.b.made_by.get(inputs[slot], (-1, 0)) if slot < len(inputs) else (-1, 0)
+                    j, _ = self.b.producers.get(inputs[slot], (-1, 0)) if slot < len(inputs) else (-1, 0)
                     if j >= 0 and j not in self.back and i not in self.forward and self._same_place(i, j):
                         self._pair(i, j)
 
@@ -300,7 +300,7 @@ class _Pairing:
         """Pair Constant nodes that paired nodes read at the same slot."""
         for i, j in list(self.forward.items()):
             for name, other in zip(self.a.nodes[i].input, self.b.nodes[j].input, strict=False):
-                left, right = self.a.made_by.get(name), self.b.made_by.get(other)
+                left, right = self.a.producers.get(name), self.b.producers.get(other)
                 if left is None or right is None or left[0] not in self.a.constants or right[0] not in self.b.constants:
                     continue
                 if left[0] not in self.forward and right[0] not in self.back:
@@ -331,7 +331,7 @@ class _Pairing:
         return found
 
     def _unpaired(self, name: str, other: str) -> bool:
-        left, right = self.a.made_by.get(name), self.b.made_by.get(other)
+        left, right = self.a.producers.get(name), self.b.producers.get(other)
         return left is not None and right is not None and left[0] not in self.forward and right[0] not in self.back
 
 
@@ -342,6 +342,6 @@ def _size(tensor: TensorProto | SparseTensorProto) -> tuple[int, ...]:
 def _readers(graph: Graph, name: str) -> dict[tuple[str, int], list[int]]:
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
     if name:
-        for place, slot in graph.read_by.get(name, ()):
+        for place, slot in graph.consumers.get(name, ()):
             found[graph.nodes[place].op_type, slot].append(place)
     return found

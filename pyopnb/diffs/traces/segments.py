@@ -53,7 +53,7 @@ class Segments:
         graph.refuse_cycles()
         self.inputs, self.outputs, self.weights = graph.inputs, graph.outputs, graph.initializers.keys()
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
-        self.nodes: list[NodeProto] = [graph.nodes[index] for index in graph.order]
+        self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
         self.maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
         self.constant = {place for place, node in enumerate(self.nodes) if is_constant(node)}

@@ -146,13 +146,12 @@ class _Walk:
         ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
         here = self.places.setdefault(around.key, len(self.places))  # a number is hashed faster
-        for index in graph.order:
-            node = graph.nodes[index]
+        for index, node in graph.in_order():
             kinds = tuple([names.kind(name) if name else "" for name in node.input])
             key = _key(node, kinds, here)
             judged = self.judged.get(key) if key else None
             if judged is None:
-                judged = yield self.node(index, kinds, names, around)
+                judged = yield self.node(node, index, kinds, names, around)
                 if key:
                     self.judged[key] = judged
             lack, outputs = judged
@@ -161,9 +160,9 @@ class _Walk:
             _note(node, outputs, names, declared)
         return [names.kind(name) for name in ends]
 
-    def node(self, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+    def node(self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
         """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
-        node, bodies = _linked(names.graph, index, around.attrs)
+        node, bodies = _linked(node, index, names.graph, around.attrs)
         _refuse_undecodable(node, names.graph)
         domain = canonical_domain(node.domain)
         own = _of_op(node, domain)
@@ -375,9 +374,8 @@ def _refuse_undecodable(node: NodeProto, graph: GraphIndex) -> None:
             raise ModelError(where, expected="names in UTF-8", got=sanitize(name))
 
 
-def _linked(graph: GraphIndex, index: int, attrs: Mapping[str, AttributeProto]) -> tuple[NodeProto, _Bodies]:
+def _linked(node: NodeProto, index: int, graph: GraphIndex, attrs: Mapping[str, AttributeProto]) -> tuple[NodeProto, _Bodies]:
     """A node with the values that the caller of its function gives, and the graphs among these."""
-    node = graph.nodes[index]
     if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node, graph.bodies.get(index, ())
     made = NodeProto()
