@@ -1,4 +1,4 @@
-"""The one function that holds anything against anything."""
+"""The function that compares arrays, runs, models and versions of ops."""
 
 from __future__ import annotations
 
@@ -38,54 +38,53 @@ def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None 
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any: ...
 @hide_internal_frames
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
-    """Hold two values, two runs, two models, or two versions of an op against each other.
+    """Compare two values, two runs, two models, or two versions of an op.
 
     Parameters
     ----------
     a, b : ndarray, scalar, str, None, list, tuple, dict or Result
-        ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast, cast or
-        reshaped: another dtype or shape is ``incomparable``.
+        Two values; ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast,
+        cast or reshaped: a different dtype or shape is ``incomparable``.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
-        Two models. Beside a ModelProto or a PathLike, bytes and any text are a model; without one, both sides must end in
-        .onnx, or be the bytes of a model, and are values otherwise.
+        Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a model. Otherwise both sides
+        must end in .onnx or be the bytes of a model; else they are values.
     a, b : Trace
-        Two runs, whose tensors and nodes may have other names; or one run and arrays by the names of its tensors.
+        Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     rtol, atol : float, optional
-        For models: of the weights.
-        An element passes where ``|a - b| <= atol + rtol * |b|``. Without both: 1e-7 and 1e-12 for float64, 1e-5 and 1e-5 for
-        float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, complex numbers as their parts, and 0 for all others.
-        Given one, the other is 0. To integers only ``atol`` applies, to bools and strings neither. NaN agrees with NaN at the
-        same place, an infinity with that of its sign.
+        An element passes if ``|a - b| <= atol + rtol * |b|``; for models, an element of a weight. Without both: 1e-7 and 1e-12
+        for float64, 1e-5 and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, for complex numbers
+        those of their parts, and 0 for all others. If only one is given, the other is 0. Only ``atol`` applies to integers, and
+        neither to bools and strings. NaN agrees with NaN at the same index, and an infinity with one of the same sign.
 
     Returns
     -------
     Diff, TraceDiff, ModelDiff or OpDiff
-        For runs, a `TraceDiff`: what each node does to the difference, and as ``origin`` the first that makes one.
-        The verdict of models is ``identical``, ``close`` (nothing but weights differ, all within the tolerance) or
-        ``different``: other names, another order of nodes, a default written out or not, and documentation are no changes.
-        That of an op's versions is ``identical`` or ``different``. That of values:
+        For values, a `Diff`, whose verdict is one of
 
         - ``bit-identical``,
-        - ``value-identical``: the same but for -0.0 against 0.0 and for the bits of NaN,
+        - ``value-identical``: the same except for -0.0 against 0.0 and the bits of NaN,
         - ``close``: every element is within the tolerance,
         - ``different``: some are not,
-        - ``incomparable``: types, names or lengths are not the same.
+        - ``incomparable``: types, names or lengths differ.
 
-        ``ok`` says whether it is one of the first three.
+        ``ok`` says whether it is one of the first three. For runs, a `TraceDiff`: what each node does to the difference, and
+        as ``origin`` the first node that introduces one. For models, a `ModelDiff`: ``identical``, ``close`` (only weights
+        differ, all within the tolerance) or ``different``; other names, another order of nodes, a default that is written out
+        and documentation do not count. For versions of an op, an `OpDiff`: ``identical`` or ``different``.
 
     Raises
     ------
     FeedError
-        Something is not made of arrays, a model is held against something else, a tolerance is negative or not finite,
-        two runs have no tensor in common, or an array has a name that the run has not.
+        A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
+        have no tensor in common, or an array has a name that the run lacks.
     ModelError
-        There is no model in a file.
+        A file does not contain a model.
 
     Notes
     -----
-    Between runs each node of b runs again, alone and twice, on the tensors of a: an op's ``compute`` is called twice more.
+    For two runs, each node of b runs twice more, in isolation on the tensors of a. That calls an op's ``compute`` as well.
 
     Examples
     --------
@@ -102,55 +101,46 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     'incomparable'
     """
     if isinstance(a, Trace) or isinstance(b, Trace):
-        return _runs(a, b, rtol, atol)
+        return _diff_runs(a, b, rtol, atol)
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
-        return _versions(a, b, rtol, atol)
+        _require((a, b), (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
+        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+            if tolerance is not None:
+                raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
+        return diff_versions(a, b)
     if isinstance(a, (ModelProto, os.PathLike)) or isinstance(b, (ModelProto, os.PathLike)) or (_is_model(a) and _is_model(b)):
-        return _models(a, b, rtol, atol)
+        types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
+        _require((a, b), types, "a model", "a ModelProto, bytes or a path")
+        return diff_models(a, b, rtol, atol)
     return compared(a, b, rtol, atol)
 
 
-def _runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
+def _require(sides: tuple[Any, Any], types: tuple[type, ...], what: str, suggestion: str) -> None:
+    for name, side in zip("ab", sides, strict=True):
+        if not isinstance(side, types):
+            expected = f"{what}, as the other side is one"
+            raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
+
+
+def _diff_runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
     from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays  # what other diffs do not need
 
     if isinstance(a, Trace) and isinstance(b, Trace):
         return diff_traces(a, b, rtol, atol)
     trace, other = (a, b) if isinstance(a, Trace) else (b, a)
     if not isinstance(other, (Mapping, Result)):
-        got = type(other).__name__
-        raise FeedError("diff", expected="a trace, or arrays by name, to hold against a trace", got=got, next='{"y": array}')
+        expected = "a trace, or arrays by name, to compare with a trace"
+        raise FeedError("diff", expected=expected, got=type(other).__name__, next='{"y": array}')
     return diff_with_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
-
-
-def _versions(a: Any, b: Any, rtol: float | None, atol: float | None) -> OpDiff:
-    for name, side in (("a", a), ("b", b)):
-        if not isinstance(side, (Version, Op)):
-            expected = "a version of an op, as the other side is one"
-            raise FeedError(
-                f"diff, {name}", expected=expected, got=type(side).__name__, next='registry.history("demo::SoftClip")'
-            )
-    for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if tolerance is not None:
-            raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
-    return diff_versions(a, b)
-
-
-def _models(a: Any, b: Any, rtol: float | None, atol: float | None) -> ModelDiff:
-    for name, side in (("a", a), ("b", b)):
-        if not isinstance(side, (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)):
-            expected = "a model, as the other side is one"
-            raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next="a ModelProto, bytes or a path")
-    return diff_models(a, b, rtol, atol)
 
 
 def _is_model(side: Any) -> bool:
     if isinstance(side, (str, os.PathLike)):
         return os.fspath(side).endswith(".onnx")
-    return isinstance(side, (bytes, bytearray, memoryview)) and _holds_model(bytes(side))
-
-
-def _holds_model(data: bytes) -> bool:
+    if not isinstance(side, (bytes, bytearray, memoryview)):
+        return False
     try:
-        return bool(as_proto(data).graph.node or as_proto(data).graph.output)
+        proto = as_proto(bytes(side))
     except ModelError:
         return False
+    return bool(proto.graph.node or proto.graph.output)

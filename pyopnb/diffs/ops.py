@@ -1,4 +1,4 @@
-"""What sets two versions of an op apart: their schemas in words, their sources line by line."""
+"""The difference of two versions of an op: their schemas in words, their sources line by line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import difflib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 from pyopnb.diffs.base import DiffBase, fit_lines
@@ -18,7 +19,7 @@ __all__ = ["OpDiff", "diff_versions"]
 
 @dataclass(frozen=True, repr=False)
 class OpDiff(DiffBase):
-    """What `pyopnb.diff` found between two versions of an op, or between two ops.
+    """The difference of two versions of an op, or of two ops, as `pyopnb.diff` finds it.
 
     It has no truth value, as a `Diff` has none.
 
@@ -27,11 +28,11 @@ class OpDiff(DiffBase):
     a, b : str
         The versions: ``"demo::SoftClip, version 1"``.
     schema : tuple of str
-        Each change of what the op takes and gives, in words.
+        Each change of attrs, inputs, outputs and flags, in words.
     source : tuple of str
-        Lines of the unified diff of the sources, without its head; empty where they are the same, or one is not known.
+        Lines of the unified diff of the sources, without its header; empty if they are the same, or one is unknown.
     same_code : bool or None
-        Whether the sources say the same to Python, comments, blank lines and layout aside; None where one is not known.
+        Whether the sources have the same syntax tree, whatever their comments and layout; None if one is unknown.
     """
 
     _FORMAT = "pyopnb.op-diff"
@@ -44,7 +45,7 @@ class OpDiff(DiffBase):
 
     @property
     def verdict(self) -> str:
-        """``"identical"`` or ``"different"``: comments and layout do not count, and sources that are not known differ."""
+        """``"identical"`` or ``"different"``: comments and layout do not count, and unknown sources differ."""
         return "identical" if self.same_code and not self.schema else "different"
 
     @property
@@ -53,11 +54,11 @@ class OpDiff(DiffBase):
         return self.verdict == "identical"
 
     def __str__(self) -> str:
-        code = "" if self.same_code is None else "same source" if not self.source else "same code" if self.same_code else ""
         if self.same_code is None:
-            code = "the source of one is not known"
-        lines = [f"{self.verdict}: {self.a} against {self.b}{', ' if code else ''}{code}", *self.schema, *self.source]
-        return fit_lines(lines)
+            code = ", one source is unknown"
+        else:
+            code = ", same source" if not self.source else ", same code" if self.same_code else ""
+        return fit_lines([f"{self.verdict}: {self.a} against {self.b}{code}", *self.schema, *self.source])
 
     def _to_fields(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,100 +67,83 @@ class OpDiff(DiffBase):
     def _from_fields(cls, fields: Any) -> OpDiff:
         if fields["same_code"] not in (True, False, None):
             raise TypeError("same_code is true, false or null")
-        schema, source = (tuple(map(_text, fields[name])) for name in ("schema", "source"))
-        return cls(_text(fields["a"]), _text(fields["b"]), schema, source, fields["same_code"])
+        schema, source = (tuple(map(_string, fields[name])) for name in ("schema", "source"))
+        return cls(_string(fields["a"]), _string(fields["b"]), schema, source, fields["same_code"])
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
-    """What sets two versions of an op apart; an Op stands for its current version. See `pyopnb.diff`."""
+    """Compare two versions of an op; an Op stands for its current version. See `pyopnb.diff`.
+
+    Returns
+    -------
+    OpDiff
+    """
     one, other = (side.current if isinstance(side, Op) else side for side in (a, b))
-    left, right = one.source, other.source
-    schema = tuple(_schema(one.schema, other.schema))
+    changes = tuple(_schema_changes(one.schema, other.schema))
     if one.opset != other.opset:
-        schema += (f"opset: {one.opset} against {other.opset}",)
-    if left is None or right is None:
-        return OpDiff(str(one), str(other), schema, (), True if one.cls is other.cls else None)
-    lines = tuple(difflib.unified_diff(left.splitlines(), right.splitlines(), lineterm="", n=1))[2:]
-    return OpDiff(str(one), str(other), schema, tuple(map(_safe, lines)), not lines or _same_code(left, right))
+        changes += (f"opset: {one.opset} against {other.opset}",)
+    if one.source is None or other.source is None:
+        return OpDiff(str(one), str(other), changes, (), True if one.cls is other.cls else None)
+    lines = tuple(difflib.unified_diff(one.source.splitlines(), other.source.splitlines(), lineterm="", n=1))[2:]
+    source = tuple(sanitize(line, 2000).replace("\\t", "\t") for line in lines)
+    return OpDiff(str(one), str(other), changes, source, not lines or _same_tree(one.source, other.source))
 
 
-def _same_code(left: str, right: str) -> bool:
+def _same_tree(a: str, b: str) -> bool:
     try:
-        trees = [ast.dump(ast.parse(_dedented(source))) for source in (left, right)]
+        one, other = (ast.dump(ast.parse(_dedent(source))) for source in (a, b))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False  # a cell with magics in it, say: by its lines, which differ
-    return trees[0] == trees[1]
+        return False  # a cell with magics, say: its lines decide, and they differ
+    return one == other
 
 
-def _dedented(source: str) -> str:
-    # A class inside a function is indented; textwrap.dedent would also touch the inside of its strings.
+def _dedent(source: str) -> str:
+    # A class inside a function is indented; textwrap.dedent would also change the inside of its strings.
     return f"if True:\n{source}" if source[:1] in (" ", "\t") else source
 
 
 # ---- schemas in words
 
 
-def _schema(a: Schema, b: Schema) -> Iterator[str]:
-    yield from _attrs({attr.name: attr for attr in a.attrs}, {attr.name: attr for attr in b.attrs})
-    yield from _flag("**attrs", a.open_attrs, b.open_attrs)
-    yield from _ports(a, b)
-    yield from _outputs(a, b)
-    for name, text in (("infers", "infer"), ("copy_inputs", "copy_inputs"), ("serial", "serial")):
-        yield from _flag(text, getattr(a, name), getattr(b, name))
+def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
+    yield from _attr_changes({attr.name: attr for attr in a.attrs}, {attr.name: attr for attr in b.attrs})
+    yield from _flag_change("**attrs", a.open_attrs, b.open_attrs)
+    for index, (one, other) in enumerate(zip_longest(a.inputs, b.inputs)):
+        if one is None or other is None:
+            yield f"input {index}: {one or other}, only in {'b' if one is None else 'a'}"
+        elif one != other:
+            yield f"input {index}: {one} against {other}"
+    if a.outputs != b.outputs:
+        yield f"outputs: {_format_outputs(a)} against {_format_outputs(b)}"
+    for name, field in (("infer", "infers"), ("copy_inputs", "copy_inputs"), ("serial", "serial")):
+        yield from _flag_change(name, getattr(a, field), getattr(b, field))
 
 
-def _flag(name: str, a: bool, b: bool) -> Iterator[str]:
+def _flag_change(name: str, a: bool, b: bool) -> Iterator[str]:
     if a != b:
         yield f"{name}: only in {'a' if a else 'b'}"
 
 
-def _attrs(a: dict[str, Attr], b: dict[str, Attr]) -> Iterator[str]:
+def _attr_changes(a: dict[str, Attr], b: dict[str, Attr]) -> Iterator[str]:
     for name in dict.fromkeys((*a, *b)):
         if name not in a or name not in b:
             yield f"attr {(a.get(name) or b[name])}: only in {'a' if name in a else 'b'}"
-            continue
-        one, other = a[name], b[name]
-        if one == other:
-            continue
-        said = [f"{what} {x} against {y}" for what, x, y in _parts(one, other) if x != y]
-        yield f"attr {name}: {', '.join(said)}" if said else f"attr {name}: {one} against {other}"
+        elif a[name] != b[name]:
+            fields = zip(("kind", "default", "choices"), _attr_fields(a[name]), _attr_fields(b[name]), strict=True)
+            changes = [f"{what} {x} against {y}" for what, x, y in fields if x != y]
+            yield f"attr {name}: {', '.join(changes) or f'{a[name]} against {b[name]}'}"
 
 
-def _parts(a: Attr, b: Attr) -> Iterator[tuple[str, str, str]]:
-    yield "kind", a.kind, b.kind
-    yield "default", _default(a), _default(b)
-    yield "choices", _choices(a), _choices(b)
+def _attr_fields(attr: Attr) -> tuple[str, str, str]:
+    default = "none" if attr.default is REQUIRED else sanitize(repr(attr.default), 60)
+    return attr.kind, default, sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
 
 
-def _default(attr: Attr) -> str:
-    return "none" if attr.default is REQUIRED else sanitize(repr(attr.default), 60)
+def _format_outputs(schema: Schema) -> str:
+    return "as many as the node has" if schema.outputs is None else ", ".join(map(str, schema.outputs)) or "none"
 
 
-def _choices(attr: Attr) -> str:
-    return sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
-
-
-def _ports(a: Schema, b: Schema) -> Iterator[str]:
-    for place in range(max(len(a.inputs), len(b.inputs))):
-        one, other = (schema.inputs[place] if place < len(schema.inputs) else None for schema in (a, b))
-        if one != other:
-            if one is None or other is None:
-                yield f"input {place}: {one or other}, only in {'b' if one is None else 'a'}"
-            else:
-                yield f"input {place}: {one} against {other}"
-
-
-def _outputs(a: Schema, b: Schema) -> Iterator[str]:
-    if a.outputs != b.outputs:
-        said = ["as many as the node has" if x.outputs is None else ", ".join(map(str, x.outputs)) or "none" for x in (a, b)]
-        yield f"outputs: {said[0]} against {said[1]}"
-
-
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"text expected, not {type(value).__name__}")
     return value
-
-
-def _safe(line: str) -> str:
-    return sanitize(line, 2000).replace("\\t", "\t")

@@ -262,7 +262,7 @@ def test_arrays_from_anywhere() -> None:
     [
         ({"logit": X}, r"expected arrays by names of tensors in the trace, got 'logit'. Try: write logits"),
         ({}, "expected arrays by names of tensors in the trace, got none"),
-        (X, "expected a trace, or arrays by name, to hold against a trace, got ndarray"),
+        (X, "expected a trace, or arrays by name, to compare with a trace, got ndarray"),
     ],
 )
 def test_arrays_that_are_refused(arrays: Any, message: str) -> None:
