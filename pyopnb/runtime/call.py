@@ -27,9 +27,10 @@ from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.run import Wanted
+from pyopnb.runtime.trace.run import TraceOptions, run_traced
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
@@ -103,30 +104,25 @@ def trace(
     array([1.    , 2.7183], dtype=float32)
     """
     __tracebackhide__ = True
-    wanted = Wanted(only, level, bodies, check, times, optimised, progress)
+    options = TraceOptions(only, level, bodies, check, times, optimised, progress)
     if on == "onnxruntime":
-        return Session(model, base_dir=base_dir)._look(feeds, named, wanted)
+        session = Session(model, base_dir=base_dir)
+        return run_traced(session, session._feeds_by_name(feeds, named), options)
     if on != "reference":
         raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=sanitize(repr(on)))
     if bodies:
         raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
-    return _on_reference(read_model(model, base_dir), feeds, named, wanted)
+    return _trace_on_reference(read_model(model, base_dir), feeds, named, options)
 
 
-def _on_reference(source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
+def _trace_on_reference(source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], options: TraceOptions) -> Trace:
     __tracebackhide__ = True
     from pyopnb.runtime.trace.reference import evaluated
 
     source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
-    held = {tensor.name for tensor in source.proto.graph.initializer}
-    names = [info.name for info in source.proto.graph.input if info.name not in held]
-    if len(feeds) == 1 and isinstance(feeds[0], Mapping):
-        given = {**feeds[0], **named}
-    elif len(feeds) <= len(names):
-        given = {**dict(zip(names, feeds, strict=False)), **named}
-    else:
-        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given")
-    return evaluated(source, given, wanted.only, keep=wanted.level == "all")
+    initializers = {tensor.name for tensor in source.proto.graph.initializer}
+    inputs = [info.name for info in source.proto.graph.input if info.name not in initializers]
+    return evaluated(source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all")
 
 
 @hide_internal_frames

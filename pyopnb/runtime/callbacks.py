@@ -1,7 +1,7 @@
 """What pyopnb is to ONNX Runtime: a custom-op library, and the Python functions that the library calls.
 
-The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `place` while a session is built, `failed`
-when something raised, and the methods of `Kernel` in a run.
+The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `make_kernel` while a session is built,
+`failed` when something raised, and the methods of `Kernel` in a run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
 
-__all__ = ["failed", "get_library_path", "infer", "place", "signatures"]
+__all__ = ["failed", "get_library_path", "infer", "make_kernel", "signatures"]
 
 _BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
 _BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
@@ -284,7 +284,7 @@ def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed
     return (element.runtime if element else fixed, named_dims(kind.shape)) if element or fixed else None
 
 
-def place(
+def make_kernel(
     domain: str,
     op_type: str,
     marker: int,
@@ -302,7 +302,7 @@ def place(
     plan, node = planned
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
     made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch)
-    plan.places.add(made)
+    plan.kernels.add(made)
     return made
 
 

@@ -1,4 +1,4 @@
-"""What surrounds a call into the runtime: whose exception it is that arrives, and what happens when the interpreter ends."""
+"""Calls into ONNX Runtime: whose exception arrives, and what happens when the interpreter exits."""
 
 from __future__ import annotations
 
@@ -14,39 +14,54 @@ from typing import Any
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.options import QUIET
 
-__all__ = ["living", "nothing", "passing"]
+__all__ = ["call_runtime", "keep_owners", "live_sessions"]
 
 
-def passing(call: Callable[[], Any], epoch: int, *, keep: Any = None, always: bool = True) -> Any:
-    """Call the runtime; what an op raised on the way is raised as itself.
+def call_runtime(
+    epoch: int, function: Callable[..., Any], arguments: tuple[Any, ...], *, keep: Any = None, always: bool = True
+) -> Any:
+    """Call ONNX Runtime; what an op raises on the way is raised as itself.
 
-    An exception of an op reaches the runtime as a status, and the runtime's own exception reaches us. The op's is raised, the
-    runtime's becomes the last of its contexts.
+    An exception of an op reaches ONNX Runtime as a status, and ONNX Runtime's own exception reaches us. The op's is raised, and
+    ONNX Runtime's becomes the last of its contexts.
+
+    Parameters
+    ----------
+    epoch : int
+        Of the registry: its versions serve the whole run.
+    function, arguments
+        What runs or builds the session.
+    keep : object
+        Owns the memory that the run reads; it is kept as long as an input that escaped.
+    always : bool
+        Whether an op's exception is raised where ONNX Runtime went on without an error, too.
+
+    Returns
+    -------
+    object
+        What ``function`` returned.
     """
     __tracebackhide__ = True
-    if _closing.is_set():
+    if _closing:
         _stop_here()
-    runtime_error = array = None
+    returned, runtime_error, error, escaped = _bridge.run(epoch, function, arguments)
+    if runtime_error is None and error is None and escaped is None:
+        return returned
+    array = None
     try:
-        _bridge.begin(epoch)  # in here, so that an interrupt right after it cannot keep `end` from being called
-        returned = call()
-    except BaseException as error:
-        runtime_error = error
-    stashed, escaped = _bridge.end()
-    try:
-        if runtime_error is not None and _closing.is_set():
+        if runtime_error is not None and _closing:
             _stop_here()
         for array in escaped or ():
-            # Something unknown holds a raw pointer into the runtime's memory: while the array lives, so do its owners.
-            weakref.finalize(array, nothing, keep).atexit = False
-        if stashed is not None and (runtime_error is not None or always):
-            _raise(stashed, runtime_error)
+            # Something unknown holds a raw pointer into ONNX Runtime's memory: while the array lives, so do its owners.
+            weakref.finalize(array, keep_owners, keep).atexit = False
+        if error is not None and (runtime_error is not None or always):
+            _raise(error, runtime_error)
         if runtime_error is not None:
             raise runtime_error
         return returned
     finally:
         # The traceback of an exception holds this frame: it must not hold the exception in turn, nor an array that escaped.
-        del stashed, runtime_error, escaped, array
+        del error, runtime_error, escaped, array
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
@@ -67,8 +82,8 @@ def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
         del error, runtime_error, handled, own
 
 
-def nothing(kept: Any) -> None:
-    """What runs when a kept array dies: nothing, but until then `weakref.finalize` holds what it was given."""
+def keep_owners(owners: Any) -> None:
+    """A finalizer that does nothing: until it runs, `weakref.finalize` keeps its arguments alive."""
 
 
 def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
@@ -90,7 +105,7 @@ def _add_context(error: BaseException, context: BaseException | None, handled: B
 
 # ---- the end of the interpreter ----------------------------------------------------------------------------------------------
 
-_closing = threading.Event()
+_closing = False
 _DRAIN = 1.0  # seconds that exit waits for runs on other threads
 _LAST = 0.1  # … and then for threads that had just left compute to come back to Python, where they can be stopped
 
@@ -107,7 +122,8 @@ def _stop_here() -> None:
 
 
 def _close() -> None:
-    _closing.set()
+    global _closing
+    _closing = True
     QUIET.terminate = True  # ends runs between two nodes
     until = time.monotonic() + _DRAIN
     while _bridge.runs_in_flight() and time.monotonic() < until:
@@ -117,14 +133,14 @@ def _close() -> None:
         time.sleep(_LAST)
 
 
-living: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The sessions that there are."""
+live_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All sessions that exist."""
 
 
 def _in_child() -> None:
     """After a fork: the parent's threads do not exist here, and a session that is destroyed would wait for its own for ever."""
     _bridge.forget_other_threads()
-    for session in list(living):
+    for session in list(live_sessions):
         _bridge.keep_for_ever(session._sess)
 
 

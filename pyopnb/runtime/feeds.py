@@ -19,10 +19,12 @@ from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
     "Feeds",
+    "feeds_by_name",
     "from_ortvalue",
     "initializer_to_ortvalue",
     "known_dims",
     "named_dims",
+    "needs_ml_dtypes",
     "texts_to_ortvalue",
     "to_ortvalue",
 ]
@@ -76,19 +78,36 @@ class Feeds:
         self.types = {meta.name: _declared(meta, scalars) for meta in session.get_inputs()}
         self._optional = {meta.name: _declared(meta, scalars) for meta in session.get_overridable_initializers()}
         self.outputs = {meta.name: _declared(meta, scalars) for meta in session.get_outputs()}
-        self._exotic = frozenset(name for name, kind in self.outputs.items() if kind and kind.dtype and _exotic(kind.dtype))
+        self.output_names = list(self.outputs)
+        self._unlike_numpy = frozenset(name for name, kind in self.outputs.items() if needs_ml_dtypes(kind))
+        # What the check of a plain array looks at. A row with None is one that only the whole check can pass.
+        self._rows = [(name, *_plain_row(kind)) for name, kind in self.types.items()]
 
-    def checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The feeds as the runtime takes them.
+    def check(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The feeds as ONNX Runtime takes them, and whether an OrtValue is among them.
 
         Raises
         ------
         FeedError
             A name is missing or unknown, or an array has another dtype or shape than the model's input.
         """
+        checked = dict(feeds)
+        if len(checked) == len(self._rows):  # every run passes here: one look at each array, and no more
+            for name, dtype, shape in self._rows:
+                value = checked.get(name)
+                if type(value) is not np.ndarray or value.dtype is not dtype or len(value.shape) != len(shape):
+                    break
+                if shape != value.shape and not _same_sizes(value.shape, shape):
+                    break
+            else:
+                return checked, False
+        return self._check_each(checked)
+
+    def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         if feeds.keys() != self.types.keys():
             self._check_names(feeds)
-        return {name: self._one(name, value) for name, value in feeds.items()}
+        checked = {name: self._check_feed(name, value) for name, value in feeds.items()}
+        return checked, any(isinstance(value, onnxruntime.OrtValue) for value in checked.values())
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         missing = [name for name in self.types if name not in feeds]
@@ -104,27 +123,66 @@ class Feeds:
     def _listed(self) -> str:
         return ", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in self.types.items()) or "no feeds"
 
-    def _one(self, name: str, value: Any) -> Any:
-        want = self.types[name] if name in self.types else self._optional[name]
-        if want is None or want.dtype is None or isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+    def _check_feed(self, name: str, value: Any) -> Any:
+        expected = self.types[name] if name in self.types else self._optional[name]
+        if expected is None or expected.dtype is None or isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
             return value
-        array = value if isinstance(value, np.ndarray) else _array(name, value, want)
-        if not _same_dtype(array, want.dtype) or not _same_shape(array.shape, want.shape):
-            raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=_got(array), next=_remedy(name, array, want))
-        if _exotic(want.dtype):
-            return to_ortvalue(array, want.dtype)
-        return array
+        array = value if isinstance(value, np.ndarray) else _to_array(name, value, expected)
+        if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
+            next_step = _suggest_fix(name, array, expected)
+            raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(array), next=next_step)
+        return to_ortvalue(array, expected.dtype) if needs_ml_dtypes(expected) else array
 
-    def exotic(self, names: Sequence[str] | None) -> bool:
+    def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
         """Whether one of these outputs has a dtype that onnxruntime gives no array for."""
-        return bool(self._exotic) and (not names or not self._exotic.isdisjoint(names))
+        return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
 
 
-def _exotic(kind: DType) -> bool:
-    return kind.numpy.isbuiltin == 2  # ml_dtypes' types; onnxruntime's arrays stop at NumPy's own
+def feeds_by_name(
+    names: Sequence[str], feeds: Sequence[Any], named: Mapping[str, Any], *, takes_dict: bool = True
+) -> dict[str, Any]:
+    """Feeds that were given by name, in the order of the model's inputs, or in one dict, as one dict.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The model's inputs.
+    takes_dict : bool
+        Whether a single dict holds the feeds by name; otherwise it is itself a feed.
+
+    Raises
+    ------
+    TypeError
+        There are more feeds than inputs.
+    """
+    __tracebackhide__ = True
+    if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
+        return {**feeds[0], **named}
+    if len(feeds) > len(names):
+        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given")
+    return {**dict(zip(names, feeds, strict=False)), **named}
 
 
-def _array(name: str, value: Any, want: TensorType) -> np.ndarray:
+def needs_ml_dtypes(kind: TensorType | None) -> bool:
+    """Whether the arrays of a type have a dtype of ml_dtypes; onnxruntime's arrays stop at NumPy's own."""
+    return kind is not None and kind.dtype is not None and kind.dtype.numpy.isbuiltin == 2
+
+
+def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
+    """The dtype and shape of a plain array for an input; None for a dtype where the dtype does not settle it."""
+    if kind is None or kind.dtype is None or kind.shape is None or kind.dtype.name == "string" or needs_ml_dtypes(kind):
+        return None, ()
+    return kind.dtype.numpy, kind.shape
+
+
+def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
+    for size, dim in zip(shape, expected, strict=True):  # noqa: SIM110  # a generator costs twice as much
+        if size != dim and isinstance(dim, int):
+            return False
+    return True
+
+
+def _to_array(name: str, value: Any, want: TensorType) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError as error:
@@ -137,28 +195,17 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
     return array.dtype == want.numpy
 
 
-def _same_shape(shape: Sequence[int], want: Sequence[Any] | None) -> bool:
-    if want is None:
-        return True
-    if len(shape) != len(want):
-        return False
-    for size, wanted in zip(shape, want, strict=True):  # noqa: SIM110  # each run passes here, and a generator costs twice as much
-        if size != wanted and isinstance(wanted, int):
-            return False
-    return True
-
-
-def _got(array: np.ndarray) -> str:
+def _describe(array: np.ndarray) -> str:
     try:
         return str(type_of(array))
     except ValueError:
         return f"an array of dtype {array.dtype}"
 
 
-def _remedy(name: str, array: np.ndarray, want: TensorType) -> str | None:
+def _suggest_fix(name: str, array: np.ndarray, want: TensorType) -> str | None:
     if want.dtype is not None and not _same_dtype(array, want.dtype):
         return f"{sanitize(name)}={cast_expression(sanitize(name), want.dtype)}"
-    # Where the rank is right, it is the data that are others.
+    # Where the rank is right, the data are wrong.
     return None if array.ndim == want.rank else f"{sanitize(name)}={sanitize(name)}.reshape(…)"
 
 
@@ -189,7 +236,7 @@ def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
 def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
     """An OrtValue over the memory of an array, which lives as long as the OrtValue's Python object."""
     array = numpy_helper.to_array(tensor)
-    if not _exotic(dtype(array.dtype)):
+    if array.dtype.isbuiltin != 2:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     raw = array.view(np.uint16 if array.itemsize == 2 else np.uint8)
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, tensor.data_type)
@@ -201,7 +248,7 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
         return None
     if value.is_tensor_sequence():
         return _items(value)
-    if kind is None or not _exotic(kind):
+    if kind is None or kind.numpy.isbuiltin != 2:
         return value.numpy() if value.is_tensor() else value
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
@@ -214,7 +261,7 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 def _items(sequence: Any) -> list[np.ndarray]:
     """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
-    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences: of no dtype that is exotic
+    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
     inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
     graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])

@@ -109,8 +109,8 @@ class Kernel:
             return None
         return known[0].number, known[1].instance
 
-    def stale(self, epoch: int) -> str | None:
-        """Make ready for runs of that epoch; what changed, where the runtime was told something else."""
+    def update(self, epoch: int) -> str | None:
+        """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
         version = self.op.at(max(epoch, self.born))
         since, values = self._setting(epoch)
         if (version.number, since) in self._states:
@@ -121,8 +121,8 @@ class Kernel:
         self._keep(version, since, instance, promised)
         return None
 
-    def prepared(self, epoch: int, values: dict[str, Any]) -> Callable[[int], None] | None:
-        """What makes these the attrs from an epoch on, made and checked whole; None where the outputs are others with them."""
+    def prepare_attrs(self, epoch: int, values: dict[str, Any]) -> Callable[[int], None] | None:
+        """A function that makes these the attrs from an epoch on; None where the outputs change with them."""
         version = self.op.at(max(epoch, self.born))
         instance, promised = self._instance(version, values)
         if promised != self.told:
@@ -175,7 +175,7 @@ class Kernel:
         schema = self.schema(version)
         self._check(schema, promised)
         symbols: dict[str, int] = {}
-        takes, gives = self._shapes(schema, promised, symbols)
+        input_shapes, output_shapes = self._shapes(schema, promised, symbols)
         method = self.retired.compute if self.retired else "compute"
         return _bridge.State(
             instance=instance if self.clock is None else self.clock.around(instance, method),
@@ -183,8 +183,8 @@ class Kernel:
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
             results=len(schema.outputs) if schema.outputs is not None else len(self.resolved),
-            takes=takes,
-            gives=gives,
+            input_shapes=input_shapes,
+            output_shapes=output_shapes,
             symbols=len(symbols),
             copy_inputs=schema.copy_inputs,
         )

@@ -1,4 +1,4 @@
-"""The attrs of a live session's nodes: what they are, and others in their place without building anything anew."""
+"""The attrs of a live session's nodes: what they are, and changing them without rebuilding anything."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
 
-__all__ = ["attrs_of", "chosen", "label_of", "merged"]
+__all__ = ["attrs_of", "label_of", "merge_attrs", "select_kernels"]
 
 
-def label_of(place: Kernel, places: Collection[Kernel]) -> str:
-    """What a user types for a node: its name or first output, where that is its alone; else its place in the file as well."""
-    same = [other for other in places if other.label == place.label]
-    return place.label if len(same) == 1 else f"{place.label}#{place.number}"
+def label_of(kernel: Kernel, kernels: Collection[Kernel]) -> str:
+    """What a user types for a node: its name or first output, where no other node has it; else with its number in the file."""
+    same = [other for other in kernels if other.label == kernel.label]
+    return kernel.label if len(same) == 1 else f"{kernel.label}#{kernel.number}"
 
 
-def attrs_of(place: Kernel) -> dict[str, Any]:
+def attrs_of(kernel: Kernel) -> dict[str, Any]:
     """The attrs of a node by name, with the defaults of those that it does not say."""
-    schema = place.schema(place.op.current)
+    schema = kernel.schema(kernel.op.current)
     defaults = {attr.name: attr.default for attr in schema.attrs if attr.default is not REQUIRED}
-    return {**defaults, **place.values}
+    return {**defaults, **kernel.values}
 
 
-def chosen(places: Collection[Kernel], where: str | None, names: Collection[str]) -> list[Kernel]:
+def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collection[str]) -> list[Kernel]:
     """The nodes whose attrs of these names are meant.
 
     Raises
@@ -34,35 +34,35 @@ def chosen(places: Collection[Kernel], where: str | None, names: Collection[str]
     ModelError
         No node is called so, none has such an attr, or nodes of several ops have it and ``where`` says nothing.
     """
-    inside = [place for place in places if where is None or _is_meant(place, where, places)]
-    if not inside:
-        known = sorted({label_of(place, places) for place in places} | {place.op.name for place in places})
+    candidates = [kernel for kernel in kernels if where is None or _is_meant(kernel, where, kernels)]
+    if not candidates:
+        known = sorted({label_of(kernel, kernels) for kernel in kernels} | {kernel.op.name for kernel in kernels})
         expected = "a node or op of the session" if known else "a session with ops of the registry"
         raise ModelError("attrs", expected=expected, got=sanitize(where), next=suggest(where or "", known) if known else None)
     for name in names:
-        _refuse_ambiguous(name, [place for place in inside if _takes(place, name)], inside, where)
-    return [place for place in inside if all(_takes(place, name) for name in names)]
+        _refuse_ambiguous(name, [kernel for kernel in candidates if _takes(kernel, name)], candidates, where)
+    return [kernel for kernel in candidates if all(_takes(kernel, name) for name in names)]
 
 
-def _is_meant(place: Kernel, where: str, places: Collection[Kernel]) -> bool:
-    return where in (place.op.name, place.label, label_of(place, places)) or where == split_name(place.op.name)[1]
+def _is_meant(kernel: Kernel, where: str, kernels: Collection[Kernel]) -> bool:
+    return where in (kernel.op.name, kernel.label, label_of(kernel, kernels)) or where == split_name(kernel.op.name)[1]
 
 
-def _takes(place: Kernel, name: str) -> bool:
-    schema = place.schema(place.op.current)
-    return name in place.values or schema.open_attrs or name in [attr.name for attr in schema.attrs]
+def _takes(kernel: Kernel, name: str) -> bool:
+    schema = kernel.schema(kernel.op.current)
+    return name in kernel.values or schema.open_attrs or name in [attr.name for attr in schema.attrs]
 
 
-def _refuse_ambiguous(name: str, having: list[Kernel], inside: list[Kernel], where: str | None) -> None:
+def _refuse_ambiguous(name: str, having: list[Kernel], candidates: list[Kernel], where: str | None) -> None:
     if not having:
-        known = sorted({attr for place in inside for attr in attrs_of(place)})
+        known = sorted({attr for kernel in candidates for attr in attrs_of(kernel)})
         raise ModelError(
             f"attr {sanitize(name)}",
-            expected=f"an attr of {', '.join(sorted({place.op.name for place in inside}))}",
+            expected=f"an attr of {', '.join(sorted({kernel.op.name for kernel in candidates}))}",
             got=sanitize(name),
             next=suggest(name, known) if known else "an op with attrs: parameters of __init__",
         )
-    ops = sorted({place.op.name for place in having})
+    ops = sorted({kernel.op.name for kernel in having})
     if len(ops) > 1 and where is None:
         raise ModelError(
             f"attr {sanitize(name)}",
@@ -72,7 +72,7 @@ def _refuse_ambiguous(name: str, having: list[Kernel], inside: list[Kernel], whe
         )
 
 
-def merged(place: Kernel, changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_attrs(kernel: Kernel, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The attrs of a node with some of them changed, as the op's ``__init__`` takes them.
 
     Raises
@@ -80,6 +80,6 @@ def merged(place: Kernel, changes: Mapping[str, Any]) -> dict[str, Any]:
     ModelError
         An attr of another kind.
     """
-    values = {**place.values, **changes}
-    place.schema(place.op.current).bind(values, place.where)
+    values = {**kernel.values, **changes}
+    kernel.schema(kernel.op.current).bind(values, kernel.where)
     return values

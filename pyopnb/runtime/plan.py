@@ -112,7 +112,7 @@ class Plan:
     nodes: list[PlannedNode]
     epoch: int
     wanted: dict[int, dict[int, int]] = field(default_factory=dict)  # node → output → element type to be fixed
-    places: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # the Places that the runtime made of them
+    kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # that ONNX Runtime made of them
 
 
 class _Thread(threading.local):

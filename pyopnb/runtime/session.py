@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -17,22 +18,21 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.ops.errors import PyopError, sanitize
+from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.exceptions import living, nothing, passing
-from pyopnb.runtime.feeds import Feeds, from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.exceptions import call_runtime, keep_owners, live_sessions
+from pyopnb.runtime.feeds import Feeds, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.live_attrs import attrs_of, chosen, label_of, merged
+from pyopnb.runtime.live_attrs import attrs_of, label_of, merge_attrs, select_kernels
 from pyopnb.runtime.options import LENT, QUIET, session_options
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
     from pyopnb.ops.progress import Progress
-    from pyopnb.runtime.trace.run import Wanted
     from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["Session", "SessionRebuilt", "run_each", "run_kernels"]
@@ -41,7 +41,7 @@ _CPU = "CPUExecutionProvider"
 
 
 class SessionRebuilt(UserWarning):
-    """An op was redefined with other outputs, and a session was built anew for it."""
+    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -77,7 +77,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Notes
     -----
     A redefined op serves from the next run on; a run in flight finishes with the versions that it began with. Where the new
-    version has other outputs (dtype or shape), ONNX Runtime's session is built anew and the warning `SessionRebuilt` says so.
+    version has other outputs (dtype or shape), ONNX Runtime's session is rebuilt and the warning `SessionRebuilt` says so.
 
     Examples
     --------
@@ -92,6 +92,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     [2. 4.]
     """
 
+    @hide_internal_frames
     def __init__(
         self,
         model: ModelProto | bytes | str | os.PathLike[str],
@@ -106,15 +107,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         self._arguments = (sess_options, providers, provider_options, kwargs)
-        self._following = threading.RLock()
-        self._changed: dict[int, dict[str, Any]] = {}  # attrs that are not those of the file, by the node's number
-        try:
-            self._modules = checked_modules(modules)
-            source = read_model(model, base_dir)
-            self.filled = _filled(source) if fill else ()
-            self._build(source)
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # it names the place; the way to it leads through pyopnb alone
+        self._updating = threading.RLock()
+        self._attr_changes: dict[int, dict[str, Any]] = {}  # attrs that differ from the file's, by the node's number
+        self._modules = checked_modules(modules)
+        source = read_model(model, base_dir)
+        self.filled = _fill(source) if fill else ()
+        self._build(source)
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
@@ -124,51 +122,53 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         forget_inferred(source.proto)
         source.proto = inline_ops(source.proto, is_op(source.proto, self._modules))
         plan = Plan(planned_nodes(source.proto, self._modules), epoch)
-        for place, values in self._changed.items():
-            plan.nodes[place].values.update(values)
+        for number, values in self._attr_changes.items():
+            plan.nodes[number].values.update(values)
         if prepare is not None:
             prepare(plan, source.proto)
-        fresh = self._attempt(source, plan)
+        built = self._try_build(source, plan)
         if plan.wanted:
-            # The runtime cannot be told a dtype without a rank while it infers; it can be told by the op type.
-            for place, outputs in plan.wanted.items():
-                numbered = plan.nodes[place].numbered
-                old = numbered.fixed + (0,) * (plan.nodes[place].outputs - len(numbered.fixed))
-                numbered.fixed = tuple(outputs.get(i, n) for i, n in enumerate(old))
+            # While ONNX Runtime infers, it cannot be told a dtype without a rank; the op type can declare one.
+            for number, outputs in plan.wanted.items():
+                numbered = plan.nodes[number].numbered
+                fixed = numbered.fixed + (0,) * (plan.nodes[number].outputs - len(numbered.fixed))
+                numbered.fixed = tuple(outputs.get(output, dtype) for output, dtype in enumerate(fixed))
             plan.wanted = {}
             if prepare is not None:
                 prepare(plan, source.proto)
-            fresh = self._attempt(source, plan)
-        if isinstance(fresh, BaseException):
-            raise fresh
-        self.__dict__.update(vars(fresh))
-        # The proto is let go: InferenceSession keeps the bytes, and one copy of the weights beside the runtime's is enough.
+            built = self._try_build(source, plan)
+        if isinstance(built, BaseException):
+            raise built
+        self.__dict__.update(vars(built))
+        # The proto is released: InferenceSession keeps the bytes, and one copy of the weights beside ONNX Runtime's is enough.
         self._folder, self._taken_out = source.folder, source.taken_out
-        self._ops, self._places, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.places, epoch
-        living.add(self)
+        self._ops, self._kernels, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.kernels, epoch
+        live_sessions.add(self)
         self._feeds = Feeds(self, declared_scalars(source.proto))
+        self._only_cpu = self.get_providers() == [_CPU]
 
     def _source(self) -> ModelSource:
-        """The model as the session runs it, read anew."""
+        """The model as the session runs it, read again."""
         if self._model_bytes is None:
             return read_model(self._model_path, self._folder)
         proto = ModelProto.FromString(self._model_bytes)
         remove_markers(proto)
         return ModelSource(proto, self._folder, self._taken_out)
 
-    def _beside(
+    def _with_model(
         self, source: ModelSource, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
     ) -> Session:
-        """A session like this one, of a model that was made from this one's."""
+        """A session like this one, of a model that was derived from this one's."""
         __tracebackhide__ = True
-        other = Session.__new__(Session)
-        other._arguments = (options, *self._arguments[1:])
-        other._following, other._modules, other.filled = threading.RLock(), self._modules, ()
-        other._changed = self._changed
-        other._build(source, prepare)
-        return other
+        session = Session.__new__(Session)
+        session._arguments = (options, *self._arguments[1:])
+        session._updating, session._modules, session.filled = threading.RLock(), self._modules, ()
+        session._attr_changes = self._attr_changes
+        session._build(source, prepare)
+        return session
 
-    def _attempt(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
+    def _try_build(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
+        """ONNX Runtime's session; where it refused and the plan now says why, the exception."""
         __tracebackhide__ = True
         options, providers, provider_options, kwargs = self._arguments
         add_markers(source.proto, [node.numbered for node in plan.nodes])
@@ -178,7 +178,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             # Falling back from the CPU to the CPU only repeats the failure and prints it.
             keywords.setdefault("enable_fallback", 0)
 
-        def make() -> onnxruntime.InferenceSession:
+        def build() -> onnxruntime.InferenceSession:
             __tracebackhide__ = True
             if not plan.nodes and source.given is not None:
                 return onnxruntime.InferenceSession(source.given, options, providers, provider_options, **keywords)
@@ -188,74 +188,90 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         try:
             with building(plan):
-                made = passing(make, plan.epoch, always=not plan.wanted)
+                session = call_runtime(plan.epoch, build, (), always=not plan.wanted)
             if source.taken_out:
-                weakref.finalize(made._sess, nothing, LENT[options]).atexit = False
-            return made
+                weakref.finalize(session._sess, keep_owners, LENT[options]).atexit = False
+            return session
         except Exception as error:
             if plan.wanted:
                 return error
             refuse_unknown(source.proto, error)
             raise
 
-    def _follow(self) -> None:
-        """Make ready for the registry's current versions, building anew where outputs changed."""
-        __tracebackhide__ = True
-        with self._following:
-            epoch = registry.epoch
-            if epoch == self._epoch:
-                return
-            changes = [change for place in list(self._places) if (change := place.stale(epoch))]
-            if changes:
-                self._build_again()
-                warnings.warn(f"session built anew: {'; '.join(sorted(set(changes)))}", SessionRebuilt, stacklevel=4)
-            self._epoch = max(epoch, self._epoch)
+    def _update(self) -> int:
+        """Make ready for the registry's current versions, rebuilding where outputs changed.
 
-    def _build_again(self) -> None:
+        Returns
+        -------
+        int
+            The epoch whose versions serve the next run.
+        """
+        __tracebackhide__ = True
+        if self._epoch != registry.epoch:
+            with self._updating:
+                epoch = registry.epoch
+                changes = {change for kernel in list(self._kernels) if (change := kernel.update(epoch))}
+                if changes:
+                    self._rebuild("; ".join(sorted(changes)))
+                self._epoch = max(epoch, self._epoch)
+        return self._epoch
+
+    def _rebuild(self, reason: str = "") -> None:
+        __tracebackhide__ = True
         self._build(self._source())
+        if reason:
+            warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=_level_of_user())
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
-        """As ``InferenceSession.set_providers``: the session is built anew."""
+        """As ``InferenceSession.set_providers``: the session is rebuilt."""
         if not self._ops:
             super().set_providers(providers, provider_options)
+            self._only_cpu = self.get_providers() == [_CPU]
             return
         options, _, _, kwargs = self._arguments
         self._arguments = (options, providers, provider_options, kwargs)
-        with self._following:
-            self._build_again()
+        with self._updating:
+            self._rebuild()
 
     def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The nodes that run through ops: name or first output, op, attrs."""
-        self._follow()
-        places = sorted(self._places, key=lambda place: place.number)
-        return [(label_of(place, places), place.op.name, attrs_of(place)) for place in places]
+        """The nodes that run through ops.
+
+        Returns
+        -------
+        list of (str, str, dict)
+            Name or first output, op, and attrs of each node.
+        """
+        self._update()
+        kernels = sorted(self._kernels, key=lambda kernel: kernel.number)
+        return [(label_of(kernel, kernels), kernel.op.name, attrs_of(kernel)) for kernel in kernels]
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
         """The attrs of each node that runs through an op, by the node's name or first output."""
         return {label: attrs for label, _, attrs in self.nodes()}
 
+    @hide_internal_frames
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
-        """Let nodes have other attrs from the next run on; the model stays as it is, and nothing is built anew.
+        """Give nodes other attrs from the next run on; the model stays as it is, and nothing is rebuilt.
 
         Parameters
         ----------
         where : str, optional
             A node's name, its first output, or an op; without it all nodes of the one op that has these attrs.
         **attrs
-            Values of the kinds that the op takes. Each node gets a new instance, so that what the op kept on ``self`` is gone.
+            Values of the kinds that the op takes. Each node gets a new instance: what the op kept on ``self`` is gone.
 
         Raises
         ------
         ModelError
-            No such node or attr, several ops have it, or the value is of another kind. All is as it was.
+            No such node or attr, several ops have it, or the value is of another kind. Nothing has changed then.
         Exception
             What an op's ``__init__`` or ``infer`` raised, as itself.
 
         Notes
         -----
         A run in flight finishes with the attrs that it began with. Where the outputs' dtypes or shapes change with the attrs,
-        ONNX Runtime's session is built anew, with the warning `SessionRebuilt`.
+        ONNX Runtime's session is rebuilt, with the warning `SessionRebuilt`.
 
         Examples
         --------
@@ -272,41 +288,34 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ({'y': {'by': 10.0}}, [10.0])
         """
         __tracebackhide__ = True
-        try:
-            with self._following:
-                self._follow()
-                meant = chosen(self._places, where, attrs)
-                made = [(place, place.prepared(self._epoch, merged(place, attrs))) for place in meant]
-                before = self._changed
-                self._changed = {**before, **{p.number: {**before.get(p.number, {}), **attrs} for p in meant}}
-                if all(adopt for _, adopt in made):
-                    since = registry.epoch + 1  # and then the epoch: a run that begins in it must find these attrs
-                    for _, adopt in made:
-                        adopt(since)  # type: ignore[misc]  # none of them is None
-                    _bridge.set_epoch(registry.begin_epoch())
-                    return
-                try:
-                    self._build_again()
-                except BaseException:
-                    self._changed = before
-                    raise
-            warnings.warn(f"session built anew: {', '.join(attrs)} changed outputs", SessionRebuilt, stacklevel=2)
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        with self._updating:
+            epoch = self._update()
+            kernels = select_kernels(self._kernels, where, attrs)
+            adopts = [kernel.prepare_attrs(epoch, merge_attrs(kernel, attrs)) for kernel in kernels]
+            before = self._attr_changes
+            self._attr_changes = {**before, **{k.number: {**before.get(k.number, {}), **attrs} for k in kernels}}
+            if None not in adopts:
+                since = registry.epoch + 1  # first the attrs, then the epoch: a run that begins in it must find them
+                for adopt in adopts:
+                    adopt(since)  # type: ignore[misc]  # none of them is None
+                _bridge.set_epoch(registry.begin_epoch())
+                return
+            try:
+                self._rebuild(f"{', '.join(attrs)} changed outputs")
+            except BaseException:
+                self._attr_changes = before
+                raise
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
-    def _pass(self, call: Callable[[], Any], feeds: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            if self._epoch != registry.epoch:
-                self._follow()
-            return passing(call, self._epoch, keep=(feeds, self._sess))
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # as in __init__
-
+    @hide_internal_frames
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
         """As ``InferenceSession.run``; feeds are checked, and an op's exception arrives as itself.
+
+        Returns
+        -------
+        list
+            An array for each output; a list of arrays for a sequence, None for an empty optional.
 
         Raises
         ------
@@ -316,20 +325,20 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
         """
         __tracebackhide__ = True
-        try:
-            if self._epoch != registry.epoch:
-                self._follow()  # before the feeds are checked: a rebuilt session may take others
-            feeds = self._feeds.checked(input_feed)
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        epoch = self._update()  # before the feeds are checked: a rebuilt session may take others
+        feeds, with_ortvalues = self._feeds.check(input_feed)
+        names = output_names or self._feeds.output_names
         options = QUIET if run_options is None else run_options
-        if self._feeds.exotic(output_names) or onnxruntime.OrtValue in map(type, feeds.values()):
-            return self._run_exotic(output_names, feeds, options)
-        return list(self._pass(lambda: super(Session, self).run(output_names, feeds, options), feeds))
+        if with_ortvalues or self._feeds.needs_ortvalues(output_names):
+            return self._run_with_ortvalues(epoch, names, feeds, options)
+        # InferenceSession.run checks the names again, and falls back to other providers.
+        direct = self._only_cpu and not self._enable_fallback
+        function = self._sess.run if direct else super().run
+        return call_runtime(epoch, function, (names, feeds, options), keep=(feeds, self._sess))  # type: ignore[no-any-return]
 
-    def _run_exotic(self, output_names: Sequence[str] | None, feeds: dict[str, Any], options: Any) -> list[Any]:
+    def _run_with_ortvalues(self, epoch: int, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
         """A run with dtypes that onnxruntime has no arrays for."""
-        names = list(output_names or self._feeds.outputs)
+        __tracebackhide__ = True
         values = {}
         for name, value in feeds.items():
             if not isinstance(value, np.ndarray):
@@ -338,48 +347,58 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 values[name] = texts_to_ortvalue(value)
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
-        outputs = self._pass(lambda: super(Session, self).run_with_ort_values(names, values, options), values)
-        kinds = [self._feeds.outputs.get(name) for name in names]
-        return [from_ortvalue(v, kind.dtype if kind else None) for v, kind in zip(outputs, kinds, strict=True)]
+        run = super().run_with_ort_values
+        outputs = call_runtime(epoch, run, (list(names), values, options), keep=(values, self._sess))
+        types = [self._feeds.outputs.get(name) for name in names]
+        return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]
 
+    @hide_internal_frames
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
         """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself."""
-        return self._pass(
-            lambda: super(Session, self).run_with_ort_values(output_names, input_dict_ort_values, run_options or QUIET),
-            input_dict_ort_values,
-        )
+        __tracebackhide__ = True
+        arguments = output_names, input_dict_ort_values, run_options or QUIET
+        run = super().run_with_ort_values
+        return call_runtime(self._update(), run, arguments, keep=(input_dict_ort_values, self._sess))
 
+    @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
-        self._pass(lambda: super(Session, self).run_with_iobinding(iobinding, run_options or QUIET), iobinding)
+        __tracebackhide__ = True
+        run = super().run_with_iobinding
+        call_runtime(self._update(), run, (iobinding, run_options or QUIET), keep=(iobinding, self._sess))
 
+    @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
-        self._pass(lambda: super(Session, self).run_with_ortvaluevector(*arguments), arguments)
+        __tracebackhide__ = True
+        call_runtime(self._update(), super().run_with_ortvaluevector, arguments, keep=(arguments, self._sess))
 
     def __call__(self, *feeds: Any, **named: Any) -> Result:
-        """Run with feeds by name, in the order of the model's inputs, or in one dict; the result can be indexed and unpacked.
+        """Run with feeds by name, in the order of the model's inputs, or in one dict.
+
+        Returns
+        -------
+        Result
+            Can be indexed and unpacked.
+
+        Raises
+        ------
+        FeedError, Exception
+            As for `run`.
 
         Examples
         --------
         ``session(x=x)["y"]``, ``y, = session(x)``, ``session({"/x:0": x})``
         """
         __tracebackhide__ = True
-        given = self._given(feeds, named)
-        outputs = list(self._feeds.outputs)
-        return Result(dict(zip(outputs, self.run(outputs, given), strict=True)))
+        return Result(dict(zip(self._feeds.output_names, self.run(None, self._feeds_by_name(feeds, named)), strict=True)))
 
-    def _given(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _feeds_by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         __tracebackhide__ = True
-        names = list(self._feeds.types)
-        if len(feeds) == 1 and isinstance(feeds[0], Mapping) and all(self._feeds.types.values()):  # no input is a map itself
-            return {**feeds[0], **named}
-        if len(feeds) > len(names):
-            raise TypeError(
-                f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given"
-            )
-        return {**dict(zip(names, feeds, strict=False)), **named}
+        takes_dict = all(self._feeds.types.values())  # no input is a map itself
+        return feeds_by_name(list(self._feeds.types), feeds, named, takes_dict=takes_dict)
 
+    @hide_internal_frames
     def trace(
         self,
         *feeds: Any,
@@ -453,23 +472,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.trace.run import Wanted  # what most sessions never need
+        from pyopnb.runtime.trace.run import TraceOptions, run_traced  # what most sessions never need
 
-        try:
-            wanted = Wanted(only, level, bodies, check, times, optimised, progress)
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # as in __init__
-        return self._look(feeds, named, wanted)
-
-    def _look(self, feeds: Sequence[Any], named: Mapping[str, Any], wanted: Wanted) -> Trace:
-        __tracebackhide__ = True
-        from pyopnb.runtime.trace.run import run_traced
-
-        try:
-            self._follow()  # here, so that a warning names the user's line
-            return run_traced(self, self._given(feeds, named), wanted)
-        except PyopError as error:
-            raise error.with_traceback(None)  # noqa: B904  # as in __init__
+        options = TraceOptions(only, level, bodies, check, times, optimised, progress)
+        self._update()
+        return run_traced(self, self._feeds_by_name(feeds, named), options)
 
     def __repr__(self) -> str:
         if "_feeds" not in vars(self):
@@ -479,14 +486,22 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
 
 
-def _filled(source: ModelSource) -> tuple[FilledNode, ...]:
+def _level_of_user() -> int:
+    """The ``stacklevel`` with which the caller's warning names the first line outside pyopnb."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     from pyopnb.onnx_reference.fill import Filled, fill_source  # what most sessions never need
 
-    done = fill_source(source)
+    filled = fill_source(source)
     source.given = None  # the bytes or the file, which are not what is to be loaded now
-    if done:
-        warnings.warn(Filled(done), stacklevel=3)
-    return tuple(done)
+    if filled:
+        warnings.warn(Filled(filled), stacklevel=_level_of_user())
+    return tuple(filled)
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

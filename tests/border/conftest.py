@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 import pyopnb
 
@@ -24,7 +25,6 @@ import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
 import numpy as np, onnxruntime, pyopnb
 from pyopnb.runtime import _bridge
-from limits import LIMIT
 
 def chain(*ops, kind="float32[N]"):
     names = ["x"] + [f"t{i}" for i in range(1, len(ops))] + ["y"]

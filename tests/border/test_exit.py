@@ -401,20 +401,21 @@ def test_a_signal_raised_in_compute(fresh):
     """).clean("[\"in node 'n0' (exit::Raise), version 1\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
 
 
-def test_an_interrupt_right_before_a_run(fresh):
+def test_an_interrupt_right_at_the_start_of_a_run(fresh):
     fresh(f"""
         {OP.replace(chr(10), chr(10) + " " * 8)}
         session = pyopnb.Session(chain("exit::Twice"))
-        begin = _bridge.begin
-        def interrupted(epoch):
-            begin(epoch)
-            raise KeyboardInterrupt  # as the interpreter does when a signal arrived while begin ran
-        _bridge.begin = interrupted
+        run = _bridge.run
+        def interrupted(epoch, function, arguments):
+            def raising(*arguments):
+                raise KeyboardInterrupt  # as the interpreter does when a signal arrived while the run began
+            return run(epoch, raising, arguments)
+        _bridge.run = interrupted
         try:
             session(x=X)
         except KeyboardInterrupt:
             print("interrupted", _bridge.counters()["runs"])
-        _bridge.begin = begin
+        _bridge.run = run
         print(session(x=X)["y"])
     """).clean("interrupted 0\n[ 2. -4.  6.]\n")
 

@@ -66,7 +66,7 @@ def test_the_next_run_uses_the_new_body(make):
     inner = getattr(session, "_sess", None)
     define(ADDS.format(10))
     assert out(session) == [-11, -12, -13]
-    assert session._sess is inner  # nothing was built anew
+    assert session._sess is inner  # nothing was rebuilt
 
 
 def test_two_sessions_follow(make):
@@ -240,7 +240,7 @@ def test_a_session_is_built_anew_for_other_outputs(change):
     define(text)
     for session in sessions:
         with pytest.warns(
-            SessionRebuilt, match=r"session built anew: reload::Op, version 2 gives .* instead of float32\[N\]"
+            SessionRebuilt, match=r"session rebuilt: reload::Op, version 2 gives .* instead of float32\[N\]"
         ) as said:
             y = session(x=X)["y"]
         assert len(said) == 1

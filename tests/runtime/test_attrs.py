@@ -181,7 +181,7 @@ def test_graph_attr_is_there_again_after_the_session_is_built_anew() -> None:
     session = pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, "y"))
     session(x=X)
     pyopnb.registry.define(Second, "demo::Keeper")
-    with pytest.warns(UserWarning, match="session built anew"):
+    with pytest.warns(UserWarning, match="session rebuilt"):
         assert session(x=X)["y"].tolist() == ["inner"]
 
 

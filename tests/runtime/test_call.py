@@ -165,7 +165,7 @@ def test_a_redefinition_is_followed(built, soft_clip):
         def compute(self, x) -> "int64[...]":
             return x.astype(np.int64)
 
-    assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.int64  # and no warning that a session was built anew
+    assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.int64  # and no warning that a session was rebuilt
     pyopnb.registry.rollback("demo::SoftClip")
     assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.float32
     pyopnb.registry.remove("demo::SoftClip")

@@ -94,7 +94,7 @@ def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path)
     session = pyopnb.Session(weighted("w.bin", W), base_dir=folder)
     session(X)
     pyopnb.registry.define(Other, "t::PlusOne")
-    with pytest.warns(UserWarning, match="session built anew"):
+    with pytest.warns(UserWarning, match="session rebuilt"):
         assert session(X)["y"].tolist() == [10, 80]
 
 

@@ -207,7 +207,7 @@ def interact(session: Session, /, **requests: Any) -> Interact:
             controls[name] = feed_control(name, types[name] or ANY, request)
         else:
             feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
-    session._feeds.checked({**feeds, **{name: control.value for name, control in controls.items() if name in types}})
+    session._feeds.check({**feeds, **{name: control.value for name, control in controls.items() if name in types}})
     return Interact(session, feeds, controls, targets)
 
 

@@ -113,4 +113,5 @@ def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: flo
 def _copy_feeds(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds by name, in memory that nobody else writes to."""
     by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
-    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in session._feeds.checked(by_name).items()}
+    checked, _ = session._feeds.check(by_name)
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in checked.items()}

@@ -1,8 +1,8 @@
-// What every part of the bridge stands on: the runtime's functions, owned references, the GIL, errors, and the wall that no
-// exception passes.
+// What every part of the bridge stands on: ONNX Runtime's functions, owned references, the GIL, errors, and the wall that no
+// exception passes. The rules are at the top of bridge.cpp.
 #pragma once
 
-#include <Python.h>
+#include <nanobind/nanobind.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,11 +16,13 @@
 
 #include "onnxruntime_abi.h"
 
+namespace nb = nanobind;
+
 namespace pyopnb {
 
 inline ort::Api api;
-inline std::atomic<bool> closing{false};
-inline std::thread::id closer;  // the thread that ends the interpreter; set before closing is
+inline std::atomic<bool> closing{false};  // set by an exit handler of Python, before it finalizes
+inline std::thread::id closer;            // the thread that ends the interpreter; set before closing is
 
 inline bool finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -32,40 +34,121 @@ inline bool finalizing() {
 
 inline bool python_is_up() { return Py_IsInitialized() && !finalizing(); }
 
-// An owned reference. nanobind's own would touch Python while a dying thread unwinds.
-class Ref {
+// For destructors, of which a call has many: the interpreter finalizes only after it has set `closing`.
+inline bool may_release() { return !closing || python_is_up(); }
+
+// ---- Owned references -------------------------------------------------------------------------------------------------------
+
+// nanobind's owned reference for everything that lives on a stack or in C++ memory: where CPython ends a thread by unwinding
+// its stack, or ONNX Runtime outlives the interpreter, the reference leaks instead of touching Python.
+class Ref : public nb::object {
  public:
-  explicit Ref(PyObject* owned = nullptr) : object_(owned) {}
-  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  Ref(const Ref&) = delete;
-  Ref& operator=(const Ref&) = delete;
+  Ref() = default;
+  Ref(nb::object&& object) : nb::object(std::move(object)) {}
+  Ref(Ref&&) = default;
+  Ref& operator=(Ref&&) = default;
   ~Ref() {
-    if (object_ && python_is_up()) Py_DECREF(object_);
+    if (is_valid() && !may_release()) release();
   }
-  static Ref borrowed(PyObject* object) { return Ref(Py_XNewRef(object)); }
-  PyObject* get() const { return object_; }
-  PyObject* release() { return std::exchange(object_, nullptr); }
-  explicit operator bool() const { return object_ != nullptr; }
+};
+
+// ---- Errors -----------------------------------------------------------------------------------------------------------------
+
+// A function of the C API gave a new reference, or null with a Python error, which is thrown.
+inline Ref own(PyObject* object) {
+  if (!object) throw nb::python_error();
+  return nb::steal(object);
+}
+
+inline void check(bool fine) {
+  if (!fine) throw nb::python_error();
+}
+
+template <typename... Values>
+[[noreturn]] void fail(PyObject* type, const char* format, Values... values) {
+  PyErr_Format(type, format, values...);
+  throw nb::python_error();
+}
+
+// ONNX Runtime refused; the reason becomes a Python error.
+inline void check(ort::Status* status) {
+  if (!status) return;
+  PyErr_SetString(PyExc_RuntimeError, api.GetErrorMessage(status));
+  api.ReleaseStatus(status);
+  throw nb::python_error();
+}
+
+// True where ONNX Runtime does not have what was asked for, which is not an error.
+inline bool absent(ort::Status* status) {
+  if (status) api.ReleaseStatus(status);
+  return status != nullptr;
+}
+
+// Runs the body and gives the Python exception that it raised, or null. Python must not be called in a catch block, where the
+// C++ exception that holds the Python one would be destroyed by the unwinding of a dying thread.
+template <typename Body>
+Ref error_of(Body body) {
+  try {
+    body();
+    return {};
+  } catch (nb::python_error& error) {
+    return nb::borrow(error.value());
+  }
+}
+
+inline void restore(const Ref& error) {
+  PyObject* value = error.ptr();
+  PyErr_Restore(Py_NewRef(Py_TYPE(value)), Py_NewRef(value), PyException_GetTraceback(value));
+}
+
+[[noreturn]] inline void raise(const Ref& error) {
+  restore(error);
+  throw nb::python_error();
+}
+
+// Puts a pending Python error aside, and back at its end.
+class PendingError {
+ public:
+  PendingError() {
+    if (PyErr_Occurred()) error_ = error_of([] { throw nb::python_error(); });
+  }
+  PendingError(const PendingError&) = delete;
+  ~PendingError() {
+    if (error_.is_valid() && may_release()) restore(error_);
+  }
 
  private:
-  PyObject* object_;
+  Ref error_;
 };
+
+// ---- The GIL and the wall ---------------------------------------------------------------------------------------------------
 
 class Gil {
  public:
   Gil() : state_(PyGILState_Ensure()) {}
   ~Gil() {
-    if (python_is_up()) PyGILState_Release(state_);
+    if (may_release()) PyGILState_Release(state_);
   }
   Gil(const Gil&) = delete;
 
  private:
   PyGILState_STATE state_;
 };
+
+// Runs the body; where CPython ends the thread meanwhile, the thread sleeps until the process is gone. To the compiler that
+// unwinding is an exception at address 0, which its sanitizer takes for a mistake.
+template <typename Body>
+__attribute__((no_sanitize("undefined"))) auto survive_exit(Body body) {
+#ifdef __GLIBCXX__
+  try {
+    return body();
+  } catch (abi::__forced_unwind&) {
+    for (;;) pause();
+  }
+#else
+  return body();
+#endif
+}
 
 // While the interpreter ends, a thread must not go back to onnxruntime's Python module: that takes the GIL in a destructor, and
 // CPython's way of ending the thread there would end the process. Such threads are daemons, which nobody waits for. One that
@@ -76,41 +159,19 @@ inline void stay_if_closing() {
 }
 
 // Runs a callback's body so that neither a dying thread's unwinding nor a C++ exception reaches ONNX Runtime.
-// To the compiler a thread's unwinding is an exception at address 0, which its sanitizer takes for a mistake.
 template <typename Body>
-__attribute__((no_sanitize("undefined"))) ort::Status* at_the_border(Body body) {
+ort::Status* at_the_boundary(Body body) {
   stay_if_closing();
   if (closing || !python_is_up()) return api.CreateStatus(ort::kFail, "pyopnb: the interpreter is exiting");
-  try {
-    ort::Status* status = body();
-    stay_if_closing();
-    return status;
-#ifdef __GLIBCXX__
-  } catch (abi::__forced_unwind&) {
-    for (;;) pause();
-#endif
-  } catch (const std::exception& error) {
-    return api.CreateStatus(ort::kFail, error.what());
-  }
-}
-
-// True where the runtime refused; the reason becomes a Python error.
-inline bool refused(ort::Status* status) {
-  if (!status) return false;
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, api.GetErrorMessage(status));
-  api.ReleaseStatus(status);
-  return true;
-}
-
-// True where there is no such thing to be had, which is not an error here.
-inline bool absent(ort::Status* status) {
-  if (status) api.ReleaseStatus(status);
-  return status != nullptr;
-}
-
-inline bool append(PyObject* list, PyObject* owned) {
-  Ref item(owned);
-  return item && PyList_Append(list, item.get()) == 0;
+  return survive_exit([&]() -> ort::Status* {
+    try {
+      ort::Status* status = body();
+      stay_if_closing();
+      return status;
+    } catch (const std::exception& error) {
+      return api.CreateStatus(ort::kFail, error.what());
+    }
+  });
 }
 
 }  // namespace pyopnb

@@ -12,14 +12,13 @@
 // and node.
 #pragma once
 
-#include <Python.h>
-#include <numpy/arrayobject.h>
-
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
-namespace escape {
+#include "tensors.h"
+
+namespace pyopnb::escape {
 
 struct Walk {
   PyObject* origin;
@@ -36,17 +35,11 @@ inline bool reaches(PyObject* array, PyObject* origin) {
 
 // The traverse function that CPython gives to every class written in Python: such an instance holds its attributes, no more.
 inline traverseproc plain_traverse() {
-  static traverseproc found = [] {
-    PyObject* plain = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Plain");
-    if (!plain) {
-      PyErr_Clear();  // without a reference point no class counts as plain, which only proves less
-      return traverseproc{nullptr};
-    }
-    traverseproc traverse = reinterpret_cast<PyTypeObject*>(plain)->tp_traverse;
-    Py_DECREF(plain);
-    return traverse;
+  static traverseproc traverse = [] {
+    Ref plain = own(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Plain"));
+    return reinterpret_cast<PyTypeObject*>(plain.ptr())->tp_traverse;
   }();
-  return found;
+  return traverse;
 }
 
 inline bool builtin_exception(PyTypeObject* type) {
@@ -126,25 +119,20 @@ inline bool accounted_for(Walk& walk, Py_ssize_t ours) {
 }
 
 // Gives memory of their own to `origin` (an array over foreign memory, of which the caller holds `ours` references) and to
-// every view of it that can be found. 1: all that reaches the memory was found; 0: perhaps not; -1: a Python error is set.
-inline int settle(PyObject* origin, Py_ssize_t ours) {
-  PyObject* gc = PyImport_ImportModule("gc");
-  PyObject* tracked = gc ? PyObject_CallMethod(gc, "get_objects", nullptr) : nullptr;
-  Py_XDECREF(gc);
-  PyObject* home = tracked ? PyArray_NewCopy(reinterpret_cast<PyArrayObject*>(origin), NPY_CORDER) : nullptr;
-  if (!home) {
-    Py_XDECREF(tracked);
-    return -1;
-  }
+// every view of it that can be found. True where all that reaches the memory was found.
+inline bool settle(PyObject* origin, Py_ssize_t ours) {
+  Ref gc = own(PyImport_ImportModule("gc"));
+  Ref tracked = own(PyObject_CallMethod(gc.ptr(), "get_objects", nullptr));
+  Ref home = own(PyArray_NewCopy(reinterpret_cast<PyArrayObject*>(origin), NPY_CORDER));
   Walk walk;
   walk.origin = origin;
   walk.seen[origin];
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracked); ++i) {
-    PyObject* holder = PyList_GET_ITEM(tracked, i);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracked.ptr()); ++i) {
+    PyObject* holder = PyList_GET_ITEM(tracked.ptr(), i);
     if (traverseproc traverse = honest(holder) ? nullptr : Py_TYPE(holder)->tp_traverse) traverse(holder, suspect, &walk);
   }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracked); ++i) {
-    PyObject* holder = PyList_GET_ITEM(tracked, i);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tracked.ptr()); ++i) {
+    PyObject* holder = PyList_GET_ITEM(tracked.ptr(), i);
     if (PyArray_Check(holder)) {  // a subclass of ndarray is tracked itself: the list counts as one of its holders
       walk.honest = true;
       visit(holder, &walk);
@@ -156,14 +144,13 @@ inline int settle(PyObject* origin, Py_ssize_t ours) {
   }
   bool proved = accounted_for(walk, ours);
   char* from = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(origin));
-  char* to = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(home));
+  char* to = PyArray_BYTES(as_array(home));
   for (auto& entry : walk.seen) {
     auto* fields = reinterpret_cast<PyArrayObject_fields*>(entry.first);
     fields->data = to + (fields->data - from);
   }
-  reinterpret_cast<PyArrayObject_fields*>(origin)->base = home;
-  Py_DECREF(tracked);
+  reinterpret_cast<PyArrayObject_fields*>(origin)->base = home.release().ptr();
   return proved;
 }
 
-}  // namespace escape
+}  // namespace pyopnb::escape

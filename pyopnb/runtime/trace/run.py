@@ -32,7 +32,7 @@ from pyopnb.runtime.trace.summary import Summary, summary_of
 from pyopnb.runtime.trace.taps import Sink, put_taps, tap_nodes
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["LEVELS", "Wanted", "chosen", "run_traced"]
+__all__ = ["LEVELS", "TraceOptions", "chosen", "run_traced"]
 
 LEVELS = ("all", "summaries")
 
@@ -41,7 +41,7 @@ _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TraceOptions:
     """What a trace is to tell; see `pyopnb.Session.trace`."""
 
     only: str | Sequence[str] | None = None
@@ -59,7 +59,7 @@ class Wanted:
             raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
 
 
-def run_traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
+def run_traced(session: Any, given: Mapping[str, Any], wanted: TraceOptions) -> Trace:
     """A run of a session, with its tensors."""
     __tracebackhide__ = True
     source = session._source()
@@ -89,7 +89,7 @@ def run_traced(session: Any, given: Mapping[str, Any], wanted: Wanted) -> Trace:
     )
 
 
-def chosen(model: ModelProto, wanted: Wanted) -> list[Named]:
+def chosen(model: ModelProto, wanted: TraceOptions) -> list[Named]:
     """The tensors that are to be looked at."""
     tensors = named_tensors(model, bodies=wanted.bodies)
     if wanted.only is None:
@@ -105,7 +105,7 @@ def chosen(model: ModelProto, wanted: Wanted) -> list[Named]:
 class _Look:
     """One look at a session: what is done to the plan of the exposed session, and what it gave."""
 
-    wanted: Wanted
+    wanted: TraceOptions
     tensors: list[Named]
     instances: Mapping[int, _Instance]
     ops: Collection[str]
@@ -145,7 +145,7 @@ class _Look:
     def _built(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
         __tracebackhide__ = True
         try:
-            return session._beside(source, options, self.prepare)
+            return session._with_model(source, options, self.prepare)
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It has no kernels for some of the nodes that it mostly fuses or takes away.
@@ -286,7 +286,7 @@ def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str
     own, as any run, and the one that is looked at has copies. Where there can be none, there is one run.
     """
     found: dict[int, _Instance] = {}
-    for place in list(session._places):
+    for place in list(session._kernels):
         known = place.instance_at(session._epoch)
         if known is not None:
             found[place.number] = _Instance(place.op.name, *known)
@@ -307,7 +307,7 @@ def _kept(value: Any) -> Any:
     return np.array(value)
 
 
-def _runtime(session: Any, wanted: Wanted) -> str:
+def _runtime(session: Any, wanted: TraceOptions) -> str:
     options = session._arguments[0]
     level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     name = (level if wanted.optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()

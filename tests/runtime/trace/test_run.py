@@ -175,7 +175,7 @@ def test_what_the_runtime_can_only_run_unexposed_is_said(chain, monkeypatch):
     def refuse(*arguments):
         raise onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented("no kernel")
 
-    monkeypatch.setattr(session, "_beside", refuse)
+    monkeypatch.setattr(session, "_with_model", refuse)
     for options, what in (({}, "with its tensors exposed"), ({"optimised": False}, "without optimisations")):
         with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented) as caught:
             session.trace(x=X, **options)
@@ -340,11 +340,11 @@ def test_options_of_several_sessions_are_changed_by_one_at_a_time(chain):
     entered = threading.Event()
 
     def look():
-        with run_module._Look(run_module.Wanted(), [], {}, ())._options(session, "folder"):
+        with run_module._Look(run_module.TraceOptions(), [], {}, ())._options(session, "folder"):
             entered.set()
 
     other = threading.Thread(target=look)
-    with run_module._Look(run_module.Wanted(optimised=False), [], {}, ())._options(session, "folder"):
+    with run_module._Look(run_module.TraceOptions(optimised=False), [], {}, ())._options(session, "folder"):
         other.start()
         assert not entered.wait(0.05)
     other.join()

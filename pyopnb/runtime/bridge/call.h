@@ -1,0 +1,291 @@
+// One call of compute: inputs become arrays, results are checked and written, and what escaped is settled.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "escape.h"
+#include "runs.h"
+#include "tensors.h"
+
+namespace pyopnb {
+
+constexpr int kDeepest = 60;  // runs inside compute inside runs …; each level costs tens of kB of C stack
+
+inline long live_states = 0, escapes = 0;  // for tests; guarded by the GIL
+
+using ShapeRow = std::tuple<int, bool, std::vector<int64_t>>;  // from Python; see Shape
+
+// What the dimensions of a port must be.
+struct Shape {
+  int port;
+  bool strict;                // otherwise a contradiction only makes the symbols worthless
+  std::vector<int64_t> dims;  // a size; -1: anything; -2 - n: symbol n
+};
+
+// What a call works with. It stays with the State between calls, so that a call in a row allocates nothing.
+struct Workspace {
+  std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can point anew
+  std::vector<Ref> results;
+  std::vector<int64_t> sizes;  // of the symbols; -1: not met yet, -2: worthless
+};
+
+// One version of an op at a node. A Python object: what it owns is released when Python deallocates it, which has the GIL then,
+// also while the interpreter ends.
+struct State {
+  nb::object instance;
+  nb::str method;            // looked up at each call as Python would
+  nb::object lock;           // None unless the class is serial
+  std::vector<int> outputs;  // element types; 0: nobody wants that output
+  size_t results;            // how many values compute must return
+  std::vector<Shape> input_shapes, output_shapes;
+  size_t symbols;
+  bool copies;        // inputs are always copied: the class asks for it, or an input escaped
+  bool writable;      // … and may be written
+  bool fresh = true;  // no call has returned yet
+  Workspace idle;     // of the last call; empty while a call uses it
+
+  State(nb::object instance_, nb::str method_, nb::object lock_, std::vector<int> outputs_, size_t results_,
+        std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_, size_t symbols_, bool copy_inputs)
+      : instance(std::move(instance_)),
+        method(std::move(method_)),
+        lock(std::move(lock_)),
+        outputs(std::move(outputs_)),
+        results(results_),
+        input_shapes(shapes(input_shapes_)),
+        output_shapes(shapes(output_shapes_)),
+        symbols(symbols_),
+        copies(copy_inputs),
+        writable(copy_inputs) {
+    ++live_states;
+  }
+  State(const State&) = delete;
+  ~State() { --live_states; }
+
+  static std::vector<Shape> shapes(std::vector<ShapeRow>& rows) {
+    std::vector<Shape> shapes;
+    for (auto& [port, strict, dims] : rows) shapes.push_back({port, strict, std::move(dims)});
+    return shapes;
+  }
+};
+
+// A kernel of ONNX Runtime, which owns it: made with a session and destroyed with it, perhaps after the interpreter. It is
+// deleted with the GIL alone; where that is not to be had, it leaks.
+struct Kernel {
+  nb::object half;   // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
+  nb::object state;  // the State of the newest epoch that ran, or null
+  uint64_t epoch = 0;
+  std::list<Kernel>::iterator self;
+
+  void clear() {
+    // Moved out first: what they run when they go may come back here.
+    nb::object old_state = std::move(state), old_half = std::move(half);
+  }
+};
+
+inline auto& kernels = *new std::list<Kernel>;  // all live ones; never destroyed, as ONNX Runtime may outlive this library
+
+class Call {
+ public:
+  Call(Kernel& kernel, nb::handle state, ort::KernelContext* context, Run* run)
+      : kernel_(kernel),
+        self_(state),
+        state_(*nb::inst_ptr<State>(state)),
+        context_(context),
+        run_(run),
+        work_(std::move(state_.idle)) {}
+
+  void operator()() {
+    Ref error = error_of([&] {
+      take_inputs();
+      deliver(compute());
+    });
+    work_.results.clear();
+    if (inputs_kept()) {
+      state_.copies = true;
+      if (views_ && !owned_) settle_escapes(error);
+    }
+    state_.fresh = false;
+    for (Ref& argument : work_.arguments)
+      if (!is_reusable(argument)) argument = Ref();
+    state_.idle = std::move(work_);
+    if (error.is_valid()) raise(error);
+  }
+
+ private:
+  void take_inputs() {
+    size_t count = 0;
+    check(api.KernelContext_GetInputCount(context_, &count));
+    work_.arguments.resize(count + 1);
+    work_.arguments[0] = nb::object(state_.instance);
+    work_.sizes.assign(state_.symbols, -1);
+    owned_ = state_.copies || state_.fresh;
+    auto row = state_.input_shapes.begin();
+    for (size_t i = 0; i < count; ++i) {
+      Ref& input = work_.arguments[i + 1];
+      const ort::Value* value = nullptr;
+      check(api.KernelContext_GetInput(context_, i, &value));
+      if (!value) {
+        input = nb::none();
+        continue;
+      }
+      Tensor tensor(value);
+      const Dtype* dtype = dtype_of(tensor.type);
+      if (!dtype)
+        fail(PyExc_TypeError, "input %zu has ONNX Runtime's element type %d, which has no NumPy dtype", i, tensor.type);
+      if (owned_ || dtype->bits < 8) {
+        input = copy_input(value, tensor, *dtype, state_.writable);
+      } else {
+        view_input(input, value, tensor, *dtype);
+        views_ = true;
+      }
+      for (; row != state_.input_shapes.end() && row->port <= static_cast<int>(i); ++row)
+        if (row->port == static_cast<int>(i) && !fits(*row, tensor.rank, tensor.dims) && row->strict)
+          refuse("refuse_input", i, input);
+    }
+  }
+
+  // Compares with the declared dimensions, binding their symbols on first sight.
+  bool fits(const Shape& wanted, size_t rank, const npy_intp* dims) {
+    if (wanted.dims.size() != rank) return false;
+    bool fine = true;
+    for (size_t d = 0; d < rank; ++d) {
+      int64_t dim = wanted.dims[d];
+      if (dim >= 0) {
+        fine = fine && dim == dims[d];
+      } else if (dim <= -2) {
+        int64_t& size = work_.sizes[-2 - dim];
+        if (size == -1) size = dims[d];
+        if (size >= 0 && size != dims[d]) {
+          fine = false;
+          if (!wanted.strict) size = -2;  // the graph's own symbol means two sizes: it can say nothing about results
+        }
+      }
+    }
+    return fine;
+  }
+
+  Ref compute() {
+    static_assert(sizeof(Ref) == sizeof(PyObject*), "a vector of references is what a vectorcall takes");
+    auto call = [&] {
+      auto* arguments = reinterpret_cast<PyObject* const*>(work_.arguments.data());
+      return own(PyObject_VectorcallMethod(state_.method.ptr(), arguments, work_.arguments.size(), nullptr));
+    };
+    if (state_.lock.is_none()) return call();
+    own(PyObject_CallMethod(state_.lock.ptr(), "acquire", nullptr));
+    Ref result;
+    Ref error = error_of([&] { result = call(); });
+    Ref release_error = error_of([&] { own(PyObject_CallMethod(state_.lock.ptr(), "release", nullptr)); });
+    if (error.is_valid()) raise(error);
+    if (release_error.is_valid()) raise(release_error);
+    return result;
+  }
+
+  // Checks all results, then writes them.
+  void deliver(Ref result) {
+    size_t count = state_.outputs.size();
+    bool is_tuple = PyTuple_Check(result.ptr());
+    size_t given = is_tuple ? PyTuple_GET_SIZE(result.ptr()) : (state_.results == 0 && result.is_none()) ? 0 : 1;
+    if (given != state_.results) refuse("refuse_count", given, result);
+    work_.results.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      if (state_.outputs[i] != 0)
+        work_.results[i] = exact_array(i, is_tuple ? PyTuple_GET_ITEM(result.ptr(), i) : result.ptr());
+    for (const Shape& row : state_.output_shapes) {
+      if (row.port >= static_cast<int>(count) || !work_.results[row.port].is_valid()) continue;
+      PyArrayObject* array = as_array(work_.results[row.port]);
+      if (!fits(row, PyArray_NDIM(array), PyArray_DIMS(array))) refuse("refuse_result", row.port, work_.results[row.port]);
+    }
+    for (size_t i = 0; i < count; ++i)
+      if (work_.results[i].is_valid()) write(i, as_array(work_.results[i]));
+  }
+
+  // A result as an array of exactly the declared dtype: the plain case here, all others in Python.
+  Ref exact_array(size_t output, PyObject* value) {
+    const Dtype* wanted = dtype_of(state_.outputs[output]);
+    if (PyArray_CheckExact(value) && wanted && wanted->bits) {
+      PyArray_Descr* descr = PyArray_DESCR(as_array(value));
+      if (descr->type_num == wanted->descr->type_num && PyArray_ISNBO(descr->byteorder)) return nb::borrow(value);
+    }
+    Ref array =
+        own(PyObject_CallMethod(kernel_.half.ptr(), "as_array", "OnO", self_.ptr(), static_cast<Py_ssize_t>(output), value));
+    if (!wanted || !PyArray_CheckExact(array.ptr()) || PyArray_DESCR(as_array(array))->type_num != wanted->descr->type_num)
+      fail(PyExc_SystemError, "as_array did not make an array of the declared dtype");
+    return array;
+  }
+
+  void write(size_t output, PyArrayObject* array) {
+    ort::Value* out = nullptr;
+    auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
+    check(api.KernelContext_GetOutput(context_, output, dims, PyArray_NDIM(array), &out));
+    if (out) write_tensor(out, array, *dtype_of(state_.outputs[output]));
+  }
+
+  // ---- after compute
+
+  static bool is_kept(const Ref& input) {
+    return input.is_valid() && PyArray_CheckExact(input.ptr()) && Py_REFCNT(input.ptr()) > 1;
+  }
+
+  bool inputs_kept() const {
+    return work_.arguments.size() > 1 && std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), is_kept);
+  }
+
+  // Settles the views that are kept. `error` is what compute raised, which gets a note, or becomes the refusal.
+  void settle_escapes(Ref& error) {
+    size_t unproved = 0;
+    for (size_t i = 1; i < work_.arguments.size(); ++i) {
+      Ref& input = work_.arguments[i];
+      if (!is_kept(input) || PyArray_CHKFLAGS(as_array(input), NPY_ARRAY_OWNDATA)) continue;
+      ++escapes;
+      // The same input may stand at two places, but then as two arrays: one reference is ours.
+      bool proved = false;
+      error_of([&] { proved = escape::settle(input.ptr(), 1); });  // out of memory: not proved, which will say enough
+      if (proved) continue;
+      unproved = i;
+      outlive_run(input);
+    }
+    if (!unproved) return;
+    Ref none = nb::none();
+    Ref escaped = refusal("refuse_escape", unproved - 1, error.is_valid() ? error : none);
+    if (!error.is_valid()) error = std::move(escaped);  // else refuse_escape has put a note on the user's exception, which wins
+  }
+
+  void outlive_run(const Ref& array) {
+    if (!run_) return;
+    error_of([&] {
+      if (!run_->escaped.is_valid()) run_->escaped = own(PyList_New(0));
+      check(PyList_Append(run_->escaped.ptr(), array.ptr()) == 0);
+    });
+  }
+
+  // The error with which the Python half says where, what was expected and what came; null where it raised none.
+  Ref refusal(const char* method, size_t place, const Ref& value) {
+    Ref error = error_of([&] {
+      own(PyObject_CallMethod(kernel_.half.ptr(), method, "OnO", self_.ptr(), static_cast<Py_ssize_t>(place), value.ptr()));
+    });
+    // The frames of its traceback are pyopnb's own. They hold the array in question, which would look like the op's keeping it.
+    if (error.is_valid()) PyException_SetTraceback(error.ptr(), Py_None);
+    return error;
+  }
+
+  [[noreturn]] void refuse(const char* method, size_t place, const Ref& value) {
+    Ref error = refusal(method, place, value);
+    if (error.is_valid()) raise(error);
+    fail(PyExc_SystemError, "%s raised nothing", method);
+  }
+
+  Kernel& kernel_;
+  nb::handle self_;  // the State as Python knows it
+  State& state_;
+  ort::KernelContext* context_;
+  Run* run_;
+  Workspace work_;
+  bool owned_ = false, views_ = false;  // whether inputs are copies, and whether one is a view
+};
+
+}  // namespace pyopnb

@@ -1,0 +1,225 @@
+"""The array objects of inputs are used again from call to call, where nothing that compute did can be seen in the next one."""
+
+OP = """
+log = []
+
+@pyopnb.pyop("reuse::Look")
+class Look:
+    def compute(self, x):
+        log.append((id(x), x.tobytes()))
+        return look(x)
+
+def look(x):
+    return x
+
+session = pyopnb.Session(chain("reuse::Look"))
+def feed(*values):
+    return np.float32(values)
+def run(*values):
+    result = session(x=feed(*values))["y"]
+    assert log[-1][1] == result.tobytes() == feed(*values).tobytes(), (log[-1], result)
+def ids():
+    return [identity for identity, _ in log]
+for n in range(3):
+    run(n, 1, 2, 3)  # the first call has copies
+"""
+
+
+def test_the_same_object_serves_call_after_call(fresh):
+    fresh(f"""{OP}
+for n in range(5):
+    run(n, 7, 8, 9)
+assert len(set(ids()[1:])) == 1, log
+print("same")
+""").clean("same\n")
+
+
+def test_other_shapes_and_dtypes(fresh):
+    fresh(f"""{OP}
+for count in (4, 1, 0, 2, 4, 4, 0, 0, 3, 3):
+    run(*range(count))
+seen = []
+
+@pyopnb.pyop("reuse::Any")
+class Any:
+    def compute(self, x):
+        seen.append((x.dtype, x.shape, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, x.flags.aligned, x.tobytes()))
+        return x
+
+for kind in ("float32", "int8", "int64", "bool"):
+    session = pyopnb.Session(pyopnb.model([pyopnb.node("reuse::Any", "x", "y")], {{"x": f"{{kind}}[N,M]"}}, "y"))
+    for shape in ((2, 3), (2, 3), (3, 2), (1, 6), (6, 1), (2, 3), (0, 3), (0, 3)):
+        x = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+        y = session(x=x)["y"]
+        expected = (x.dtype, x.shape, True, x.flags.f_contiguous, False, True, x.tobytes())
+        assert seen[-1] == expected, (seen[-1], expected)
+        assert y.tobytes() == x.tobytes()
+print("right")
+""").clean("right\n")
+
+
+def test_what_is_kept_is_not_used_again(fresh):
+    fresh(f"""{OP}
+holds = {{
+    "x": lambda x: x,
+    "view": lambda x: x[1:],
+    "view of a view": lambda x: x[1:][1:],
+    "memoryview": memoryview,
+    "slice of a memoryview": lambda x: memoryview(x)[1:],
+    "memoryview of a view": lambda x: memoryview(x[1:]),
+    "dlpack": np.from_dlpack,
+    "ctypes": lambda x: x.ctypes,
+    "flat": lambda x: x.flat,
+    "frombuffer": lambda x: np.frombuffer(x, np.uint8),
+}}
+kept = []
+for name, hold in holds.items():
+    pyopnb.registry.define(Look, "reuse::Look")
+    for n in range(3):
+        run(n, 1, 2, 3)
+    old = feed(5, 6, 7, 8)
+    def look(x, hold=hold):
+        kept.append(hold(x))
+        return x
+    try:
+        session(x=old)
+    except pyopnb.EscapedInput:
+        refused = True
+    else:
+        refused = False
+    look = lambda x: x
+    escaped = ids()[-1]
+    for n in range(5):
+        run(n, -1, -1, -1)
+    if not refused:
+        array = np.asarray(kept[-1]).tobytes()
+        assert array in old.tobytes() and array, name
+    assert escaped not in ids()[-5:], name
+print(len(kept))
+""").clean("10\n")
+
+
+def test_a_weak_reference_dies_with_its_call(fresh):
+    fresh(f"""{OP}
+references = []
+def look(x):
+    references.append(weakref.ref(x))
+    return x
+for n in range(4):
+    run(n, 1, 2, 3)
+    assert references[-1]() is None, n
+def look(x):
+    weakref.ref(x)  # gone at once
+    return x
+before = len(log)
+for n in range(4):
+    run(n, 1, 2, 3)
+assert len(set(ids()[before:])) == 1
+print("dead")
+""").clean("dead\n")
+
+
+def test_what_compute_does_to_the_object_is_not_seen_by_the_next_call(fresh):
+    fresh(f"""{OP}
+import warnings
+flags = str(feed(1, 2, 3, 4).flags).replace("OWNDATA : True", "OWNDATA : False").replace("WRITEABLE : True", "WRITEABLE : False")
+def reshape(x):
+    x.shape = 2, 2
+def flatten(x):
+    x.shape = 1, 4, 1
+def other_dtype(x):
+    x.dtype = np.int32
+def unaligned(x):
+    x.setflags(align=False)
+def export(x):
+    memoryview(x).release()
+def other_strides(x):
+    x.strides = 0,
+for change in (reshape, flatten, other_dtype, unaligned, export, other_strides):
+    for n in range(3):
+        def look(x):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                change(x)
+            return feed(n, 1, 2, 3)
+        run(n, 1, 2, 3)
+        def look(x):
+            assert (x.dtype, x.shape, x.strides, str(x.flags), x.base) == (np.float32, (4,), (4,), flags, None), change
+            return x
+        run(n, 4, 5, 6)
+def writable(x):
+    try:
+        x.setflags(write=True)
+    except ValueError as error:
+        return x
+    raise AssertionError("the runtime's memory can be written")
+look = writable
+run(1, 2, 3, 4)
+print("unseen")
+""").clean("unseen\n")
+
+
+def test_runs_inside_one_another(fresh):
+    fresh(f"""{OP}
+def look(x):
+    if x[0] > 0:
+        inner = session(x=x - 1)["y"]
+        assert (inner == x - 1).all()
+        assert x.tobytes() == before[int(x[0])], "the outer input changed"
+    return x
+before = {{n: feed(n, 1 + n, 2 + n, 3 + n).tobytes() for n in range(9)}}
+for _ in range(3):
+    for depth in (8, 0, 3):
+        result = session(x=feed(depth, 1 + depth, 2 + depth, 3 + depth))["y"]
+        assert result.tobytes() == before[depth]
+print("right")
+""").clean("right\n")
+
+
+def test_threads_in_one_op(fresh):
+    fresh(f"""{OP}
+barrier = threading.Barrier(4)
+wrong = []
+def look(x):
+    old = x.tobytes()
+    barrier.wait(60)  # all four are inside, each with an array of its own
+    if x.tobytes() != old:
+        wrong.append(x)
+    return x
+def job(number):
+    for n in range(200):
+        values = feed(number, n, 2, 3)
+        if session(x=values)["y"].tobytes() != values.tobytes():
+            wrong.append(values)
+threads = [threading.Thread(target=job, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+inside = [set(ids()[at : at + 4]) for at in range(3, len(log), 4)]
+assert all(len(four) == 4 for four in inside[:-1]), inside
+print(wrong)
+""").clean("[]\n")
+
+
+def test_a_call_that_raises(fresh):
+    fresh(f"""{OP}
+def look(x):
+    raise KeyError("on purpose")
+errors = []
+for n in range(3):
+    try:
+        session(x=feed(n, 0, 0, 0))
+    except KeyError as error:
+        errors.append(error)  # its traceback holds compute's x
+look = lambda x: x
+for n in range(3):
+    run(n, 9, 9, 9)
+def arrays(error):
+    traceback = error.__traceback__
+    while traceback.tb_next:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_locals["x"].tobytes()
+assert [arrays(error) for error in errors] == [feed(n, 0, 0, 0).tobytes() for n in range(3)]
+print("kept")
+""").clean("kept\n")
