@@ -16,16 +16,13 @@ from onnx import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
-    TypeProto,
     helper,
     numpy_helper,
 )
 
 from pyopnb.display.svg.graph import Box, Graph, Line
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import (
-    bodies,
     constant_value,
     first_output,
     imported_versions,
@@ -33,8 +30,9 @@ from pyopnb.models.nodes import (
     named_bodies,
     type_of_proto,
 )
-from pyopnb.models.onnx_schemas import find_schema, infer_types
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.support.ort_types import in_notation, kind_of
+from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 from pyopnb.ops.types import ANY
@@ -71,35 +69,24 @@ class Facts:
         self.remarks: list[str] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self._versions = imported_versions(model)
+        self._texts: dict[tuple[int, str], str] = {}
         self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
 
     @cached_property
-    def _types(self) -> dict[int, dict[str, TypeProto | str]]:
-        known = _containers(self.model)
-        if sum(len(one.node) for one in known) > _MOST_INFERRED:
-            self.remarks.append("types are those that the file declares: the model is too large to infer them for a picture")
-            typed = known
-        elif all(info in _declared(self.model.graph) for node in self.model.graph.node for info in node.output if info):
-            typed = known
-        else:
-            typed = self._inferred(known)
-        return {id(one): {**_declared(one), **_declared(other)} for one, other in zip(known, typed, strict=True)}
-
-    def _inferred(self, known: list[Container]) -> list[Container]:
-        try:
-            return _containers(infer_types(without_weights(self.model).proto))
-        except Exception as error:  # an op's own infer may raise anything; the picture says so instead of failing
-            self.remarks.append(f"types are those that the file declares: {sanitize(error)}")
-            return known
+    def _types(self) -> Types:
+        types = Types(self.model, limit=_MOST_INFERRED)
+        if types.failure:
+            self.remarks.append(f"types are those that the file declares: {types.failure}")
+        return types
 
     def type_of(self, container: Container, name: str) -> str:
-        """A value's type as text; nothing where nobody knows it."""
-        known = self._types.get(id(container), {}).get(name, "")
-        if not isinstance(known, str):
-            kind = type_of_proto(known)
-            known = in_notation(kind_of(known) or "") if kind == ANY else str(kind)
-            self._types[id(container)][name] = known
-        return known
+        """A value's type as text; nothing where it is unknown."""
+        key = id(container), name
+        if key not in self._texts:
+            found = self._types.find(container, name)
+            kind = ANY if found is None else type_of_proto(found)
+            self._texts[key] = str(kind) if kind != ANY else in_notation(kind_of(found) or "") if found else ""
+        return self._texts[key]
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
@@ -123,24 +110,6 @@ class Facts:
         if function is not None:
             return [(f"function {title_of(node)}", function)]
         return [(sanitize(name), body) for name, body in named_bodies(node)]
-
-
-def _containers(model: ModelProto) -> list[Container]:
-    found: list[Container] = [model.graph, *model.functions]
-    for one in found:  # grows on the way
-        for node in one.node:
-            if node.attribute:
-                found += bodies(node)
-    return found
-
-
-def _declared(container: Container) -> dict[str, TypeProto | str]:
-    infos: dict[str, TypeProto | str] = {
-        info.name: info.type for info in getattr(container, "value_info", ()) if info.HasField("type")
-    }
-    if isinstance(container, GraphProto):
-        infos |= {info.name: info.type for info in (*container.input, *container.output) if info.HasField("type")}
-    return infos
 
 
 # ---- one graph, body or function

@@ -1,12 +1,19 @@
-"""What is known of the types of a model's values before a session is: what the file declares, and what onnx infers from it."""
+"""The types of a model's values as far as they are known before a session: what the file declares, and what is inferred.
+
+This is the inference for a whole model; ONNX's own does it, through the registry's ops. Two other places infer types, each for
+its own question: `pyopnb.models.support.type_flow` follows dtypes through every call of a function to judge the runtime's
+kernels, however broken the shapes are, and `pyopnb.onnx_reference.operator` asks for one node alone.
+"""
 
 from __future__ import annotations
 
-import onnx.shape_inference
-from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, helper
 
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import Site, type_of_proto, walk
+from pyopnb.models.nodes import Site, type_of_proto
+from pyopnb.models.onnx_schemas import infer_types
+from pyopnb.ops.errors import sanitize
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["Types"]
@@ -19,53 +26,66 @@ class Types:
     ----------
     proto : ModelProto
         As it is now; later changes are not looked at.
+    limit : int, optional
+        Nodes of a model above which only the declared types count.
+
+    Attributes
+    ----------
+    failure : str
+        Why nothing could be inferred; empty where it could.
     """
 
-    def __init__(self, proto: ModelProto) -> None:
-        self._scopes: list[tuple[GraphProto | FunctionProto, dict[str, ValueInfoProto]]] = []
-        pairs = zip(_scopes(proto), _scopes(_inferred(proto)), strict=True)
-        for scope, inferred in pairs:
-            self._scopes.append((scope, {**_infos(inferred), **_infos(scope)}))
-        self._by_id = {id(scope): infos for scope, infos in self._scopes}
-        self._outer = self._scopes[0][1]
+    def __init__(self, proto: ModelProto, *, limit: int | None = None) -> None:
+        self.failure = ""
+        self._graphs = {id(graph.scope): graph for graph in _graphs(proto)}
+        self._types = {key: _declared(graph.scope) for key, graph in self._graphs.items()}
+        if limit is not None and sum(len(graph.scope.node) for graph in self._graphs.values()) > limit:
+            self.failure = "the model is too large to infer them"
+        elif not all(map(self._all_declared, self._graphs.values())):
+            self._infer(proto)
 
-    def info(self, site: Site, name: str) -> ValueInfoProto | None:
-        """What is known of a value that a node takes or gives."""
-        own = self._by_id[id(site.scope)].get(name)
-        if own is None and isinstance(site.scope, GraphProto) and not site.path.startswith("function "):
-            return self._outer.get(name)  # a body sees the names of the main graph
-        return own
+    def _all_declared(self, graph: GraphIndex) -> bool:
+        known = self._types[id(graph.scope)]
+        # onnx infers nothing inside a function
+        return isinstance(graph.scope, FunctionProto) or all(n in known for node in graph.scope.node for n in node.output if n)
+
+    def _infer(self, proto: ModelProto) -> None:
+        try:
+            inferred = infer_types(without_weights(proto).proto)
+        except Exception as error:
+            # An op's own infer may raise anything, and a model that onnx does not understand can be one that the runtime does:
+            # what the file declares is still known, and whoever displays the types says why there are no more.
+            self.failure = sanitize(error)
+            return
+        for key, graph in zip(self._graphs, _graphs(inferred), strict=True):
+            self._types[key] |= _declared(graph.scope)
+
+    def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:
+        """The type of a value that is read or produced in a graph, body or function of the model; None where it is unknown."""
+        graph = self._graphs[id(scope)]
+        return self._types[id((graph.resolve(name) or graph).scope)].get(name)
+
+    def carried(self, scope: GraphProto | FunctionProto, name: str) -> bool | None:
+        """Whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""
+        found = self.find(scope, name)
+        if found is None or found.WhichOneof("value") is None:
+            return None
+        kind = type_of_proto(found).dtype
+        return found.HasField("tensor_type") and (kind is None or kind.carried)
 
     def of(self, site: Site, name: str) -> TensorType:
-        """The type of a value that a node takes or gives; ``any[...]`` where it is not known, or no tensor."""
-        info = self.info(site, name)
-        return ANY if info is None else type_of_proto(info.type)
+        """The type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""
+        found = self.find(site.scope, name)
+        return ANY if found is None else type_of_proto(found)
 
 
-def _scopes(proto: ModelProto) -> list[GraphProto | FunctionProto]:
-    found: list[GraphProto | FunctionProto] = [proto.graph, *proto.functions]
-    for site in walk(proto):
-        for attribute in site.node.attribute:
-            found += [attribute.g] if attribute.HasField("g") else attribute.graphs
-    return found
+def _graphs(proto: ModelProto) -> list[GraphIndex]:
+    return [graph for scope in (proto.graph, *proto.functions) for graph in GraphIndex(scope).walk()]
 
 
-def _infos(scope: GraphProto | FunctionProto) -> dict[str, ValueInfoProto]:
-    infos = {info.name: info for info in getattr(scope, "value_info", ())}
+def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:
+    types = {info.name: info.type for info in getattr(scope, "value_info", ()) if info.HasField("type")}
     if isinstance(scope, GraphProto):
-        infos |= {t.name: _of_tensor(t) for t in scope.initializer}
-        infos |= {info.name: info for info in (*scope.input, *scope.output) if info.HasField("type")}
-    return infos
-
-
-def _of_tensor(tensor: TensorProto) -> ValueInfoProto:
-    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-
-
-def _inferred(proto: ModelProto) -> ModelProto:
-    known = without_weights(proto).proto
-    try:
-        return onnx.shape_inference.infer_shapes(known)
-    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
-        # A model that onnx does not understand can be one that the runtime does; what the file declares is still known.
-        return known
+        types |= {t.name: helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in scope.initializer}
+        types |= {info.name: info.type for info in (*scope.input, *scope.output) if info.HasField("type")}
+    return types

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
@@ -221,10 +222,10 @@ class _Filling:
             return "ONNX has no reference implementation of it"
         for names, end in ((node.input, "input"), (node.output, "output")):
             for name in filter(None, names):
-                kind = self._type(site, name)
+                kind = self._types.find(site.scope, name)
                 if kind is not None and (uncarried := _uncarried(kind)):
                     return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
-        if outer := _captured(node):
+        if outer := [name for body in bodies(node) for name in GraphIndex(body).free]:
             return f"its body reads {sanitize(outer[0])} from outside"
         changed = [inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)]
         return f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
@@ -232,10 +233,6 @@ class _Filling:
     def _changed(self, node: NodeProto) -> bool:
         version, limit = self._version(node), newest_version(canonical_domain(node.domain))
         return version is not None and limit is not None and version > limit and not _same_in(node, version, limit)
-
-    def _type(self, site: Site, name: str) -> TypeProto | None:
-        info = self._types.info(site, name)
-        return info.type if info is not None and info.HasField("type") else None
 
     def _stand_in(self, site: Site) -> str:
         version = self._version(site.node)
@@ -273,20 +270,6 @@ def _uncarried(kind: TypeProto) -> str:
         return ""
     row = dtype(kind.tensor_type.elem_type)
     return "" if row.carried else row.name
-
-
-def _captured(node: NodeProto) -> list[str]:
-    """The names that the graphs of a node read from outside."""
-    found: dict[str, None] = {}
-    ahead: list[tuple[GraphProto, frozenset[str]]] = [(graph, frozenset()) for graph in bodies(node)]
-    while ahead:
-        graph, around = ahead.pop()
-        here = around | {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-        here |= {name for inner in graph.node for name in inner.output}
-        read = [name for inner in graph.node for name in inner.input] + [info.name for info in graph.output]
-        found |= dict.fromkeys(name for name in read if name and name not in here)
-        ahead += [(body, here) for inner in graph.node for body in bodies(inner)]
-    return list(found)
 
 
 def _defined(domain: str, op_type: str, version: int) -> str:

@@ -15,7 +15,7 @@ import onnx
 import onnx.shape_inference
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
-from pyopnb.models.nodes import full_name, input_types
+from pyopnb.models.nodes import full_name, input_types, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
@@ -456,19 +456,10 @@ def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], ops
         body.opset_import.append(helper.make_opsetid("", opset if schema.domain == "" else onnx.defs.onnx_opset_version()))
     given = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
     given |= {a.name: a for a in node.attribute}
-    for inner in _nodes_within(body.node):
+    for inner in list(nodes_in(body)):
         _put_attrs(inner, given)
     del body.attribute[:], body.attribute_proto[:]
     return body
-
-
-def _nodes_within(nodes: Any) -> list[NodeProto]:
-    found, ahead = [], [list(nodes)]
-    while ahead:
-        for node in ahead.pop():
-            found.append(node)
-            ahead += [list(g.node) for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs)]
-    return found
 
 
 def _put_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
@@ -488,7 +479,7 @@ def _put_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
 def _without_absent(body: FunctionProto, inputs: Sequence[Any]) -> Any:
     """The function's nodes without the inputs that the function was not given."""
     absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
-    for node in _nodes_within(body.node) if absent else ():
+    for node in list(nodes_in(body)) if absent else ():
         node.input[:] = ["" if name in absent else name for name in node.input]
     return body.node
 

@@ -225,6 +225,6 @@ def _declare(site: Site, types: Types) -> None:
         return
     declared = {info.name for info in (*site.scope.value_info, *site.scope.output)}
     for name in site.node.output:
-        info = types.info(site, name)
-        if name and name not in declared and info is not None:
-            site.scope.value_info.append(info)
+        known = types.find(site.scope, name)
+        if name and name not in declared and known is not None:
+            site.scope.value_info.add(name=name, type=known)

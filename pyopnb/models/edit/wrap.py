@@ -15,7 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_sites
 from pyopnb.models.io import to_model
-from pyopnb.models.nodes import Site, type_of_proto, walk
+from pyopnb.models.nodes import Site, walk
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
@@ -133,16 +133,13 @@ def _carried(site: Site, types: Types) -> list[str]:
     """The inputs that an op can take; raises for an output that none can pass on."""
 
     def passes(name: str) -> bool:
-        info = types.info(site, name)
-        if info is None or info.type.WhichOneof("value") is None:
-            return True  # ONNX Runtime knows the type, and refuses it when the session is made
-        kind = type_of_proto(info.type).dtype
-        return info.type.HasField("tensor_type") and (kind is None or kind.carried)
+        # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
+        return types.carried(site.scope, name) is not False
 
     for name in filter(None, site.node.output):
         if not passes(name):
-            info = types.info(site, name)
-            kind = info.type.WhichOneof("value") if info else None
+            known = types.find(site.scope, name)
+            kind = known.WhichOneof("value") if known else None
             raise ModelError(
                 f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
@@ -186,10 +183,9 @@ def _tap(
     tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
     if isinstance(scope, GraphProto):
         for old, new in fresh.items():
-            info = types.info(site, old)
-            if info is not None:
-                scope.value_info.append(info)
-                scope.value_info[-1].name = new
+            known = types.find(scope, old)
+            if known is not None:
+                scope.value_info.add(name=new, type=known)
     registry.define(cls, name)
     return Site(tap, scope, site.path), name
 

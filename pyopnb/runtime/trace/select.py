@@ -9,7 +9,7 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.models.nodes import Site, first_output, tensors, type_of_proto, walk
+from pyopnb.models.nodes import first_output, tensors, walk
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
@@ -101,8 +101,11 @@ def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
     """Those that a tap can look at: tensors of a dtype that ONNX Runtime gives to custom ops."""
     unsure = [t for t in named if _may_be_no_tensor(t)]
     types = Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
+    if types is None:
+        return list(named)
     doubtful = set(map(id, unsure))
-    return [t for t in named if types is None or _is_carried(types, t, sure=id(t) not in doubtful)]
+    carried = {id(t): types.carried(t.scope, t.inner) for t in named}
+    return [t for t in named if carried[id(t)] or (carried[id(t)] is None and id(t) not in doubtful)]
 
 
 def _may_be_no_tensor(tensor: Named) -> bool:
@@ -129,14 +132,6 @@ def _mentioned(model: ModelProto) -> Iterator[int]:
         for attribute in site.node.attribute:
             if attribute.name in ("to", "dtype", "output_dtype"):
                 yield attribute.i
-
-
-def _is_carried(types: Types, tensor: Named, *, sure: bool) -> bool:
-    info = types.info(Site(tensor.node, tensor.scope, ""), tensor.inner)
-    if info is None or info.type.WhichOneof("value") is None:
-        return sure
-    kind = type_of_proto(info.type).dtype
-    return info.type.HasField("tensor_type") and (kind is None or kind.carried)
 
 
 def expose(model: ModelProto, names: Iterable[str]) -> None:

@@ -284,7 +284,7 @@ def test_a_model_that_onnx_cannot_infer_is_replaced_all_the_same(monkeypatch: py
         raise RuntimeError
 
     define_relu()
-    monkeypatch.setattr(types.onnx.shape_inference, "infer_shapes", fail)
+    monkeypatch.setattr(types, "infer_types", fail)
     assert replaced_ops(pyopnb.replace(MODEL, "n2", "t::MyRelu")) == ["n2"]
 
 
