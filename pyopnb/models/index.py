@@ -235,14 +235,26 @@ class GraphIndex:
         """
         for index, node in enumerate(self.scope.node):
             names = list(node.input)
-            if not canonical_domain(node.domain):
-                names += self.captures.get(index, ())
+            read = self._names_in_bodies(index)
+            names += (name for name in self.captures.get(index, ()) if name in read)
             for name in names:
                 if name and self.resolve(name) is None:
                     raise self._unknown(f"{self._reader(index, name)}, input {sanitize(name)}", name)
         for name in self.outputs:
             if self.resolve(name) is None:
                 raise self._unknown(f"output {sanitize(name)}{self._inside}", name)
+
+    def _names_in_bodies(self, index: int) -> set[str]:
+        """The names that the bodies of a node and of nodes in them read, if the nodes are ONNX's own operators."""
+        names: set[str] = set()
+        owners = [(self, index)]
+        for graph, owner in owners:  # grows while it is walked
+            if canonical_domain(graph.nodes[owner].domain):
+                continue
+            for _, body in graph.bodies.get(owner, ()):
+                names.update(*(node.input for node in body.scope.node), body.outputs)
+                owners += [(body, inner) for inner in body.bodies]
+        return names
 
     @property
     def _inside(self) -> str:
