@@ -1,4 +1,4 @@
-"""Small graphs by hand: nodes and models that the installed ONNX Runtime takes, made by onnx.helper."""
+"""Nodes and models built by hand, in the versions that the installed ONNX Runtime takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["model", "node", "type_outputs"]
 def node(
     op: str, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
 ) -> NodeProto:
-    """A node, as `onnx.helper.make_node` makes it.
+    """Make a node, as `onnx.helper.make_node` does.
 
     Parameters
     ----------
@@ -38,7 +38,18 @@ def node(
         An empty name leaves an optional port out.
     name : str, optional
     **attrs
-        Anything that `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None: no attr.
+        What `onnx.helper.make_attribute` takes; arrays become tensors, a ModelProto its graph. None leaves the attr out.
+
+    Returns
+    -------
+    NodeProto
+
+    Raises
+    ------
+    DefinitionError
+        The name is not of that form.
+    ModelError
+        An array has a dtype that no tensor can have.
 
     Examples
     --------
@@ -75,7 +86,7 @@ def model(
     opset: int | None = None,
     name: str = "graph",
 ) -> ModelProto:
-    """A model of these nodes that the installed ONNX Runtime takes.
+    """Make a model that the installed ONNX Runtime takes.
 
     Parameters
     ----------
@@ -84,23 +95,27 @@ def model(
     inputs : mapping
         Name to type (``"float32[N,3]"``) or to an example array.
     outputs : mapping, or sequence of names
-        With a mapping, the types are declared. With names alone they are inferred, by ONNX and by the ops' own ``infer``, where
-        that is possible now; a `Session` infers such types anew, so that an op can be redefined with other outputs.
+        A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own ``infer``, as far as
+        possible; a `Session` infers such types again, so that an op can be redefined with other outputs.
     initializers : mapping, optional
-        Name to array, or to a TensorProto (whose data may lie in another file).
+        Name to array, or to a TensorProto (whose data may be in another file).
     functions : sequence of FunctionProto
         The model's local functions.
     opset : int, optional
-        Of ONNX's own operators; the newest that the installed runtime takes if not given. The IR version always is, and
-        an import is added for each domain that occurs.
+        Version of ONNX's own operators; the newest that the installed runtime takes if not given. The IR version is always
+        that, and each domain that occurs is imported.
+
+    Returns
+    -------
+    ModelProto
 
     Raises
     ------
     ModelError
-        A name stands for two things, or for nothing; nodes wait for each other in a circle; an operator is not one of ONNX's;
+        A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is not one of ONNX's;
         an array has a dtype that no tensor can have.
     NotationError
-        A type cannot be read.
+        A type is not written as ``float32[N,3]``.
 
     Examples
     --------
@@ -112,34 +127,34 @@ def model(
     """
     made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
     given = {} if initializers is None else dict(initializers)
-    takes = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
-    gives = _outputs(outputs)
-    held = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
-    whole = helper.make_model(
-        helper.make_graph(made, name, takes, gives, held),
+    input_infos = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
+    output_infos = _outputs(outputs)
+    tensors = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
+    model_proto = helper.make_model(
+        helper.make_graph(made, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
         functions=list(functions),
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
-    graph = GraphIndex(whole.graph)
+    graph = GraphIndex(model_proto.graph)
     graph.refuse_duplicates()
-    _refuse_unknown_ops(whole)
+    _refuse_unknown_ops(model_proto)
     graph.refuse_unknown_names()
     graph.refuse_cycles()
     if any(place != index for place, index in enumerate(graph.order)):
         ordered = onnx.GraphProto(node=[node for _, node in graph.in_order()])
-        whole.graph.ClearField("node")
-        whole.graph.node.extend(ordered.node)
-    import_domains(whole)
-    type_outputs(whole)
-    return whole
+        model_proto.graph.ClearField("node")
+        model_proto.graph.node.extend(ordered.node)
+    import_domains(model_proto)
+    type_outputs(model_proto)
+    return model_proto
 
 
-def _refuse_unknown_ops(whole: ModelProto) -> None:
-    """Raise for an operator that ONNX's own domains do not have; one of another domain may be defined later."""
-    local = {(function.domain, function.name) for function in whole.functions}
-    for site in walk(ModelProto(graph=whole.graph)):
+def _refuse_unknown_ops(model_proto: ModelProto) -> None:
+    """Refuse operators that ONNX's own domains do not have; an op of another domain may be defined later."""
+    local = {(function.domain, function.name) for function in model_proto.functions}
+    for site in walk(ModelProto(graph=model_proto.graph)):
         node = site.node
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
@@ -177,7 +192,7 @@ def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfo
 
 
 def _array(value: Any, where: str) -> np.ndarray:
-    """An array that a tensor can be made of, or `ModelError`."""
+    """An array that can become a tensor, or `ModelError`."""
     try:
         array = np.asarray(value)
         kind = dtype(array.dtype)
@@ -207,37 +222,43 @@ def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
     return numpy_helper.from_array(_array(value, where), name)
 
 
-_INVENTED = re.compile(r"unk__\d+")
-_LOOKED_INTO = 1024  # bytes of an initializer up to which its values count for the inference of shapes
+_ANONYMOUS = re.compile(r"unk__\d+")  # what onnx calls a dimension that it does not know
+_MAX_CONSTANT = 1024  # bytes of an initializer whose values shape inference may use
 
 
-def type_outputs(whole: ModelProto) -> None:
-    """Write into the outputs that nobody declared what can be inferred of them, marked as such."""
-    untyped = {info.name: info for info in whole.graph.output if not info.HasField("type")}
+def type_outputs(model_proto: ModelProto) -> None:
+    """Infer the types of outputs that are not declared, and mark them as inferred.
+
+    Parameters
+    ----------
+    model_proto : ModelProto
+        It is changed.
+    """
+    untyped = {info.name: info for info in model_proto.graph.output if not info.HasField("type")}
     if not untyped:
         return
     try:
-        typed = infer_types(_light(whole))
+        typed = infer_types(_light(model_proto))
     except Exception:
-        # An op's infer or __init__ raised, or two types contradict each other. A session says so, with all that there is to
-        # say, and an op can be mended before that: the model is built as it would be before the op is defined.
+        # An op's infer or __init__ raised, or two types contradict each other. The session will say so in full, and the op may
+        # be corrected before; until then the model is as if the op were not defined.
         return
     for info in typed.graph.output:
         kind = type_of_proto(info.type)
         if info.name in untyped and kind.dtype:
-            shape = kind.shape and tuple(None if isinstance(d, str) and _INVENTED.fullmatch(d) else d for d in kind.shape)
+            shape = kind.shape and tuple(None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d for d in kind.shape)
             mark_inferred(untyped[info.name], TensorType(kind.dtype, shape))
 
 
-def _light(whole: ModelProto) -> ModelProto:
-    """The model with inputs in the places of large initializers."""
-    graph = onnx.GraphProto(name=whole.graph.name, node=whole.graph.node, output=whole.graph.output)
-    graph.input.extend(whole.graph.input)
+def _light(model_proto: ModelProto) -> ModelProto:
+    """The model with inputs instead of large initializers."""
+    graph = onnx.GraphProto(name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output)
+    graph.input.extend(model_proto.graph.input)
     known = {info.name for info in graph.input}
-    for tensor in whole.graph.initializer:
-        if tensor.ByteSize() <= _LOOKED_INTO:
+    for tensor in model_proto.graph.initializer:
+        if tensor.ByteSize() <= _MAX_CONSTANT:
             graph.initializer.append(tensor)
         elif tensor.name not in known:
             graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    imports, functions = whole.opset_import, whole.functions
-    return ModelProto(ir_version=whole.ir_version, opset_import=imports, functions=functions, graph=graph)
+    imports, functions = model_proto.opset_import, model_proto.functions
+    return ModelProto(ir_version=model_proto.ir_version, opset_import=imports, functions=functions, graph=graph)

@@ -1,4 +1,4 @@
-"""A model file and the ops that it keeps: looked at, and run only where the caller names them."""
+"""A model file with its ops, of which only those run that the caller names."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from pyopnb.ops.registry import Version
 __all__ = ["Loaded", "load"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_SHOWN = 64_000  # characters of sources that an output holds
+_MAX_SOURCES = 64_000  # characters of sources in one output
 
 
 class Loaded(Displayable):
-    """What `load` found in a file.
+    """A model file that `load` has read.
 
     Attributes
     ----------
     path : str
     model : ModelProto
-        The model, for a `Session`. Its metadata still has the ops' sources.
+        For a `Session`. Its metadata still has the sources of the ops.
     ops : Mapping of str to KeptOp
-        The ops that the file keeps, by name, in the order of the file.
+        The ops in the file, by name, in its order.
     versions : tuple of Version
-        Those that were run and are now in the registry.
+        Of the ops that were run and are now in the registry.
     """
 
     def __init__(self, path: str, model: ModelProto, ops: Mapping[str, KeptOp], versions: tuple[Version, ...]) -> None:
@@ -49,12 +49,12 @@ class Loaded(Displayable):
 
     @property
     def head(self) -> str:
-        """The model on one line."""
+        """One line on the model."""
         return f"{sanitize(os.path.basename(self.path))}: {summary(self.model)}"
 
     @property
     def next(self) -> str:
-        """What was run, and how to run the others."""
+        """Which ops were run, and how to run the others."""
         if not self.ops:
             return "It keeps no op."
         ran = {version.op for version in self.versions}
@@ -62,27 +62,42 @@ class Loaded(Displayable):
         if not rest:
             return f"Ran {', '.join(map(str, self.versions))}."
         names = ", ".join(f'"{sanitize(op.name)}"' for op in rest)
-        said = f"Ran {', '.join(map(str, self.versions))}; nothing else was run." if ran else "Nothing of this was run."
+        state = f"Ran {', '.join(map(str, self.versions))}; nothing else was run." if ran else "Nothing of this was run."
         path = sanitize(repr(self.path))
-        return f"{said} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
+        return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
     def state(self, op: KeptOp) -> str:
-        """How the op stands to the registry's of that name, on a few words; its schema after it."""
+        """The status of an op relative to the registry's op of that name, and its schema.
+
+        Parameters
+        ----------
+        op : KeptOp
+
+        Returns
+        -------
+        str
+        """
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
         schema = sanitize(op.schema) if ran is None else str(ran.schema)
         if ran is not None:
-            said = f"run, now version {ran.number}"
+            status = f"run, now version {ran.number}"
         elif version is None:
-            said = "not in the registry"
+            status = "not in the registry"
         else:
-            said = {True: "is the same", False: "is another", None: "has no text to compare"}[op.same]
-            said = f"the registry's version {version.number} {said}"
-        return f"{said}  {schema}"
+            status = {True: "is the same", False: "is another", None: "has no text to compare"}[op.same]
+            status = f"the registry's version {version.number} {status}"
+        return f"{status}  {schema}"
 
     def sources(self) -> list[str]:
-        """The sources as they can be shown, in the order of the ops; what is too long for one output says so at its end."""
-        left, texts = _SHOWN, []
+        """The sources of the ops, safe to print; one that is too long for an output ends with a line that says so.
+
+        Returns
+        -------
+        list of str
+            In the order of the ops.
+        """
+        left, texts = _MAX_SOURCES, []
         for op in self.ops.values():
             text = sanitize_source(op.source.rstrip("\n"))
             if len(text) > left:
@@ -100,32 +115,32 @@ def load(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> Loaded:
-    """Read a model file that keeps ops. Of these, only those that are named are run.
+    """Read a model file with ops, and run those that are named.
 
-    A source in a file can do whatever you can do. Load the file without ``ops`` first, read what it shows, and name then what
-    may run. There is no way to name all of them at once.
+    A source in a file can do whatever you can do. Load the file without ``ops`` first, read the sources that it shows, then
+    name those to run. There is no way to name all at once.
 
     Parameters
     ----------
     model : path, bytes or ModelProto
     ops : list of str
-        Each the name of an op, ``"demo::SoftClip"``, or a digest, ``"sha256:…"`` with all its 64 digits. A name runs what this
-        file has under that name now; a digest runs only the source that it was made of.
+        Names (``"demo::SoftClip"``) or digests (``"sha256:…"`` with all 64 digits) of ops. A name runs what the file has under
+        that name now; a digest runs only that very source.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is.
 
     Returns
     -------
     Loaded
-        The model, and the ops with their sources and digests.
+        The model, and its ops with their sources and digests.
 
     Raises
     ------
     ModelError
-        There is no model, an entry of it is not what `save` writes, a source is not that of its digest, or ``ops`` names what
-        the file does not have. Then nothing was run.
+        There is no model, an entry is not what `save` writes, a digest is of another source, or the file does not have one of
+        ``ops``. Nothing was run then.
     Exception
-        What a source raises. Then none of the named ops is in the registry, and what it had is as it was.
+        What a source raises. The registry is unchanged then.
 
     Examples
     --------
@@ -146,19 +161,17 @@ def load(
     >>> folder.cleanup()
     """
     __tracebackhide__ = True
-    wanted = _listed(ops)
+    names = _check_names(ops)
     source = read_model(model, base_dir)
-    kept = read_ops(source.proto)
-    chosen = [_chosen(name, kept) for name in wanted]
-    definitions = []
-    for op in {op.name: op for op in chosen}.values():
-        definitions.append((op, _run(op)))
-    versions = tuple(version for op, found in definitions for version in define_all(found, op.source))
+    known = read_ops(source.proto)
+    selected = [_select(name, known) for name in names]
+    collected = [(op, _run(op)) for op in {op.name: op for op in selected}.values()]
+    versions = tuple(version for op, definitions in collected for version in define_all(definitions, op.source))
     path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
-    return Loaded(path, to_model(source), kept, versions)
+    return Loaded(path, to_model(source), known, versions)
 
 
-def _listed(ops: Any) -> list[str]:
+def _check_names(ops: Any) -> list[str]:
     if isinstance(ops, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in ops):
         return list(ops)
     raise ModelError(
@@ -169,7 +182,7 @@ def _listed(ops: Any) -> list[str]:
     )
 
 
-def _chosen(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
+def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
     found = next((op for op in ops.values() if name in (op.name, op.digest)), None)
     if found is not None:
         return found
@@ -188,10 +201,10 @@ def _run(op: KeptOp) -> list[Any]:
     __tracebackhide__ = True
     digits = op.digest.removeprefix("sha256:")[:12]
     name = f"pyop_kept_{re.sub(r'[^0-9A-Za-z]', '_', op.name)}_{digits}"
-    found = exec_source(name, f"<{op.name} sha256:{digits}>", op.source)
-    if [one.name for one in found] != [op.name]:
-        got = ", ".join(sanitize(one.name) for one in found) or "none"
+    definitions = exec_source(name, f"<{op.name} sha256:{digits}>", op.source)
+    if [definition.name for definition in definitions] != [op.name]:
+        got = ", ".join(sanitize(definition.name) for definition in definitions) or "none"
         raise ModelError(
             f"op {sanitize(op.name)}, as the model keeps it", expected="a source that defines this op alone", got=got
         )
-    return found
+    return definitions

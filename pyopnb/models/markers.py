@@ -1,8 +1,8 @@
-"""Nodes made known to the bridge: each gets a number, and a domain that no other library's op can stand in.
+"""Numbers and private domains for the nodes of a session's own copy of a model.
 
-ONNX Runtime tells a kernel neither which node of the file it is nor which attributes that node has; the number does. The domain
-of such a node becomes ``pyopnb:`` and its own: an op in the place of ``::Relu`` is then no Relu to the runtime's optimizer, and
-the ops of other libraries, or of a bare registration on the same options, cannot collide with it.
+ONNX Runtime tells a kernel neither which node of the file it belongs to nor the node's attributes; an attribute with the node's
+number does. The node's domain gets the prefix ``pyopnb:``. An op in place of ``::Relu`` is then no Relu to the runtime's
+optimizer, and ops of other libraries, or of a bare registration on the same options, cannot collide with it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class NumberedNode:
     Attributes
     ----------
     site : Site
-        Its domain and op type in there are those of the file until `add_markers` writes it.
+        Its node has the domain and op type of the file until `add_markers` changes them.
     fixed : tuple of int
-        The runtime's element types of outputs whose rank is unknown, 0 elsewhere; they become part of the op type.
+        The runtime's element types of the outputs whose rank is unknown, 0 for others; they become part of the op type.
     """
 
     site: Site
@@ -42,14 +42,22 @@ class NumberedNode:
 
     @property
     def runtime_name(self) -> tuple[str, str]:
-        """Domain and op type under which the runtime knows the node."""
-        # Never that of an ONNX operator: in places the runtime looks at op types without domains, and would take one for it.
+        """Domain and op type of the node in the session's model."""
+        # Never the op type of an ONNX operator: in places the runtime looks at op types without domains.
         suffix = "".join(f".{n}" for n in self.fixed) if any(self.fixed) else "."
         return PREFIX + self.domain, self.op_type + suffix
 
 
 def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
-    """Write numbers, domains and op types into a session's own copy of a model, and import the domains."""
+    """Mark the nodes of ops in a session's own copy of a model, and import their private domains.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        It is changed.
+    nodes : iterable of NumberedNode
+        The number of each is its position.
+    """
     domains: dict[str, int] = {}
     for place, entry in enumerate(nodes):
         node = entry.site.node
@@ -61,7 +69,7 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
         if isinstance(entry.site.scope, FunctionProto):
             _import(entry.site.scope, [node.domain])
     _import(proto, domains)
-    # The body of a function that holds an If sees the imports of its function, not those of the model.
+    # The bodies of an If in a function see the imports of the function, not those of the model.
     for function in proto.functions:
         _import(function, domains)
 
@@ -72,7 +80,13 @@ def _import(scope: ModelProto | FunctionProto, domains: Iterable[str]) -> None:
 
 
 def remove_markers(proto: ModelProto) -> None:
-    """Take numbers and private domains out again: those of a model that ONNX Runtime saved, or of the session's own copy."""
+    """Undo `add_markers`, in a session's own copy of a model or in one that ONNX Runtime saved.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        It is changed.
+    """
     for site in walk(proto):
         if site.node.domain.startswith(PREFIX):
             site.node.domain = site.node.domain[len(PREFIX) :]
@@ -90,7 +104,7 @@ def _drop_marker(node: NodeProto) -> None:
 
 
 def _pack_graphs(node: NodeProto) -> None:
-    """Make graph attributes text: ONNX Runtime refuses a graph on a node that is not one of its own control flow ops."""
+    """Serialize graph attributes: ONNX Runtime refuses a graph on nodes other than its own control flow operators."""
     for attribute in node.attribute:
         graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
         if graphs and not attribute.name.startswith(_PACKED):

@@ -1,4 +1,4 @@
-"""Ops as a model file keeps them: a text, its digest, and a schema to read. All of it is data until somebody runs it."""
+"""Ops in the metadata of a model: a source, its digest, and a schema to read. They are data until the user runs them."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from pyopnb.ops.source import source_closure
 __all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "read_ops", "write_ops"]
 
 PREFIX = "pyopnb.op."
-"""What the keys of a model's metadata begin with that hold ops."""
+"""Prefix of the metadata keys of ops."""
 
 MAX_SOURCE = 2**20
-"""Characters of an op's entry; what is longer was not written by anybody."""
+"""Characters of an op's entry; a longer one is implausible."""
 
 _FIELDS = ("source", "digest", "schema", "pyopnb")
 
 
 @dataclass(frozen=True)
 class KeptOp:
-    """An op that a model file keeps. Nothing of it has been run.
+    """An op in a model file. None of it has been run.
 
     Attributes
     ----------
     name : str
-        ``domain::OpType``, as the file says.
+        ``domain::OpType``, by the file.
     source : str
-        The text of a module that defines it.
+        The text of a module that defines the op.
     digest : str
-        ``sha256:`` and 64 digits, of the source.
+        ``sha256:`` and 64 hexadecimal digits, of the source.
     schema : str
-        What it takes and gives, as the file says; running it may tell another.
+        Its inputs and outputs, by the file; they may differ once the source is run.
     pyopnb : str
-        Version of pyopnb that wrote it.
+        The version of pyopnb that wrote it.
     """
 
     name: str
@@ -50,12 +50,12 @@ class KeptOp:
 
     @property
     def registered(self) -> Version | None:
-        """The current version of the op in the registry, whatever its text."""
+        """The current version of the registry's op of that name, whatever its source; None if there is none."""
         return next((op.current for op in registry if op.name == self.name), None)
 
     @property
     def same(self) -> bool | None:
-        """Whether the registry's op has the same text; None where there is none, or its text is not known."""
+        """Whether the registry's op has the same source; None if there is none, or its source is not known."""
         version = self.registered
         if version is None or version.source is None:
             return None
@@ -71,12 +71,29 @@ class KeptOp:
 
 
 def digest(source: str) -> str:
-    """``sha256:`` and the digits of a source."""
+    """The digest of a source.
+
+    Parameters
+    ----------
+    source : str
+
+    Returns
+    -------
+    str
+        ``sha256:`` and 64 hexadecimal digits.
+    """
     return f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"
 
 
 def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
-    """Write ops into a model's metadata, in the place of entries under the same names."""
+    """Write ops into the metadata of a model; entries of the same names are replaced.
+
+    Parameters
+    ----------
+    model : ModelProto
+        It is changed.
+    ops : iterable of KeptOp
+    """
     entries = {PREFIX + op.name: {name: getattr(op, name) for name in _FIELDS} for op in ops}
     others = [entry for entry in model.metadata_props if entry.key not in entries]
     copies = [(entry.key, entry.value) for entry in others]
@@ -86,12 +103,20 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
 
 
 def read_ops(model: ModelProto) -> dict[str, KeptOp]:
-    """The ops that a model keeps, by name.
+    """Read the ops from the metadata of a model.
+
+    Parameters
+    ----------
+    model : ModelProto
+
+    Returns
+    -------
+    dict of str to KeptOp
 
     Raises
     ------
     ModelError
-        An entry is not what `write_ops` writes, is there twice, or its source is not that of its digest.
+        An entry is not what `write_ops` writes, occurs twice, or has a digest of another source.
     """
     ops: dict[str, KeptOp] = {}
     for entry in model.metadata_props:
@@ -110,15 +135,15 @@ def _read(name: str, text: str) -> KeptOp:
     if len(text) > MAX_SOURCE:
         raise _refused(name, f"at most {MAX_SOURCE} characters", str(len(text)))
     try:
-        held = json.loads(text, object_pairs_hook=_once)
-        fields = [held[name] for name in _FIELDS] if isinstance(held, dict) else []
+        entry = json.loads(text, object_pairs_hook=_unique_keys)
+        fields = [entry[name] for name in _FIELDS] if isinstance(entry, dict) else []
     except (ValueError, KeyError, RecursionError):
         fields = []
     if not fields or not all(isinstance(item, str) for item in fields):
         raise _refused(name, f"JSON with {', '.join(_FIELDS)}", sanitize(text, 60) or "nothing")
     op = KeptOp(name, *fields)
     if strange := sorted({c for c in op.source if (c < " " and c not in "\n\t") or c == "\x7f" or "\ud800" <= c <= "\udfff"}):
-        # A carriage return ends a comment for Python and not for the eye.
+        # After a carriage return Python reads on where a reader sees a comment.
         raise _refused(name, "a source of plain lines", f"the character {strange[0].encode('unicode_escape').decode()} in it")
     if digest(op.source) != op.digest:
         raise _refused(name, f"a source with the digest {sanitize(op.digest, 80)}", digest(op.source), "get the file anew")
@@ -132,11 +157,11 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    held = dict(pairs)
-    if len(held) != len(pairs):
-        raise ValueError("a key is there twice")
-    return held
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    entry = dict(pairs)
+    if len(entry) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return entry
 
 
 def _refused(name: str, expected: str, got: str, next: str | None = None) -> ModelError:

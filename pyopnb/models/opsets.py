@@ -1,4 +1,4 @@
-"""The versions that a model imports: of the IR, and of each domain that occurs in it."""
+"""The IR version of a model, and its opset imports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ __all__ = ["import_domains"]
 
 
 def import_domains(model: ModelProto) -> None:
-    """Add what a model does not say of versions; what it says stays.
+    """Add the IR version and the opset imports that a model lacks.
 
-    ONNX's own operators are imported in the newest version that the installed onnxruntime takes, the domains that onnxruntime
-    brings in their newest, and others in the version from which on the registry has the ops of theirs that occur.
+    ONNX's own operators are imported in the newest version that the installed onnxruntime takes, domains of onnxruntime in
+    their newest version, and other domains in the first version that has all their ops that occur.
+
+    Parameters
+    ----------
+    model : ModelProto
+        It is changed.
     """
     model.ir_version = model.ir_version or newest_ir_version()
     imported = imported_versions(model).keys()

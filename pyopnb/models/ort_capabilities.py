@@ -1,7 +1,7 @@
-"""What the installed ONNX Runtime can take, asked of itself: the one module of this room that imports onnxruntime.
+"""What the installed ONNX Runtime can take. Below `pyopnb.runtime`, this is the only module that imports onnxruntime.
 
-There is no table here that could go stale. A one-node model is offered to the runtime with the newest version number that
-there can be, then with lower ones, until it is taken; its operators and kernels the runtime lists itself.
+The runtime is asked, so that no table can go stale: it loads a model of one node with falling version numbers until it accepts
+one, and it lists its operators and kernels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def _taken(opset: int, ir_version: int, domain: str = "") -> bool:
+def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
     import onnxruntime
 
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
@@ -42,21 +42,31 @@ def _taken(opset: int, ir_version: int, domain: str = "") -> bool:
     options.log_severity_level = 4
     try:
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0)
-    except Exception:  # the runtime's own exception types share no base class; any refusal is the answer no
+    except Exception:  # the runtime's exceptions have no base class of their own; any of them means no
         return False
     return True
 
 
 @cache
 def newest_ir_version() -> int:
-    """The newest IR version that the installed onnxruntime loads and the installed onnx writes."""
-    return next((n for n in range(onnx.IR_VERSION, 3, -1) if _taken(7, n)), 3)
+    """The newest IR version that the installed onnxruntime loads and the installed onnx writes.
+
+    Returns
+    -------
+    int
+    """
+    return next((n for n in range(onnx.IR_VERSION, 3, -1) if _loads(7, n)), 3)
 
 
 @cache
 def newest_opset() -> int:
-    """The newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows."""
-    return next((n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _taken(n, newest_ir_version())), 7)
+    """The newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows.
+
+    Returns
+    -------
+    int
+    """
+    return next((n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _loads(n, newest_ir_version())), 7)
 
 
 @cache
@@ -67,13 +77,28 @@ def _ops() -> frozenset[tuple[str, str]]:
 
 
 def has_op(domain: str, op_type: str) -> bool:
-    """Whether the installed onnxruntime brings that operator, in any version."""
+    """Whether the installed onnxruntime has an operator, in any version.
+
+    Parameters
+    ----------
+    domain, op_type : str
+
+    Returns
+    -------
+    bool
+    """
     return (domain, op_type) in _ops()
 
 
 @cache
 def schema_domains() -> dict[str, int]:
-    """The domains whose operators the installed onnxruntime brings, with the newest version in which one changed."""
+    """The domains of the installed onnxruntime's operators.
+
+    Returns
+    -------
+    dict of str to int
+        The newest version in which an operator of the domain changed.
+    """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     newest: dict[str, int] = {}
@@ -84,15 +109,24 @@ def schema_domains() -> dict[str, int]:
 
 @cache
 def newest_version(domain: str) -> int | None:
-    """The newest version of a domain that the installed onnxruntime loads; None for a domain of which it has no operator.
+    """The newest version of a domain that the installed onnxruntime loads.
 
-    The runtime lists operators of versions that it does not take yet, and may take one that the installed onnx does not know.
+    The runtime lists operators of versions that it does not load yet, and may load versions that the installed onnx lacks.
+
+    Parameters
+    ----------
+    domain : str
+
+    Returns
+    -------
+    int or None
+        None if the runtime has no operator of that domain.
     """
     domain = canonical_domain(domain)
     listed = schema_domains().get(domain)
     if listed is None:
         return None
-    return next((n for n in range(listed, 0, -1) if _taken(n, newest_ir_version(), domain)), 1)
+    return next((n for n in range(listed, 0, -1) if _loads(n, newest_ir_version(), domain)), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +137,13 @@ class Port:
     ----------
     name : str
     type : str
-        The name of a type variable (``T``), or a type as the runtime writes it (``tensor(int64)``).
+        A type variable (``T``), or a type in the runtime's notation (``tensor(int64)``).
     takes : frozenset of str
-        The types that may be there, as the runtime writes them.
+        The types that it takes, in the runtime's notation.
     variadic : bool
-        Whether it stands for all that follow.
+        Whether it takes all further inputs or outputs.
     homogeneous : bool
-        Whether all that a variadic port stands for have one type.
+        Whether all of a variadic port have the same type.
     """
 
     name: str
@@ -121,7 +155,17 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One version of an operator that the runtime knows, with or without a kernel."""
+    """One version of an operator that the runtime knows, with or without a kernel.
+
+    Attributes
+    ----------
+    domain, op_type : str
+    since : int
+        The version of the domain that it came with.
+    inputs, outputs : tuple of Port
+    attributes : frozenset of str
+    deprecated : bool
+    """
 
     domain: str
     op_type: str
@@ -139,9 +183,9 @@ class Kernel:
     Attributes
     ----------
     first, last : int
-        The versions of the operator that it serves.
+        The versions of the domain that it serves.
     takes : tuple of (str, frozenset of str)
-        Type variables, or names of ports, and the types that may stand there.
+        Type variables or names of ports, and the types that they may be.
     """
 
     first: int
@@ -149,9 +193,17 @@ class Kernel:
     takes: tuple[tuple[str, frozenset[str]], ...]
 
     def serves(self, since: int) -> bool:
-        """Whether it serves the version of an operator that came with that version of the domain.
+        """Whether it serves the version of an operator that came with a version of the domain.
 
-        A kernel without an end serves the version that it names and no later one: that may mean something else.
+        A kernel without a last version serves only its first one: a later one may have another meaning.
+
+        Parameters
+        ----------
+        since : int
+
+        Returns
+        -------
+        bool
         """
         return self.first == since or (self.first < since <= self.last != _NO_END)
 
@@ -161,30 +213,42 @@ _NO_END = 2**31 - 1
 
 @cache
 def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
-    """The CPU kernels of the installed onnxruntime, by domain and op type."""
+    """The CPU kernels of the installed onnxruntime.
+
+    Returns
+    -------
+    mapping of (str, str) to tuple of Kernel
+        By domain and op type.
+    """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    found: dict[tuple[str, str], list[Kernel]] = {}
+    by_name: dict[tuple[str, str], list[Kernel]] = {}
     for row in state.get_all_opkernel_def():
         if row.provider == "CPUExecutionProvider":
             takes = tuple((name, frozenset(types)) for name, types in sorted(row.type_constraints.items()))
-            found.setdefault((row.domain, row.op_name), []).append(Kernel(row.version_range[0], row.version_range[1], takes))
-    return {key: tuple(rows) for key, rows in found.items()}
+            by_name.setdefault((row.domain, row.op_name), []).append(Kernel(row.version_range[0], row.version_range[1], takes))
+    return {key: tuple(rows) for key, rows in by_name.items()}
 
 
 @cache
 def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
-    """The operators that the installed onnxruntime knows, by domain and op type, the oldest version first."""
+    """The operators that the installed onnxruntime knows.
+
+    Returns
+    -------
+    mapping of (str, str) to tuple of Operator
+        By domain and op type, the oldest version first.
+    """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    found: dict[tuple[str, str], list[Operator]] = {}
+    by_name: dict[tuple[str, str], list[Operator]] = {}
     for row in sorted(state.get_all_operator_schema(), key=lambda row: row.since_version):
         inputs, outputs = (tuple(map(_port, ports)) for ports in (row.inputs, row.outputs))
         made = Operator(
             row.domain, row.name, row.since_version, inputs, outputs, frozenset(row.attributes), bool(row.deprecated)
         )
-        found.setdefault((row.domain, row.name), []).append(made)
-    return {key: tuple(rows) for key, rows in found.items()}
+        by_name.setdefault((row.domain, row.name), []).append(made)
+    return {key: tuple(rows) for key, rows in by_name.items()}
 
 
 def _port(row: Any) -> Port:
@@ -193,6 +257,17 @@ def _port(row: Any) -> Port:
 
 
 def operator_at(domain: str, op_type: str, version: int) -> Operator | None:
-    """What the operator is in that version of its domain; None where it is not there yet."""
+    """An operator in a version of its domain.
+
+    Parameters
+    ----------
+    domain, op_type : str
+    version : int
+
+    Returns
+    -------
+    Operator or None
+        None if the domain does not have it in that version.
+    """
     rows = operators().get((domain, op_type), ())
     return next((row for row in reversed(rows) if row.since <= version), None)

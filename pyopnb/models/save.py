@@ -1,4 +1,4 @@
-"""A model and the ops that it uses, in one file."""
+"""A model and its ops in one file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pyopnb.ops.source import source_closure
 
 __all__ = ["save"]
 
-_LARGEST_FILE = 2**31 - 1 - 2**20
-_ALIGNED = 4096  # a page, so that the runtime can map the data
-_STAYS = 1024  # bytes of a tensor up to which it stays in the model
+_MAX_FILE = 2**31 - 1 - 2**20
+_ALIGNMENT = 4096  # a page, so that the runtime can map the data
+_MAX_INLINE = 1024  # bytes of a tensor that stays in the model
 
 
 @hide_internal_frames
@@ -37,9 +37,9 @@ def save(
     external_data: bool | None = None,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[KeptOp, ...]:
-    """Write a model to a file that keeps the sources of its ops.
+    """Write a model and the sources of its ops to a file.
 
-    The file is an ordinary ONNX model; the ops lie in its metadata, as text. `pyopnb.load` shows them and runs none that is not
+    The file is an ordinary ONNX model; the ops are in its metadata, as text. `pyopnb.load` shows them and runs those that are
     named. What a source uses comes along: imports, functions and classes whose text is known, and plain constants; anything
     else that it uses is refused by name.
 
@@ -47,23 +47,23 @@ def save(
     ----------
     model : ModelProto, bytes, str or os.PathLike
     path : path
-        The file is there whole or, if anything fails, as it was before.
+        If anything fails, a file that is there stays as it was.
     external_data : bool, optional
-        Whether large weights lie in a second file beside it. If not given: where they did, or do not fit into one.
+        Whether large weights go to a second file beside it. By default they do if they were in one.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is.
 
     Returns
     -------
     tuple of KeptOp
-        The ops of the registry that the model's nodes use.
+        The ops of the registry that nodes of the model use.
 
     Raises
     ------
     DefinitionError
-        The text of an op is not known, or of something that it uses.
+        An op uses something that cannot come along: see `pyopnb.ops.source`.
     ModelError
-        There is no model, or no file can be written there.
+        There is no model, or the file cannot be written.
 
     Examples
     --------
@@ -81,12 +81,12 @@ def save(
     source = read_model(model, base_dir)
     if not source.proto.HasField("graph"):
         raise ModelError("model", expected="an ONNX model", got="ONNX Runtime's own format, which keeps no metadata")
-    ops = tuple(_kept(op) for op in _ops_of(source.proto))
-    _forget_folder(source.proto)
+    ops = tuple(_keep(op) for op in _ops_of(source.proto))
+    _remove_folder(source.proto)
     write_ops(source.proto, ops)
     check_writable(target)
     former = _data_files(target)
-    beside = _move_out(source, _outside(source, external_data), target)
+    beside = _move_out(source, _external_tensors(source, external_data), target)
     try:
         data = _serialized(source.proto)
         with atomic_write(target) as file:
@@ -107,67 +107,61 @@ def _ops_of(model: ModelProto) -> list[Op]:
         op = registry.find(site.node.domain, site.node.op_type)
         if op is None and site.node.op_type == "PyOp":
             values = attribute_values(site.node, model, site.where)
-            op = registry.find_class(_word(values.get("module")), _word(values.get("class_name")))
+            op = registry.find_class(_text(values.get("module")), _text(values.get("class_name")))
         if op is not None:
             used[op.name] = op
     return list(used.values())
 
 
-def _version() -> str:
-    """Of this pyopnb."""
-    return str(sys.modules["pyopnb"].__version__)
-
-
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _kept(op: Op) -> KeptOp:
+def _keep(op: Op) -> KeptOp:
     source = source_closure([op.current])
-    return KeptOp(op.name, source, digest(source), str(op.current.schema), _version())
+    return KeptOp(op.name, source, digest(source), str(op.current.schema), str(sys.modules["pyopnb"].__version__))
 
 
-def _forget_folder(model: ModelProto) -> None:
-    places = [place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
-    for place in reversed(places):
+def _remove_folder(model: ModelProto) -> None:
+    for place in reversed([place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]):
         del model.metadata_props[place]
 
 
 # ---- weights -----------------------------------------------------------------------------------------------------------------
 
 
-def _outside(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
-    """The tensors whose data goes into a second file."""
-    large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _STAYS]
+def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
+    """The tensors whose data goes to a second file."""
+    large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _MAX_INLINE]
     already = any(tensor.data_location == TensorProto.EXTERNAL for tensor in large)
     return large if wanted or (wanted is None and already) else []
 
 
-def _move_out(source: ModelSource, outside: list[TensorProto], target: Path) -> Path | None:
-    """Write the tensors' data beside the model, or take all of it in where there are none; gives the file that was written."""
-    if not outside:
+def _move_out(source: ModelSource, external: list[TensorProto], target: Path) -> Path | None:
+    """Write the tensors' data beside the model and return the path; without tensors, take all external data in."""
+    if not external:
         for tensor in tensors(source.proto):
             _take_in(source, tensor)
         return None
     with atomic_write(target.with_name(f"{target.name}.data")) as file:
-        sum_ = hashlib.sha256()
-        places = list(_write_data(source, outside, file.stream, sum_))
-        # The data's name holds its digest: until the model is replaced, the one before it finds its own.
-        file.path = target.with_name(f"{target.name}.{sum_.hexdigest()[:8]}.data")
+        checksum = hashlib.sha256()
+        places = list(_write_data(source, external, file.stream, checksum))
+        # The name has the digest of the data, so that a model that is not replaced after all still finds its own.
+        file.path = target.with_name(f"{target.name}.{checksum.hexdigest()[:8]}.data")
     for tensor, offset, length in places:
         _point(tensor, file.path.name, offset, length)
     return file.path
 
 
 def _write_data(
-    source: ModelSource, outside: list[TensorProto], file: BinaryIO, sum_: Any
+    source: ModelSource, external: list[TensorProto], file: BinaryIO, checksum: Any
 ) -> Iterator[tuple[TensorProto, int, int]]:
     at = 0
-    for tensor in outside:
+    for tensor in external:
         data = _data_of(source, tensor)
-        for piece in (b"\0" * (-at % _ALIGNED), data):
+        for piece in (b"\0" * (-at % _ALIGNMENT), data):
             file.write(piece)
-            sum_.update(piece)
+            checksum.update(piece)
             at += len(piece)
         yield tensor, at - len(data), len(data)
 
@@ -215,17 +209,17 @@ def _take_in(source: ModelSource, tensor: TensorProto) -> None:
 
 
 def _serialized(model: ModelProto) -> bytes:
-    if sum(len(tensor.raw_data) for tensor in tensors(model)) <= _LARGEST_FILE:
+    if sum(len(tensor.raw_data) for tensor in tensors(model)) <= _MAX_FILE:
         return bytes(model.SerializeToString())
     raise ModelError("model", expected="at most 2 GB in one file", got="more", next="external_data=True")
 
 
 def _data_files(target: Path) -> set[Path]:
-    """The data files that `save` wrote beside a model of that name and that it uses."""
+    """The data files that the model of that name uses and that `save` wrote beside it."""
     model = ModelProto()
     try:
         model.ParseFromString(target.read_bytes())
-    except (OSError, DecodeError):  # nothing, or no model: no data of ours either
+    except (OSError, DecodeError):  # no file, or no model
         return set()
     named = {e.value for t in tensors(model) for e in t.external_data if e.key == "location"}
     start, end = f"{target.name}.", ".data"

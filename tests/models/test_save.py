@@ -145,7 +145,7 @@ def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(
 
 
 def test_a_model_that_is_too_large_for_one_file(soft_clip, heavy, tmp_path, monkeypatch):
-    monkeypatch.setattr(models_io, "_LARGEST_MESSAGE", 2**26)  # any weight is too much
+    monkeypatch.setattr(models_io, "_MAX_MESSAGE", 2**26)  # any weight is too much
     pyopnb.save(heavy, tmp_path / "m.onnx")
     monkeypatch.undo()
     assert len(list(tmp_path.glob("*.data"))) == 1

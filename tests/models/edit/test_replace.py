@@ -393,7 +393,7 @@ def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:
 
 def test_weights_that_leave_a_large_model_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
     define_relu()
-    monkeypatch.setattr(io, "_LARGEST_MESSAGE", 2**26)
+    monkeypatch.setattr(io, "_MAX_MESSAGE", 2**26)
     model = chain("Relu", "Neg", initializers={"w": np.arange(3000, dtype=np.float32)})
     got = pyopnb.replace(model, "Relu", "t::MyRelu")
     assert got.graph.initializer[0] == model.graph.initializer[0]
