@@ -1,17 +1,15 @@
-"""What changed between two models, found node by node: in the main graphs, in bodies and in functions."""
+"""The changes between two models, node by node: in the main graphs, in bodies and in functions."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from onnx import (
-    AttributeProto,
     FunctionProto,
     GraphProto,
     ModelProto,
@@ -23,7 +21,7 @@ from onnx import (
 )
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.models.attributes import Defaults, attribute_key
+from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
@@ -36,10 +34,10 @@ __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "find_changes"]
 
 _OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
 KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
-"""Kinds of changes, in the order in which they are told."""
+"""Kinds of changes, in the order in which they are listed."""
 
 _TEXT = 80
-_THROUGH = 64  # nodes that were put in or taken out in a row, up to which a reader behind them still reads the same
+_MAX_CHAIN = 64  # inserted or removed nodes in a row, up to which a reader behind them still counts as reading the same
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class NodeAt:
     Attributes
     ----------
     place : int
-        In its graph's list of nodes.
+        Its index in the graph.
     op : str
         ``Gelu``, or with a domain ``com.microsoft::BiasGelu``.
     name : str
@@ -64,7 +62,7 @@ class NodeAt:
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that is not the same: what, and how it is in a and in b; None where it is not there."""
+    """One thing that differs: what, and its text in a and in b; None where it is missing."""
 
     what: str
     a: str | None
@@ -79,15 +77,15 @@ class Change:
     ----------
     kind : str
         ``changed`` (op, attrs or number of outputs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many
-        to one, or to fewer), ``split`` (one to many), ``exchanged`` (as many others); ``folded`` (what a node made became a
+        to one, or to fewer), ``split`` (one to many), ``exchanged`` (for as many others); ``folded`` (a node's result became a
         weight); ``weight``; ``input``, ``output``, ``function``, ``opset``; ``header`` for the rest of the file.
     path : str
         ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
     a, b : tuple of NodeAt
-        The nodes that it is about, of each model. For a weight, who reads it.
+        The nodes concerned, of each model; for a weight, those that read it.
     facts : tuple of Fact
     values : Diff or None
-        Of a weight, where both have one.
+        Of a weight that both models have.
     """
 
     kind: str
@@ -100,9 +98,18 @@ class Change:
 
 @dataclass
 class Counts:
-    """Nodes of both models, bodies and functions included and Constants not; pairs of them; and what is no change.
+    """The size of both models, bodies and functions included and Constants not.
 
-    ``renamed`` are paired nodes of other names, and tensors; ``moved`` says that nodes stand in another order.
+    Attributes
+    ----------
+    a, b : int
+        Nodes.
+    pairs : int
+        Pairs of nodes.
+    renamed : int
+        Pairs of nodes, and of tensors, with different names.
+    moved : bool
+        Whether the nodes stand in another order.
     """
 
     a: int = 0
@@ -114,6 +121,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class _Level:
+    """Two graphs to be compared, and what tensors outside them correspond."""
+
     path: str
     a: Graph
     b: Graph
@@ -121,12 +130,23 @@ class _Level:
 
 
 def find_changes(a: ModelSource, b: ModelSource, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
-    """Every change between two models, and how many nodes and names there are.
+    """Find every change between two models.
+
+    Parameters
+    ----------
+    a, b : ModelSource
+    rtol, atol : float, optional
+        For the weights.
+
+    Returns
+    -------
+    tuple of (list of Change, Counts)
+        The changes by kind.
 
     Raises
     ------
     ModelError
-        A weight lies in a file that cannot be read.
+        A weight is in a file that cannot be read.
     """
     numbers, counts = Numbers(), Counts()
     contents = [Contents(numbers, source.folder, source.taken_out) for source in (a, b)]
@@ -134,7 +154,7 @@ def find_changes(a: ModelSource, b: ModelSource, rtol: float | None, atol: float
     changes = [*_interface(a.proto.graph, b.proto.graph, levels[0]), *_header(a.proto, b.proto)]
     changes += _functions(a.proto, b.proto, contents, levels)
     while levels:
-        changes += _Compared(levels.popleft(), levels, counts, (rtol, atol)).changes()
+        changes += _GraphComparison(levels.popleft(), levels, counts, (rtol, atol)).changes()
     return sorted(changes, key=lambda change: KINDS.index(change.kind)), counts
 
 
@@ -149,22 +169,21 @@ def _interface(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
         if kind == "input":  # those that have a default: initializers that can be fed
             taken = set(pairs.values())
             pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in taken}
-        for name, partner in pairs.items():
-            said = _typed(one[name].type), _typed(other[partner].type)
-            if said[0] != said[1]:
-                yield Change(kind, facts=(Fact(name, *said),))
-        yield from (Change(kind, facts=(Fact(name, _typed(one[name].type), None),)) for name in one if name not in pairs)
+        types = [{name: _format_type(info.type) for name, info in infos.items()} for infos in (one, other)]
         known = set(pairs.values())
-        yield from (Change(kind, facts=(Fact(name, None, _typed(other[name].type)),)) for name in other if name not in known)
+        facts = [Fact(name, types[0][name], types[1][partner]) for name, partner in pairs.items()]
+        facts += [Fact(name, types[0][name], None) for name in one if name not in pairs]
+        facts += [Fact(name, None, types[1][name]) for name in other if name not in known]
+        yield from (Change(kind, facts=(fact,)) for fact in facts if fact.a != fact.b)
 
 
-def _typed(proto: TypeProto) -> str:
+def _format_type(proto: TypeProto) -> str:
     try:
         kind = type_of_proto(proto)
         if kind != ANY or not proto.WhichOneof("value"):
             return sanitize(kind, _TEXT)
     except NotationError:
-        pass  # a dtype that nobody knows: as the file has it
+        pass  # an unknown dtype: as the file has it
     return sanitize(" ".join(str(proto).split()), _TEXT)
 
 
@@ -173,17 +192,17 @@ def _header(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     opsets = [
         {o.domain or "ai.onnx": str(o.version) for o in m.opset_import if (o.domain or "ai.onnx") in used} for m in (a, b)
     ]
-    yield from (Change("opset", facts=(fact,)) for fact in _facts(*opsets))
+    yield from (Change("opset", facts=(fact,)) for fact in _differing(*opsets))
     names = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
     fields = [{name: sanitize(getattr(model, name), _TEXT) for name in names} for model in (a, b)]
     metadata = [
         {f"metadata {sanitize(e.key, _TEXT)}": sanitize(e.value, _TEXT) for e in model.metadata_props if e.key != FOLDER}
         for model in (a, b)
     ]
-    yield from (Change("header", facts=(fact,)) for fact in (*_facts(*fields), *_facts(*metadata)))
+    yield from (Change("header", facts=(fact,)) for fact in (*_differing(*fields), *_differing(*metadata)))
 
 
-def _facts(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
+def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
     return [Fact(sanitize(key, _TEXT), a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
 
 
@@ -197,8 +216,8 @@ def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: d
             yield Change("function", facts=(fact,))
             continue
         facts = [
-            *_facts(_declared(left), _declared(right)),
-            *_facts(*({f"opset {o.domain or 'ai.onnx'}": str(o.version) for o in f.opset_import} for f in (left, right))),
+            *_differing(_declared(left), _declared(right)),
+            *_differing(*({f"opset {o.domain or 'ai.onnx'}": str(o.version) for o in f.opset_import} for f in (left, right))),
         ]
         if facts:
             yield Change("function", f"function {name}", facts=tuple(facts))
@@ -207,7 +226,7 @@ def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: d
 
 
 def _declared(function: FunctionProto) -> dict[str, str]:
-    defaults = {f"attr {a.name}": _said(a) for a in function.attribute_proto}
+    defaults = {f"attr {a.name}": format_attribute(a) for a in function.attribute_proto}
     attrs = {f"attr {name}": "required" for name in function.attribute}
     return {"inputs": str(len(function.input)), "outputs": str(len(function.output)), **attrs, **defaults}
 
@@ -220,34 +239,34 @@ def _function(function: FunctionProto, model: ModelProto, contents: Contents) ->
 # ---- one pair of graphs
 
 
-class _Compared:
+class _GraphComparison:
     def __init__(
         self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: tuple[float | None, float | None]
     ) -> None:
         self.path, self.a, self.b, self.outer = level.path, level.a, level.b, dict(level.outer or {})
         self.levels, self.counts, self.tolerances = levels, counts, tolerances
-        self.found: Matching
+        self.matching: Matching
         self.left: Prints
         self.right: Prints
-        self.found, self.left, self.right = match_graphs(level.a, level.b, level.outer)
-        nobody = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}  # gives these
-        self.values = self.outer | nobody | self.found.values
+        self.matching, self.left, self.right = match_graphs(level.a, level.b, level.outer)
+        undefined = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}
+        self.values = self.outer | undefined | self.matching.values
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
-        """Weights that differ, with who reads them first."""
+        """Weights that differ, with the first nodes that read them."""
 
     def changes(self) -> Iterator[Change]:
         if self.path and (len(self.a.inputs), len(self.a.outputs)) != (len(self.b.inputs), len(self.b.outputs)):
             for kind, one, other in (("input", self.a.inputs, self.b.inputs), ("output", self.a.outputs, self.b.outputs)):
                 if len(one) != len(other):
                     yield Change(kind, self.path, facts=(Fact(f"number of {kind}s", str(len(one)), str(len(other))),))
-        pairs = [(i, j) for i, j in self.found.pairs if i not in self.a.constants]
+        pairs = [(i, j) for i, j in self.matching.pairs if i not in self.a.constants]
         for i, j in pairs:
-            yield from self._node(i, j)
-            self._open(i, j)
-        yield from self._ends()
+            yield from self._compare_nodes(i, j)
+            self._add_bodies(i, j)
+        yield from self._outputs()
         yield from self._unpaired()
         yield from self._weights()
-        yield from self._unread()
+        yield from self._unread_weights()
         self._count(pairs)
 
     def _count(self, pairs: list[tuple[int, int]]) -> None:
@@ -256,43 +275,45 @@ class _Compared:
         counts.b += len(self.b.nodes) - len(self.b.constants)
         counts.pairs += len(pairs)
         counts.renamed += sum(self.a.nodes[i].name != self.b.nodes[j].name for i, j in pairs)
-        counts.renamed += sum(name != other for name, other in self.found.values.items() if name not in self.a.free)
+        counts.renamed += sum(name != other for name, other in self.matching.values.items() if name not in self.a.free)
         counts.moved |= any(j > k for (_, j), (_, k) in pairwise(pairs))
 
-    def _at(self, side: int, places: tuple[int, ...]) -> tuple[NodeAt, ...]:
+    def _nodes_at(self, side: int, places: tuple[int, ...]) -> tuple[NodeAt, ...]:
         graph = (self.a, self.b)[side]
         return tuple(_node_at(graph.nodes[place], place) for place in places)
 
     # ---- a pair of nodes
 
-    def _node(self, i: int, j: int) -> Iterator[Change]:
-        facts = tuple(self._differing(i, j))
+    def _compare_nodes(self, i: int, j: int) -> Iterator[Change]:
+        facts = tuple(self._op_facts(i, j))
         if facts:
-            yield Change("changed", self.path, self._at(0, (i,)), self._at(1, (j,)), facts)
-        moved = tuple(self._rewired(i, j))
+            yield Change("changed", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), facts)
+        moved = tuple(self._input_facts(i, j))
         if moved:
-            yield Change("rewired", self.path, self._at(0, (i,)), self._at(1, (j,)), moved)
+            yield Change("rewired", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), moved)
 
-    def _differing(self, i: int, j: int) -> Iterator[Fact]:
+    def _op_facts(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         if (full_name(left), left.overload) != (full_name(right), right.overload):
-            names = [_op_of(node) + (f":{sanitize(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            names = [_op_name(node) + (f":{sanitize(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
             yield Fact("op", *names)
         elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
-            yield from _attrs(left, self.a, right, self.b)
-        given = [_trimmed(node.output) for node in (left, right)]
+            defaults, contents = (self.a.defaults, self.b.defaults), (self.a.contents.of, self.b.contents.of)
+            for name, *values in differing_attributes((left, right), defaults, contents):
+                yield Fact(f"attr {sanitize(name, _TEXT)}", *(None if x is None else format_attribute(x) for x in values))
+        given = [_without_trailing(node.output) for node in (left, right)]
         if len(given[0]) != len(given[1]):
             yield Fact("outputs", str(len(given[0])), str(len(given[1])))
 
-    def _rewired(self, i: int, j: int) -> Iterator[Fact]:
+    def _input_facts(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         for slot in range(max(len(left.input), len(right.input))):
             x = left.input[slot] if slot < len(left.input) else ""
             y = right.input[slot] if slot < len(right.input) else ""
-            if not self._same(x, y, (i, j)):
-                yield Fact(f"input {slot}", _named(x, self.a), _named(y, self.b))
+            if not self._same_tensor(x, y, (i, j)):
+                yield Fact(f"input {slot}", _format_tensor(x, self.a), _format_tensor(y, self.b))
 
-    def _same(self, x: str, y: str, readers: tuple[int, int]) -> bool:
+    def _same_tensor(self, x: str, y: str, readers: tuple[int, int]) -> bool:
         if not x or not y:
             return x == y
         one, other = self.a.weight(x), self.b.weight(y)
@@ -302,65 +323,64 @@ class _Compared:
             return True
         if self.left.values.get(x, -1) == self.right.values.get(y, -2) or self.values.get(x) == y:
             return True
-        return self._through(x, y) or (other is not None and one is None and self._folded(x))
+        return self._same_through_unpaired(x, y) or (other is not None and one is None and self._may_be_folded(x))
 
-    def _through(self, x: str, y: str) -> bool:
-        """Whether the two are the same but for nodes in between that were taken out or put in."""
-        passed = [x, *_upwards(self.a, x, self.found.forward)]
-        reached = {y, *_upwards(self.b, y, self.found.back)}
-        return any(self.values.get(name) in reached for name in passed)
+    def _same_through_unpaired(self, x: str, y: str) -> bool:
+        """Whether two tensors are the same except for nodes in between that were removed or inserted."""
+        above_y = {y, *_walk_up(self.b, y, self.matching.back)}
+        return any(self.values.get(name) in above_y for name in (x, *_walk_up(self.a, x, self.matching.forward)))
 
-    def _folded(self, x: str) -> bool:
-        """Whether what a node made, that is gone now, can have become a weight."""
+    def _may_be_folded(self, x: str) -> bool:
+        """Whether the result of a node that was removed may have become a weight."""
         made = self.a.producers.get(x)
-        return made is not None and made[0] not in self.found.forward and x not in self.found.values
+        return made is not None and made[0] not in self.matching.forward and x not in self.matching.values
 
-    def _open(self, i: int, j: int) -> None:
-        inner = [dict(_counted(graph.bodies.get(place, []))) for graph, place in ((self.a, i), (self.b, j))]
+    def _add_bodies(self, i: int, j: int) -> None:
+        inner = [dict(_number_bodies(graph.bodies.get(place, []))) for graph, place in ((self.a, i), (self.b, j))]
         node = self.a.nodes[i]
         for key in inner[0].keys() & inner[1].keys():
             name, number = key
-            title = sanitize(node.name or next(iter(_trimmed(node.output)), ""), _TEXT)
+            title = sanitize(node.name or next(iter(_without_trailing(node.output)), ""), _TEXT)
             path = f"{sanitize(node.op_type, _TEXT)} '{title}', {sanitize(name, _TEXT)}" + (f" {number}" if number else "")
-            # The innermost places say where it is: a deep nest would make a path of any length.
-            path = (
-                f"{self.path}, {path}" if self.path and len(self.path) < 5 * _TEXT else path if not self.path else f"…, {path}"
-            )
+            if self.path:  # of a deep nest, only the innermost bodies
+                path = f"{self.path if len(self.path) < 5 * _TEXT else '…'}, {path}"
             self.levels.append(_Level(path, inner[0][key], inner[1][key], self.values))
 
     # ---- what has no partner
 
     def _unpaired(self) -> Iterator[Change]:
-        for left, right in group_unpaired(self.a, self.b, self.found):
+        for left, right in group_unpaired(self.a, self.b, self.matching):
             facts: tuple[Fact, ...] = ()
             if not right:
-                kind, facts = self._removal(left[0])
+                kind, facts = self._classify_removal(left[0])
             elif not left:
                 kind = "added"
             elif len(left) == len(right) == 1:
-                kind, facts = "changed", (Fact("op", _op_of(self.a.nodes[left[0]]), _op_of(self.b.nodes[right[0]])),)
+                kind, facts = "changed", (Fact("op", _op_name(self.a.nodes[left[0]]), _op_name(self.b.nodes[right[0]])),)
             else:
                 kind = "fused" if len(left) > len(right) else "split" if len(left) < len(right) else "exchanged"
-            yield Change(kind, self.path, self._at(0, left), self._at(1, right), facts)
+            yield Change(kind, self.path, self._nodes_at(0, left), self._nodes_at(1, right), facts)
 
-    def _removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
+    def _classify_removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
         for name in self.a.nodes[place].output:
-            if name in self.found.values:
-                return "fused", (Fact("computed once", sanitize(name, _TEXT), sanitize(self.found.values[name], _TEXT)),)
-            for reader, slot in self.a.consumers.get(name, ())[:_THROUGH] if name else ():
-                j = self.found.forward.get(reader)
+            if name in self.matching.values:
+                return "fused", (Fact("computed once", sanitize(name, _TEXT), sanitize(self.matching.values[name], _TEXT)),)
+            for reader, slot in self.a.consumers.get(name, ())[:_MAX_CHAIN] if name else ():
+                j = self.matching.forward.get(reader)
                 y = self.b.nodes[j].input[slot] if j is not None and 0 <= slot < len(self.b.nodes[j].input) else ""
                 if y and self.b.weight(y) is not None:
                     return "folded", (Fact("became a weight", sanitize(name, _TEXT), sanitize(y, _TEXT)),)
         return "removed", ()
 
-    def _ends(self) -> Iterator[Change]:
+    def _outputs(self) -> Iterator[Change]:
         pairs = (
             pair_names(self.a.outputs, self.b.outputs) if not self.path else zip(self.a.outputs, self.b.outputs, strict=False)
         )
         for x, y in pairs:
-            if not self._same(x, y, (-1, -1)):
-                yield Change("output", self.path, facts=(Fact("what is given", _named(x, self.a), _named(y, self.b)),))
+            if not self._same_tensor(x, y, (-1, -1)):
+                yield Change(
+                    "output", self.path, facts=(Fact("what is given", _format_tensor(x, self.a), _format_tensor(y, self.b)),)
+                )
 
     # ---- weights
 
@@ -369,14 +389,21 @@ class _Compared:
             facts, values = [Fact("name", sanitize(x, _TEXT), sanitize(y, _TEXT))], None
             one, other = self.a.tensor(x), self.b.tensor(y)
             try:
-                arrays = _array(one, self.a.contents), _array(other, self.b.contents)
+                arrays = _read_weight(one, self.a.contents), _read_weight(other, self.b.contents)
                 values = compared(*arrays, *self.tolerances)
             except (ValueError, TypeError, KeyError, NotationError, OSError) as error:
                 facts.append(Fact("values cannot be read", sanitize(f"{type(error).__name__}: {error}"), None))
-            yield Change("weight", self.path, self._at(0, (i,) * (i >= 0)), self._at(1, (j,) * (j >= 0)), tuple(facts), values)
+            yield Change(
+                "weight",
+                self.path,
+                self._nodes_at(0, (i,) * (i >= 0)),
+                self._nodes_at(1, (j,) * (j >= 0)),
+                tuple(facts),
+                values,
+            )
 
-    def _unread(self) -> Iterator[Change]:
-        """Initializers that nothing reads, and that the other side does not have."""
+    def _unread_weights(self) -> Iterator[Change]:
+        """Initializers that nothing reads and the other side lacks."""
         for side, graph, other in ((0, self.a, self.b), (1, self.b, self.a)):
             known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
@@ -386,38 +413,37 @@ class _Compared:
 
 
 def _node_at(node: NodeProto, place: int) -> NodeAt:
-    outputs = tuple(sanitize(name, _TEXT) for name in node.output[:_THROUGH])
-    return NodeAt(place, _op_of(node), sanitize(node.name, _TEXT), outputs)
+    outputs = tuple(sanitize(name, _TEXT) for name in node.output[:_MAX_CHAIN])
+    return NodeAt(place, _op_name(node), sanitize(node.name, _TEXT), outputs)
 
 
-def _op_of(node: NodeProto) -> str:
-    """The op as texts name it: ONNX's own without a domain."""
+def _op_name(node: NodeProto) -> str:
+    """The op with its domain, ONNX's own without."""
     return sanitize(full_name(node).removeprefix("::"), _TEXT)
 
 
-def _trimmed(names: Any) -> list[str]:
-    held = list(names)
-    while held and not held[-1]:
-        held.pop()
-    return held
+def _without_trailing(names: Sequence[str]) -> list[str]:
+    """Names without the omitted ones at the end."""
+    last = max((index for index, name in enumerate(names) if name), default=-1)
+    return list(names[: last + 1])
 
 
-def _named(name: str, graph: Graph) -> str | None:
+def _format_tensor(name: str, graph: Graph) -> str | None:
     if not name:
         return None
     return f"weight {sanitize(name, _TEXT)}" if graph.weight(name) is not None else sanitize(name, _TEXT)
 
 
-def _counted(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], Graph]]:
+def _number_bodies(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], Graph]]:
     seen: dict[str, int] = {}
     for name, body in held:
         seen[name] = seen.get(name, -1) + 1
         yield (name, seen[name]), body
 
 
-def _upwards(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
-    """What a tensor is made from, back through nodes without a partner that read one tensor besides weights."""
-    for _ in range(_THROUGH):
+def _walk_up(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
+    """The tensors above one, through nodes without a partner that read a single tensor besides weights."""
+    for _ in range(_MAX_CHAIN):
         made = graph.producers.get(name)
         if made is None or made[0] in paired or made[0] in graph.constants:
             return
@@ -428,81 +454,13 @@ def _upwards(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str
         yield name
 
 
-# ---- attributes
-
-
-def _attrs(left: NodeProto, a: Graph, right: NodeProto, b: Graph) -> Iterator[Fact]:
-    defaults = a.defaults.of(left), b.defaults.of(right)
-    given = [{x.name: x for x in node.attribute} for node in (left, right)]
-    for name in sorted({*given[0], *given[1], *defaults[0], *defaults[1]}):
-        one, other = (held.get(name, known.get(name)) for held, known in zip(given, defaults, strict=True))
-        if one is None and other is not None and name not in given[1]:
-            continue  # the other version of the op has the attribute, and the node leaves it at its default
-        if other is None and one is not None and name not in given[0]:
-            continue
-        values = [None if x is None else attribute_key(x, graph.contents.of) for x, graph in ((one, a), (other, b))]
-        if values[0] == values[1]:
-            continue
-        if (one is None and other is not None and _is_default(other, defaults[1], b)) or (
-            other is None and one is not None and _is_default(one, defaults[0], a)
-        ):
-            continue
-        yield Fact(f"attr {sanitize(name, _TEXT)}", *(None if x is None else _said(x) for x in (one, other)))
-
-
-def _is_default(attribute: AttributeProto, defaults: Mapping[str, AttributeProto], graph: Graph) -> bool:
-    known = defaults.get(attribute.name)
-    return known is not None and attribute_key(known, graph.contents.of) == attribute_key(attribute, graph.contents.of)
-
-
-def _said(attribute: AttributeProto) -> str:
-    kind = attribute.type
-    if attribute.ref_attr_name:
-        return f"the caller's {sanitize(attribute.ref_attr_name, _TEXT)}"
-    if kind == AttributeProto.TENSOR:
-        return _of_tensor(attribute.t)
-    if kind == AttributeProto.STRING:
-        return sanitize(repr(attribute.s[: 2 * _TEXT].decode(errors="backslashreplace")), _TEXT)
-    if kind == AttributeProto.STRINGS:
-        return sanitize([s[:_TEXT].decode(errors="backslashreplace") for s in attribute.strings[:_TEXT]], _TEXT)
-    if kind == AttributeProto.FLOAT:
-        return str(np.float32(attribute.f))  # with the digits that tell it from its neighbours, and no more
-    if kind == AttributeProto.FLOATS:
-        return sanitize([float(str(np.float32(x))) for x in attribute.floats[:_TEXT]], _TEXT)
-    if kind == AttributeProto.INT:
-        return str(attribute.i)
-    if kind == AttributeProto.INTS:
-        return sanitize(list(attribute.ints[:_TEXT]), _TEXT)
-    name = AttributeProto.AttributeType.Name(kind).lower() if kind in AttributeProto.AttributeType.values() else f"type {kind}"
-    return f"a {name}" if kind != AttributeProto.GRAPHS else f"{len(attribute.graphs)} graphs"
-
-
-def _of_tensor(tensor: TensorProto) -> str:
-    kind = sanitize(f"tensor of {_dtype(tensor)}[{','.join(map(str, tensor.dims[:20]))}]", _TEXT)
-    if math.prod(tensor.dims) > 8 or tensor.data_location == TensorProto.EXTERNAL:
-        return kind
-    try:
-        return sanitize(f"{kind} {numpy_helper.to_array(tensor).tolist()}", _TEXT)
-    except (ValueError, TypeError, KeyError):
-        return f"{kind} that cannot be read"
-
-
-def _dtype(tensor: TensorProto) -> str:
-    try:
-        return str(TensorProto.DataType.Name(tensor.data_type)).lower()
-    except ValueError:
-        return f"type {tensor.data_type}"
-
-
-def _array(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
+def _read_weight(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
+    """A weight as an array; a sparse one as a dict of its parts."""
     if isinstance(tensor, SparseTensorProto):
-        return {
-            "values": _array(tensor.values, contents),
-            "indices": _array(tensor.indices, contents),
-            "shape": list(tensor.dims),
-        }
+        values, indices = _read_weight(tensor.values, contents), _read_weight(tensor.indices, contents)
+        return {"values": values, "indices": indices, "shape": list(tensor.dims)}
     if tensor is None:
-        raise ValueError("a weight that is not there")
+        raise ValueError("there is no such weight")
     if tensor.data_location == TensorProto.EXTERNAL:
         if contents.folder is None:
             raise ValueError("its data is in a file, and the model is in memory without a folder")

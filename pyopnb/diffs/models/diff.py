@@ -1,4 +1,4 @@
-"""What sets two models apart: to be read, saved, judged and asserted."""
+"""The difference of two models: to be read, saved, judged and asserted."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["ModelDiff", "diff_models", "format_change"]
 
 @dataclass(frozen=True, repr=False)
 class ModelDiff(ToleranceDiff):
-    """What `pyopnb.diff` found between two models.
+    """The difference of two models, as `pyopnb.diff` finds it.
 
-    Other names, another order of nodes, documentation, a default that is written out, and a weight that stands in a Constant
-    node are no changes. It has no truth value, as a `Diff` has none.
+    Other names, another order of nodes, documentation, a default that is written out, and a weight in a Constant node are not
+    changes. It has no truth value, as a `Diff` has none.
 
     Attributes
     ----------
     changes : tuple of Change
-        By kind; each with the nodes of both models that it is about.
+        By kind; each with the nodes of both models that it concerns.
     nodes : tuple of (int, int)
         How many nodes the models have, bodies and functions included, Constants not.
     pairs : int
-        How many of these are in both, changed or not.
+        How many of these both models have, changed or not.
     renamed : int
-        How many nodes and tensors have another name.
+        How many nodes and tensors have different names.
     moved : bool
         Whether nodes stand in another order.
     models : tuple or None
-        The two models as they were given, to be drawn; not in the JSON, and not compared.
+        The two models as they were given, for drawing; not in the JSON, and not compared.
     """
 
     _FORMAT = "pyopnb.model-diff"
@@ -51,7 +51,7 @@ class ModelDiff(ToleranceDiff):
 
     @property
     def verdict(self) -> str:
-        """``"identical"``; ``"close"`` where nothing but weights differ, all within the tolerance; or ``"different"``."""
+        """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
         if not self.changes:
             return "identical"
         return "close" if all(change.values is not None and change.values.ok for change in self.changes) else "different"
@@ -62,7 +62,16 @@ class ModelDiff(ToleranceDiff):
         return self.verdict != "different"
 
     def of(self, *kinds: str) -> tuple[Change, ...]:
-        """The changes of some kinds.
+        """Select the changes of some kinds.
+
+        Parameters
+        ----------
+        *kinds : str
+            As in `Change.kind`.
+
+        Returns
+        -------
+        tuple of Change
 
         Raises
         ------
@@ -75,25 +84,23 @@ class ModelDiff(ToleranceDiff):
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
-        lines = [self._summary()]
-        told = [line for change in self.changes for line in format_change(change)]
+        changes = [line for change in self.changes for line in format_change(change)]
         names = [self._names()] if self.renamed or self.moved else []
         room = MAX_LINES - 1 - len(names)
-        lines += told if len(told) <= room else [*told[: room - 1], f"… and {len(told) - room + 1} more"]
-        return fit_lines([*lines, *names])
+        if len(changes) > room:
+            changes = [*changes[: room - 1], f"… and {len(changes) - room + 1} more"]
+        return fit_lines([self._summary(), *changes, *names])
 
     def _summary(self) -> str:
         one, other = self.nodes
-        size = (
-            f"{plural(one, 'node')}" if one == other else f"{plural(one, 'node')} against {other}, {self.pairs} of them in both"
-        )
+        size = plural(one, "node") if one == other else f"{plural(one, 'node')} against {other}, {self.pairs} of them in both"
         counts = Counter(change.kind for change in self.changes)
-        said = ", ".join(plural(counts[k], _TOLD[k]) if k in _TOLD else f"{counts[k]} {k}" for k in KINDS if counts[k])
-        return f"{self.verdict}: {size}" + (f"; {said}" if said else "")
+        kinds = [plural(counts[k], _NOUNS[k]) if k in _NOUNS else f"{counts[k]} {k}" for k in KINDS if counts[k]]
+        return f"{self.verdict}: {size}" + (f"; {', '.join(kinds)}" if kinds else "")
 
     def _names(self) -> str:
-        names = f"{plural(self.renamed, 'other name')} of nodes and tensors" if self.renamed else ""
-        return "no changes: " + ", ".join(filter(None, [names, "another order of nodes" if self.moved else ""]))
+        names = [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
+        return "no changes: " + ", ".join([*names, *(["another order of nodes"] if self.moved else [])])
 
     def _judged(self, rtol: float | None, atol: float | None) -> ModelDiff:
         return replace(
@@ -105,17 +112,18 @@ class ModelDiff(ToleranceDiff):
 
     def _to_fields(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in ("nodes", "pairs", "renamed", "moved")}
-        return {**fields, "changes": [_plain(change) for change in self.changes]}
+        return {**fields, "changes": [_change_to_dict(change) for change in self.changes]}
 
     @classmethod
     def _from_fields(cls, fields: Any) -> ModelDiff:
-        one, other = map(_whole, fields["nodes"])
-        changes = tuple(map(_change, fields["changes"]))
-        return cls(changes, (one, other), _whole(fields["pairs"]), _whole(fields["renamed"]), _typed(fields["moved"], bool))
+        one, other = (_typed(count, int) for count in fields["nodes"])
+        changes = tuple(map(_change_from_dict, fields["changes"]))
+        pairs, renamed = _typed(fields["pairs"], int), _typed(fields["renamed"], int)
+        return cls(changes, (one, other), pairs, renamed, _typed(fields["moved"], bool))
 
 
 def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
-    """What sets two models apart; see `pyopnb.diff`.
+    """Compare two models; see `pyopnb.diff`.
 
     Parameters
     ----------
@@ -123,10 +131,14 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     rtol, atol : float, optional
         For the weights.
 
+    Returns
+    -------
+    ModelDiff
+
     Raises
     ------
     ModelError
-        No model is there.
+        One is not a model.
 
     Examples
     --------
@@ -142,7 +154,7 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
 
 # ---- text
 
-_TOLD = {
+_NOUNS = {
     "input": "input",
     "output": "output",
     "weight": "weight",
@@ -160,15 +172,12 @@ def format_change(change: Change) -> Iterator[str]:
     where = f"{change.path}: " if change.path else ""
     left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))
     kind = change.kind
-    if kind == "changed":
-        yield from (f"{where}changed: {left}, {_against(fact)}" for fact in change.facts)
-    elif kind == "rewired":
-        yield from (f"{where}rewired: {left}, {_against(fact)}" for fact in change.facts)
+    if kind in ("changed", "rewired"):
+        yield from (f"{where}{kind}: {left}, {_against(fact)}" for fact in change.facts)
     elif kind in ("fused", "split", "exchanged") and change.b:
-        into = {"fused": "fused into", "split": "split into", "exchanged": "exchanged for"}[kind]
-        yield f"{where}{left} {into} {right}"
+        yield f"{where}{left} {kind} {'for' if kind == 'exchanged' else 'into'} {right}"
     elif kind == "fused":
-        yield f"{where}computed once now: {left}, as {change.facts[0].b}"
+        yield f"{where}merged: {left} is computed once, as {change.facts[0].b}"
     elif kind == "folded":
         yield f"{where}folded: {left} became the weight {change.facts[0].b}"
     elif kind in ("added", "removed"):
@@ -194,19 +203,19 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
     fact = change.facts[0]
     if change.values is None:
         unread = len(change.facts) == 1
-        told = f"only in {'a' if fact.a else 'b'}, unread" if unread else _against(change.facts[1])
-        yield f"{where}weight {fact.a or fact.b}: {told}"
+        text = f"only in {'a' if fact.a else 'b'}, unread" if unread else _against(change.facts[1])
+        yield f"{where}weight {fact.a or fact.b}: {text}"
         return
-    worst = change.values.worst
-    yield f"{where}weight {fact.a}{f' of {reader}' if reader else ''}: {worst.verdict}, {summarize(worst)}"
+    of_reader = f" of {reader}" if reader else ""
+    yield f"{where}weight {fact.a}{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
 
 
 # ---- JSON
 
 
-def _plain(change: Change) -> dict[str, Any]:
-    held = asdict(replace(change, values=None))
-    return {**held, "values": None if change.values is None else to_document(change.values)}
+def _change_to_dict(change: Change) -> dict[str, Any]:
+    document = asdict(replace(change, values=None))
+    return {**document, "values": None if change.values is None else to_document(change.values)}
 
 
 def _typed(value: Any, kind: type) -> Any:
@@ -215,23 +224,19 @@ def _typed(value: Any, kind: type) -> Any:
     return value
 
 
-def _whole(value: Any) -> int:
-    return int(_typed(value, int))
+def _change_from_dict(document: Mapping[str, Any]) -> Change:
+    if document["kind"] not in KINDS:
+        raise ValueError(f"no kind of change: {document['kind']}")
+    a, b = (tuple(map(_node_from_dict, document[side])) for side in ("a", "b"))
+    facts = tuple(Fact(_typed(fact["what"], str), _optional(fact["a"]), _optional(fact["b"])) for fact in document["facts"])
+    values = None if document["values"] is None else from_document(Diff, document["values"])
+    return Change(document["kind"], _typed(document["path"], str), a, b, facts, values)
 
 
-def _change(held: Mapping[str, Any]) -> Change:
-    if held["kind"] not in KINDS:
-        raise ValueError(f"no kind of change: {held['kind']}")
-    a, b = (tuple(map(_node, held[side])) for side in ("a", "b"))
-    facts = tuple(Fact(_typed(f["what"], str), _maybe(f["a"]), _maybe(f["b"])) for f in held["facts"])
-    values = None if held["values"] is None else from_document(Diff, held["values"])
-    return Change(held["kind"], _typed(held["path"], str), a, b, facts, values)
-
-
-def _maybe(value: Any) -> str | None:
+def _optional(value: Any) -> str | None:
     return None if value is None else str(_typed(value, str))
 
 
-def _node(held: Mapping[str, Any]) -> NodeAt:
-    outputs = tuple(_typed(name, str) for name in held["outputs"])
-    return NodeAt(_whole(held["place"]), _typed(held["op"], str), _typed(held["name"], str), outputs)
+def _node_from_dict(document: Mapping[str, Any]) -> NodeAt:
+    outputs = tuple(_typed(name, str) for name in document["outputs"])
+    return NodeAt(_typed(document["place"], int), _typed(document["op"], str), _typed(document["name"], str), outputs)

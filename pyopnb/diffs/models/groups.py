@@ -1,9 +1,9 @@
-"""Nodes that stand for other nodes: many to one, one to many, held together by the tensors that go in and out."""
+"""Groups of unpaired nodes that do the work of other nodes: many to one, one to many, told by the tensors around them."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from pyopnb.diffs.models.hashing import Graph
 from pyopnb.diffs.models.match import Matching
@@ -11,82 +11,90 @@ from pyopnb.diffs.models.match import Matching
 __all__ = ["Group", "group_unpaired"]
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
-"""Places in a, and the places in b that do their work; either may be empty."""
+"""Nodes of a, and the nodes of b that do their work; either may be empty."""
 
-_Mark = tuple[int, int]
+_Member = tuple[int, int]  # side, 0 or 1, and node
 
 
-def group_unpaired(a: Graph, b: Graph, found: Matching) -> list[Group]:
-    """The nodes without a partner, in groups that give the same tensors.
+def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
+    """Group the nodes without a partner.
 
-    Nodes of one side belong together where one makes what the other reads, unless the other side has that tensor as well. Nodes
-    of two sides belong together where they make the same tensor, or where only they read the same weight.
+    Nodes of one side belong together if one produces what the other reads, unless the other side has that tensor as well. Nodes
+    of two sides belong together if they produce the same tensor, or if they are the only ones that read a weight.
+
+    Returns
+    -------
+    list of Group
+        A node that nothing on the other side replaces is a group of its own.
     """
-    free_a = [place for place in found.only_a if place not in a.constants]
-    free_b = [place for place in found.only_b if place not in b.constants]
-    roots: dict[_Mark, _Mark] = {mark: mark for mark in ((0, p) for p in free_a)} | {(1, p): (1, p) for p in free_b}
-    both = _on_both_sides(a, b, found, roots)
-    there = set(both.values())
-    for graph, side, shared in ((a, 0, set(both)), (b, 1, there)):
-        for place in free_a if side == 0 else free_b:
-            for _, maker, slot in graph.predecessors(place):
-                if (side, maker) in roots and graph.nodes[maker].output[slot] not in shared:
-                    _join(roots, (side, maker), (side, place))
-    for left, right in both.items():
-        _join(roots, (0, a.producers[left][0]), (1, b.producers[right][0]))
-    settled = {_root(roots, (0, a.producers[left][0])) for left in both}
-    weighed = [_weighed(a, free_a), _weighed(b, free_b)]
-    for weight in weighed[0].keys() & weighed[1].keys():
-        one, other = (0, weighed[0][weight]), (1, weighed[1][weight])
-        # Not where it would tie two groups that have their counterparts already.
-        if _root(roots, one) not in settled or _root(roots, other) not in settled:
-            _join(roots, one, other)
-    return list(_gathered(roots))
-
-
-def _on_both_sides(a: Graph, b: Graph, found: Matching, roots: dict[_Mark, _Mark]) -> dict[str, str]:
-    """Tensors in a to those in b, both made by nodes without a partner."""
-
-    def lone(graph: Graph, side: int, name: str) -> bool:
-        return name in graph.producers and (side, graph.producers[name][0]) in roots
-
-    both = {x: y for x, y in found.values.items() if lone(a, 0, x) and lone(b, 1, y)}
-    kept = sum(x == y for x, y in found.values.items())
-    if 2 * kept > len(found.values):  # the names were kept where nothing changed: one name is one tensor here as well
-        taken = set(both.values())
-        for place in found.only_a:
-            for name in a.nodes[place].output:
-                if name not in both and name not in taken and lone(a, 0, name) and lone(b, 1, name):
-                    both[name] = name
-    return both
-
-
-def _weighed(graph: Graph, places: list[int]) -> dict[int, int]:
-    """Weights that exactly one of the nodes reads."""
-    readers = [
-        (graph.weights[name], place) for place in places for name in set(graph.nodes[place].input) & graph.weights.keys()
-    ]
-    counts = Counter(weight for weight, _ in readers)
-    return {weight: place for weight, place in readers if counts[weight] == 1}
-
-
-def _root(roots: dict[_Mark, _Mark], mark: _Mark) -> _Mark:
-    while roots[mark] != mark:
-        roots[mark] = mark = roots[roots[mark]]
-    return mark
-
-
-def _join(roots: dict[_Mark, _Mark], one: _Mark, other: _Mark) -> None:
-    roots[_root(roots, one)] = _root(roots, other)
-
-
-def _gathered(roots: dict[_Mark, _Mark]) -> Iterator[Group]:
-    held: dict[_Mark, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for mark in roots:
-        held[_root(roots, mark)][mark[0]].append(mark[1])
-    for left, right in held.values():
+    unpaired = [[index for index in matching.only_a if index not in a.constants]]
+    unpaired += [[index for index in matching.only_b if index not in b.constants]]
+    sets = _DisjointSets((side, index) for side in (0, 1) for index in unpaired[side])
+    shared = _shared_tensors(a, b, matching, sets)
+    for side, graph, names in ((0, a, set(shared)), (1, b, set(shared.values()))):
+        for index in unpaired[side]:
+            for _, producer, slot in graph.predecessors(index):
+                if (side, producer) in sets.parents and graph.nodes[producer].output[slot] not in names:
+                    sets.join((side, producer), (side, index))
+    for name, other in shared.items():
+        sets.join((0, a.producers[name][0]), (1, b.producers[other][0]))
+    complete = {sets.root((0, a.producers[name][0])) for name in shared}
+    readers = _sole_readers(a, unpaired[0]), _sole_readers(b, unpaired[1])
+    for weight in readers[0].keys() & readers[1].keys():
+        one, other_one = (0, readers[0][weight]), (1, readers[1][weight])
+        # Not where it would tie two groups that have counterparts already.
+        if sets.root(one) not in complete or sets.root(other_one) not in complete:
+            sets.join(one, other_one)
+    groups: list[Group] = []
+    for left, right in sets.members():
         if left and right:
-            yield tuple(left), tuple(right)
-        else:  # nothing on the other side: each node for itself
-            yield from (((place,), ()) for place in left)
-            yield from (((), (place,)) for place in right)
+            groups.append((tuple(left), tuple(right)))
+        else:
+            groups += [((index,), ()) for index in left] + [((), (index,)) for index in right]
+    return groups
+
+
+class _DisjointSets:
+    """A disjoint-set forest, or union-find, with path halving (Tarjan and van Leeuwen, 1984)."""
+
+    def __init__(self, members: Iterable[_Member]) -> None:
+        self.parents = {member: member for member in members}
+
+    def root(self, member: _Member) -> _Member:
+        parents = self.parents
+        while parents[member] != member:
+            parents[member] = member = parents[parents[member]]
+        return member
+
+    def join(self, one: _Member, other: _Member) -> None:
+        self.parents[self.root(one)] = self.root(other)
+
+    def members(self) -> Iterable[tuple[list[int], list[int]]]:
+        """The nodes of each set, by side."""
+        sets: dict[_Member, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for side, index in self.parents:
+            sets[self.root((side, index))][side].append(index)
+        return sets.values()
+
+
+def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: _DisjointSets) -> dict[str, str]:
+    """Tensors of a to those of b, both produced by unpaired nodes."""
+
+    def is_open(side: int, name: str) -> bool:
+        producer = (a, b)[side].producers.get(name)
+        return producer is not None and (side, producer[0]) in sets.parents
+
+    shared = {x: y for x, y in matching.values.items() if is_open(0, x) and is_open(1, y)}
+    same_names = sum(x == y for x, y in matching.values.items())
+    if 2 * same_names > len(matching.values):  # most names were kept: here, too, one name is one tensor
+        taken = set(shared.values())
+        names = (name for index in matching.only_a for name in a.nodes[index].output)
+        shared |= {n: n for n in names if n not in shared and n not in taken and is_open(0, n) and is_open(1, n)}
+    return shared
+
+
+def _sole_readers(graph: Graph, nodes: list[int]) -> dict[int, int]:
+    """Weights that exactly one of some nodes reads, and that node."""
+    readers = [(graph.weights[name], index) for index in nodes for name in {*graph.nodes[index].input} & graph.weights.keys()]
+    counts = Counter(weight for weight, _ in readers)
+    return {weight: index for weight, index in readers if counts[weight] == 1}

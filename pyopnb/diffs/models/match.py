@@ -70,8 +70,7 @@ def match_models(a: ModelProto, b: ModelProto) -> Matching:
 
 def graph_of_model(model: ModelProto, contents: Contents) -> Graph:
     """Read a model's main graph."""
-    functions = {(f.domain, f.name): f for f in model.functions}
-    return graph_of(model.graph, Defaults({o.domain: o.version for o in model.opset_import}, functions), contents)
+    return graph_of(model.graph, Defaults.of_model(model), contents)
 
 
 def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""How a node of one model differs from the node of another that stands for it: op, attributes, weights, lines of source."""
+"""How a node of one model differs from its partner in another: op, attributes, weights, lines of source."""
 
 from __future__ import annotations
 
@@ -6,45 +6,51 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
-from pyopnb.diffs.models.attributes import Defaults
+from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
+from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.traces.segments import Segment, Segments
-from pyopnb.models.nodes import attribute_value, full_name
-from pyopnb.ops.errors import sanitize
+from pyopnb.diffs.traces.steps import same_values
+from pyopnb.models.nodes import attribute_value, full_name, named_bodies
+from pyopnb.ops.errors import plural, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["find_causes", "op_versions"]
 
-_WIDEST = 60
-
 
 def find_causes(
     traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
 ) -> Iterator[str]:
-    """What is not the same in the nodes that make a tensor, first of a, then of b.
+    """Describe how the nodes differ that make two corresponding tensors.
 
     Parameters
     ----------
     traces : tuple of Trace
     graphs : tuple of Segments
     segments : tuple of Segment
+        The nodes.
     names : tuple of str
-        The tensor.
+        The tensors.
+
+    Yields
+    ------
+    str
+        A line for each difference.
     """
     nodes = [graph.nodes[graph.maker[name]] for graph, name in zip(graphs, names, strict=True)]
     ops = [" + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)]
     if ops[0] != ops[1]:
         yield f"{ops[0]} → {ops[1]}"
     if full_name(nodes[0]) == full_name(nodes[1]):
-        yield from _attributes(nodes, [trace.model for trace in traces])
-    yield from _weights(traces, graphs, segments)
+        yield from _attribute_causes(nodes[0], nodes[1], (traces[0].model, traces[1].model))
+    yield from _weight_causes(traces, graphs, segments)
     for name in dict.fromkeys(full_name(graphs[1].nodes[place]) for place in segments[1].nodes):
-        yield from _source(*(trace.versions.get(name) for trace in traces))
+        yield from _source_causes(*(trace.versions.get(name) for trace in traces))
 
 
 def _ops(graph: Segments, segment: Segment) -> list[str]:
@@ -54,60 +60,36 @@ def _ops(graph: Segments, segment: Segment) -> list[str]:
 # ---- attributes ------------------------------------------------------------------------------------------------------------
 
 
-def _attributes(nodes: list[NodeProto], models: list[ModelProto]) -> Iterator[str]:
-    first, second = (_values(node, model) for node, model in zip(nodes, models, strict=True))
-    for name in dict.fromkeys((*first, *second)):
-        one, other = (values.get(name) for values in (first, second))
-        if one != other:
-            yield f"attr {sanitize(name, 80)}: {one or 'none'} → {other or 'none'}"
-
-
-def _values(node: NodeProto, model: ModelProto) -> dict[str, str]:
-    """The node's attributes as they are printed, with the defaults of those that are not written."""
-    defaults = Defaults(
-        {entry.domain: entry.version for entry in model.opset_import}, {(f.domain, f.name): f for f in model.functions}
-    ).of(node)
-    written = {attribute.name: attribute for attribute in node.attribute}
-    return {name: _printed(attribute, model) for name, attribute in {**defaults, **written}.items()}
-
-
-def _printed(attribute: AttributeProto, model: ModelProto) -> str:
-    if attribute.ref_attr_name:
-        return f"what {sanitize(attribute.ref_attr_name, 80)} is"
-    if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-        size, content = sum(len(body.node) for body in bodies), hash(attribute.SerializeToString(deterministic=True))
-        return f"a body of {size} nodes, {content & 0xFFFFFFFF:08x}"
-    try:
-        value = attribute_value(attribute, model)
-    except (ValueError, TypeError, KeyError) as error:
-        return f"unreadable: {sanitize(str(error), _WIDEST)}"
-    if isinstance(value, np.ndarray):
-        return sanitize(" ".join(np.array2string(value, threshold=8).split()), _WIDEST)
-    if attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):  # with the digits that a float32 has
-        many = isinstance(value, list)
-        value = [float(str(np.float32(one))) for one in value] if many else float(str(np.float32(value)))
-    return sanitize(repr(value), _WIDEST)
+def _attribute_causes(a: NodeProto, b: NodeProto, models: tuple[ModelProto, ModelProto]) -> Iterator[str]:
+    content = Contents(Numbers()).of
+    defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
+    for name, *values in differing_attributes((a, b), defaults, (content, content)):
+        one, other = ("none" if value is None else format_attribute(value) for value in values)
+        yield f"attr {sanitize(name, 80)}: {one} → {other}"
+    for (name, one_body), (_, other_body) in zip(named_bodies(a), named_bodies(b), strict=False):
+        if one_body != other_body:
+            sizes = plural(len(one_body.node), "node"), plural(len(other_body.node), "node")
+            yield f"body {sanitize(name, 80)}: {sizes[0]} → {sizes[1]}"
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------------
 
 
-def _weights(
+def _weight_causes(
     traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
 ) -> Iterator[str]:
-    """The weights that the nodes read, those of Constant nodes among them, pair by pair where there are as many."""
-    first, second = (dict(_arrays(*one)) for one in zip(traces, graphs, segments, strict=True))
-    if len(first) != len(second):
-        yield f"{len(first)} weights → {len(second)}"
+    """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
+    ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
+    if len(ours) != len(theirs):
+        yield f"{len(ours)} weights → {len(theirs)}"
         return
-    for (name, one), (other, two) in zip(first.items(), second.items(), strict=True):
-        if one is None or two is None:
+    for (name, array), (other, other_array) in zip(ours.items(), theirs.items(), strict=True):
+        if array is None or other_array is None:
             continue
-        diff = compared(one, two, 0.0, 0.0)
-        if diff.verdict not in ("bit-identical", "value-identical"):
-            both = sanitize(name, 80) if name == other else f"{sanitize(name, 80)} → {sanitize(other, 80)}"
-            yield f"weight {both}: {summarize(diff.worst)}"
+        diff = compared(array, other_array, 0.0, 0.0)
+        if not same_values(diff):
+            names = dict.fromkeys(sanitize(text, 80) for text in (name, other))
+            yield f"weight {' → '.join(names)}: {summarize(diff.worst)}"
 
 
 def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
@@ -123,21 +105,20 @@ def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[s
 # ---- source ----------------------------------------------------------------------------------------------------------------
 
 
-def _source(old: Version | None, new: Version | None) -> Iterator[str]:
-    """What differs between two versions of an op: its schema in words, its lines of source."""
+def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
+    """How two versions of an op differ: schemas in words, lines of source."""
     if old is None or new is None or old is new:
         return
-    found = diff_versions(old, new)
-    yield from found.schema
-    lines = [line for line in found.source if line[:1] in "+-" and line[1:].strip()]
+    diff = diff_versions(old, new)
+    yield from diff.schema
+    lines = [line for line in diff.source if line[:1] in "+-" and line[1:].strip()]
     yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
     if not lines:
-        said = "a source that is not known" if found.same_code is None else "the same source"
-        yield f"{new.op}, version {old.number} → {new.number}, with {said}"
+        source = "an unknown source" if diff.same_code is None else "the same source"
+        yield f"{new.op}, version {old.number} → {new.number}, with {source}"
 
 
 def op_versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
-    """The numbers of the versions of a node's op in both traces."""
-    held = [trace.versions.get(full_name(node)) for trace in traces]
-    first, second = (None if version is None else version.number for version in held)
-    return first, second
+    """The numbers of the versions of a node's op in both traces; None where the registry had no such op."""
+    first, second = (trace.versions.get(full_name(node)) for trace in traces)
+    return None if first is None else first.number, None if second is None else second.number
