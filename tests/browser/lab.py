@@ -5,8 +5,8 @@
         page.run_all()
         page.screenshot("first")
 
-Nothing of the person's own is read or written: settings, workspaces, runtime files and trust live in a folder of their own.
-A tab may reach its server and nothing else; what it tried is in ``blocked``. Linux only, as the project's tests are.
+The user's own settings, workspaces, runtime files and trusted notebooks are neither read nor written: they are redirected to a
+temporary folder. A tab can reach its server only; other requests are recorded in ``blocked``. Linux only, like all tests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 CURRENT = "window.jupyterapp.shell.currentWidget"
 
-# Asked again and again, and not awaited: a promise that a page drops while it loads itself anew is never kept.
+# Polled, not awaited: if the page reloads, its pending promises never settle.
 _RESTORED = """() => {
     const app = window.jupyterapp;
     if (app.wasRestored === undefined) {
@@ -51,7 +51,7 @@ _RESTORED = """() => {
 
 @dataclass
 class Lab:
-    """A JupyterLab server that runs."""
+    """A running JupyterLab server."""
 
     root: Path
     origin: str
@@ -64,7 +64,7 @@ class Lab:
 
     @contextlib.contextmanager
     def without(self, extension: str) -> Iterator[None]:
-        """Disable an extension for pages that are loaded meanwhile."""
+        """Disable an extension for pages loaded within the block."""
         config = self.home / "config" / "labconfig" / "page_config.json"
         before = config.read_text()
         config.write_text(json.dumps({"disabledExtensions": {extension: True}}))
@@ -76,7 +76,7 @@ class Lab:
 
 @contextlib.contextmanager
 def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[Lab]:
-    """Start a server on a folder, and stop it and all that it started, whatever happens."""
+    """Start a server on a folder; stop it and all its processes at the end, whatever happens."""
     token = secrets.token_hex(16) if token is None else token
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, _free_port() as port:
         home = Path(folder)
@@ -87,7 +87,7 @@ def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[L
                 _command(server, port), cwd=root, env=_environment(home), stdout=out, stderr=out, start_new_session=True
             )
         try:
-            _wait_until_it_answers(server, process, log)
+            _wait_until_ready(server, process, log)
             yield server
         finally:
             _stop(process)
@@ -130,11 +130,11 @@ def _environment(home: Path) -> dict[str, str]:
         "JUPYTER_PLATFORM_DIRS": "1",
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    left = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON", "PYTEST_"))}
-    return left | {name: str(value) for name, value in own.items()}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON", "PYTEST_"))}
+    return inherited | {name: str(value) for name, value in own.items()}
 
 
-def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + LIMIT
     while True:
         try:
@@ -142,18 +142,18 @@ def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: P
             return
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"JupyterLab does not start:\n{log.read_text(errors='replace')[-4000:]}") from error
+                raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-4000:]}") from error
             time.sleep(0.1)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server and its kernels, which are in sessions of their own."""
-    family = _descendants(process.pid)
+    """Stop the server and its kernels, which have sessions of their own."""
+    descendants = _descendants(process.pid)
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    for pid, started in [(process.pid, _started(process.pid)), *family]:
-        if started is not None and _started(pid) == started:  # still the same process, and not another with its number
+    for pid, started in [(process.pid, _started(process.pid)), *descendants]:
+        if started is not None and _started(pid) == started:  # still the same process, not a new one with its id
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     process.wait()
@@ -164,10 +164,10 @@ def _descendants(pid: int) -> list[tuple[int, str | None]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
             parents[int(entry.name)] = int(fields[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return [(one, _started(one)) for one in found[1:]]
+    pids = [pid]
+    for ancestor in pids:
+        pids += [child for child, parent in parents.items() if parent == ancestor]
+    return [(child, _started(child)) for child in pids[1:]]
 
 
 def _started(pid: int) -> str | None:
@@ -176,7 +176,7 @@ def _started(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/…/stat behind the name; empty for a process that is gone."""
+    """The fields of /proc/…/stat after the name; empty for a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -184,17 +184,17 @@ def _stat(pid: int) -> list[str]:
 
 
 def executable() -> str | None:
-    """The Chromium of the system; None leaves it to playwright's own. As tests/lanes/chromium.sh looks for it."""
+    """The system's Chromium; None lets playwright use its own. The search order is that of tests/lanes/chromium.sh."""
     names = (os.environ.get("PYOPNB_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    found = (path for name in names if name and (path := shutil.which(name)))
-    return next((path for path in found if subprocess.run([path, "--version"], capture_output=True).returncode == 0), None)
+    paths = (path for name in names if name and (path := shutil.which(name)))
+    return next((path for path in paths if subprocess.run([path, "--version"], capture_output=True).returncode == 0), None)
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     """A Chromium without a window."""
     with sync_playwright() as playwright:
-        # No sandbox of Chromium's own: it cannot have one as root, as most machines of CI are.
+        # Chromium's sandbox does not work as root, which CI machines often use.
         chromium = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:
             yield chromium
@@ -204,19 +204,19 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Tab:
-    """A page of JupyterLab, and what happened in it."""
+    """A page of JupyterLab, the requests that were blocked, and the errors that it logged."""
 
     page: Page
     server: Lab
     blocked: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    console_errors: list[str] = field(default_factory=list)
 
     def go(self, path: str = "lab") -> None:
-        """Load JupyterLab in its own theme, with nothing open; ``lab/tree/x.ipynb`` opens a file, and a notebook its kernel."""
-        self.page.goto("about:blank")  # a page that is still there would keep what it has open
+        """Load JupyterLab in its default theme with nothing open; the path ``lab/tree/x.ipynb`` opens that file."""
+        self.page.goto("about:blank")  # the previous page would keep its documents open
         settings = self.server.home / "settings" / "@jupyterlab" / "apputils-extension"
         (settings / "themes.jupyterlab-settings").unlink(missing_ok=True)
-        # Not "reset" in the address, which makes JupyterLab load itself once more.
+        # Not by "reset" in the URL, which makes JupyterLab reload itself.
         for workspace in (self.server.home / "workspaces").glob("*"):
             workspace.unlink()
         self.page.goto(self.server.url(f"{path}?token={self.server.token}"))
@@ -226,17 +226,17 @@ class Tab:
     def command(self, name: str, **args: Any) -> None:
         """Run one of JupyterLab's commands and wait for it."""
         self.start(name, **args)
-        self.page.wait_for_function("() => window.ended !== undefined")  # which ends in time, as a promise may not
+        self.page.wait_for_function("() => window.ended !== undefined")  # which times out; a promise would not
         assert self.page.evaluate("() => window.ended") == ""
 
     def start(self, name: str, **args: Any) -> None:
         """Run one of JupyterLab's commands."""
         execute = "window.jupyterapp.commands.execute(name, args).then(() => '', error => `${error}`)"
-        script = f"([name, args]) => {{ delete window.ended; {execute}.then(said => {{ window.ended = said }}) }}"
+        script = f"([name, args]) => {{ delete window.ended; {execute}.then(error => {{ window.ended = error }}) }}"
         self.page.evaluate(script, [name, args])
 
     def open_notebook(self, path: str, *, kernel: bool = True) -> None:
-        """Open a notebook, and wait for its kernel unless it is to have none."""
+        """Open a notebook, and wait for its kernel unless it should have none."""
         self.go()
         preference = {} if kernel else {"kernelPreference": {"shouldStart": False}}
         self.command("docmanager:open", path=path, factory="Notebook", **preference)
@@ -246,13 +246,13 @@ class Tab:
             self.wait_idle()
 
     def open_in_notebook(self, path: str) -> None:
-        """Open a notebook in Notebook 7, the other front end that is made of JupyterLab's parts, and wait for its kernel."""
+        """Open a notebook in Notebook 7, the other front end built from JupyterLab's parts, and wait for its kernel."""
         self.go(f"notebooks/{path}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.wait_idle()
 
     def kernels(self) -> int:
-        """How many kernels run on the server."""
+        """The number of kernels running on the server."""
         request = urllib.request.Request(
             self.server.url("api/kernels"), headers={"Authorization": f"token {self.server.token}"}
         )
@@ -278,7 +278,7 @@ class Tab:
         self.wait_idle()
 
     def edit(self, number: int, source: str) -> None:
-        """Give a cell another text."""
+        """Replace the text of a cell."""
         script = f"([number, source]) => {{ {CURRENT}.content.widgets[number].model.sharedModel.setSource(source) }}"
         self.page.evaluate(script, [number, source])
 
@@ -288,12 +288,12 @@ class Tab:
     def shut_down(self) -> None:
         """End the notebook's kernel."""
         end = f"{CURRENT}.context.sessionContext.shutdown().then(() => '', error => `${{error}}`)"
-        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(said => {{ window.ended = said }}) }}")
+        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(error => {{ window.ended = error }}) }}")
         self.page.wait_for_function("() => window.ended !== undefined")
         assert self.page.evaluate("() => window.ended") == ""
 
     def errors(self) -> list[str]:
-        """What the cells' outputs have of exceptions."""
+        """The exceptions in the outputs of all cells."""
         outputs = "cell.model.outputs?.toJSON() ?? []"
         raised = "output.output_type === 'error').map(output => `${output.ename}: ${output.evalue}`"
         return list(
@@ -301,13 +301,13 @@ class Tab:
         )
 
     def never_run(self) -> list[str]:
-        """The code cells that were not run to their end."""
+        """The code cells that have not finished."""
         waits = "cell.model.type === 'code' && !(cell.model.executionCount > 0 && cell.model.executionState === 'idle')"
         texts = "map(cell => cell.model.sharedModel.getSource())"
         return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.filter(cell => {waits}).{texts}"))
 
     def count(self, number: int) -> int:
-        """The number in brackets beside a cell."""
+        """The execution count of a cell."""
         return int(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.executionCount", number))
 
     def trusted(self, number: int) -> bool:
@@ -317,14 +317,22 @@ class Tab:
         return self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{number}"]')
 
     def output(self, number: int) -> Locator:
-        """What a cell shows below itself."""
+        """The output area of a cell."""
         return self.cell(number).locator(".jp-Cell-outputArea")
 
     def frame(self, around: Locator) -> Frame:
-        """The page inside the first frame of something."""
+        """The page inside the first iframe of an element."""
         handle = around.locator("iframe").first.element_handle()
         frame = handle.content_frame() if handle else None
         assert frame is not None, "no frame"
+        return frame
+
+    def netron(self, around: Locator, nodes: int) -> Frame:
+        """The page of Netron inside an element, once it shows that many nodes."""
+        expect(around.locator("iframe")).to_be_visible()
+        frame = self.frame(around)
+        expect(frame.locator("g.node")).to_have_count(nodes)
+        expect(frame.locator("g.node").first).to_be_visible()
         return frame
 
     def theme(self, name: str) -> None:
@@ -334,7 +342,7 @@ class Tab:
         expect(self.page.locator("#jupyterlab-splash")).to_have_count(0)
 
     def eventually(self, check: Callable[[], bool]) -> bool:
-        """Whether something becomes true in time, while the page goes on."""
+        """Whether a condition becomes true in time, while the page continues."""
         end = time.monotonic() + LIMIT
         while not check():
             if time.monotonic() > end:
@@ -343,12 +351,14 @@ class Tab:
         return True
 
     def blank(self) -> list[str]:
-        """The outputs in which nobody sees anything, and those whose pictures or widgets are missing."""
+        """The outputs that show nothing, or whose pictures or widgets are missing."""
         outputs = self.page.locator(".jp-Notebook .jp-OutputArea-output").all()
-        return [output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self.seen(output))]
+        return [
+            output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self._shows(output))
+        ]
 
-    def seen(self, output: Locator) -> bool:
-        """Whether an output has a text that it is meant to have, a frame, or pictures, none of them broken."""
+    def _shows(self, output: Locator) -> bool:
+        """Whether an output shows text, a frame or a widget, or pictures of which none is broken."""
         output.scroll_into_view_if_needed()
         text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
         if any(word in text for word in ("model not found", "Error displaying", "Loading widget")):
@@ -358,22 +368,22 @@ class Tab:
         return bool(text or pictures or output.locator("iframe:visible, [role=slider]:visible").count())
 
     def screenshot(self, name: str) -> Path:
-        """Keep a picture of the page in build/, to be looked at."""
+        """Save a picture of the page in build/ for inspection."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.page.screenshot(path=path)
         return path
 
     def excerpt(self, name: str, number: int, width: int, height: int) -> Path:
-        """Keep a picture of the notebook from one cell on, in few colours, so that its file is small."""
+        """Save a picture of the notebook from one cell on, in few colours to keep the file small."""
         around = self.cell(number)
 
-        def there() -> bool:  # what is drawn late pushes it away
+        def in_position() -> bool:  # outputs that are drawn late move it
             around.evaluate("cell => cell.scrollIntoView({block: 'start'})")
             box = around.bounding_box()
             return box is not None and 80 < box["y"] < 200
 
-        assert self.eventually(there)
+        assert self.eventually(in_position)
         box = around.bounding_box()
         assert box is not None
         path = self.screenshot(name)
@@ -384,42 +394,45 @@ class Tab:
         return path
 
 
-def _theirs(error: Any) -> bool:
-    """Whether the widgets' own extension stumbled over a notebook that has no kernel, which it always does."""
+def _is_widget_manager_error(error: Any) -> bool:
+    """Whether this is the error that the widget manager always raises for a notebook without a kernel."""
     return "reading 'kernel'" in error.message and "@jupyter-widgets/jupyterlab-manager" in (error.stack or "")
 
 
 @contextlib.contextmanager
 def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, int] = (1280, 900)) -> Iterator[Tab]:
-    """A tab with nothing of another's; every request that is not for the server is refused, as on a machine without network."""
+    """A tab with a profile of its own; every request to another host is refused, as on a machine without network."""
     context = chromium.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", service_workers="block"
     )
     context.set_default_timeout(LIMIT * 1000)
     expect.set_options(timeout=LIMIT * 1000)
     page = context.new_page()
-    one = Tab(page, server)
-    own = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:")
+    opened = Tab(page, server)
+    allowed = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:")
 
-    def gate(route: Any) -> None:
+    def filter_request(route: Any) -> None:
         url = route.request.url
-        if url.startswith(own):
+        if url.startswith(allowed):
             route.continue_()
         else:
-            one.blocked.append(url)
+            opened.blocked.append(url)
             route.abort()
 
-    context.route("**/*", gate)
-    page.on("pageerror", lambda error: None if _theirs(error) else one.complaints.append(error.stack or error.message))
-    page.on("console", lambda said: one.complaints.append(said.text) if said.type == "error" else None)
+    context.route("**/*", filter_request)
+    page.on(
+        "pageerror",
+        lambda error: None if _is_widget_manager_error(error) else opened.console_errors.append(error.stack or error.message),
+    )
+    page.on("console", lambda message: opened.console_errors.append(message.text) if message.type == "error" else None)
     try:
-        yield one
+        yield opened
     finally:
         context.close()
 
 
 def write_notebook(path: Path, *sources: str, outputs: dict[int, list[dict[str, Any]]] | None = None) -> None:
-    """Write a notebook of code cells, with what some of them show."""
+    """Write a notebook of code cells, with the outputs of some."""
     cells = []
     for number, source in enumerate(sources):
         cell = nbformat.v4.new_code_cell(source)

@@ -1,4 +1,4 @@
-"""The driver itself: what it starts ends, and what it refuses is refused."""
+"""The driver itself: it leaves no process behind, and blocks requests to other hosts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from playwright.sync_api import expect
 
 
 def processes(mark):
-    """The processes whose environment has this text."""
-    found = []
+    """The ids of processes whose environment contains this text."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 if mark in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:  # it ended meanwhile, or is not ours
+                    pids.append(int(entry.name))
+            except OSError:  # it has ended, or is not ours
                 continue
-    return found
+    return pids
 
 
 def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path):
     write_notebook(tmp_path / "one.ipynb", "1 + 1")
-    # All of it stands under raises: what the last line leaves of the first is what is tested.
+    # All of it is inside raises: the test is what the exception in the last line leaves behind.
     with pytest.raises(ZeroDivisionError), lab(tmp_path, base_url="/user/bob/") as server, tab(chromium, server) as page:  # noqa: PT012
         mark = bytes(server.home)
         page.open_notebook("one.ipynb")
@@ -40,7 +40,7 @@ def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path)
         assert page.page.evaluate("() => fetch('http://127.0.0.1:9/').then(() => 'answered', () => 'refused')") == "refused"
         assert page.blocked == ["http://127.0.0.1:9/"]
         page.page.evaluate("() => { setTimeout(() => { throw new Error('seen') }) }")
-        assert page.eventually(lambda: any("seen" in said for said in page.complaints))
+        assert page.eventually(lambda: any("seen" in error for error in page.console_errors))
         1 / 0  # noqa: B018
     assert processes(mark) == []
     assert not server.home.exists()

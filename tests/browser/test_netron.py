@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from lab import lab, tab, write_notebook
+from lab import write_notebook
 from playwright.sync_api import expect
 
 import pyopnb
 
 MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Add(c, a) }"
-SHOWN = 6  # Netron draws inputs and outputs as nodes as well
+NODES = 6  # Netron draws inputs and outputs as nodes too
 
 OP = """\
 import pyopnb
@@ -35,9 +34,7 @@ view""",
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    root = tmp_path_factory.mktemp("root")
+def write_files(root):
     exec(OP, {})
     model = pyopnb.parse(MODEL)
     (root / "demo.onnx").write_bytes(model.SerializeToString())
@@ -45,22 +42,6 @@ def server(tmp_path_factory):
     write_notebook(root / "live.ipynb", *LIVE)
     saved = pyopnb.netron(model, name="</script>'\"<b>saved")._repr_mimebundle_()
     write_notebook(root / "saved.ipynb", "view  # nothing was run here", outputs={0: [saved]})
-    with lab(root, base_url="/user/alice/") as started:
-        yield started
-
-
-@pytest.fixture
-def page(chromium, server):
-    with tab(chromium, server) as opened:
-        yield opened
-        assert not opened.blocked, opened.blocked
-        assert not opened.complaints, opened.complaints
-
-
-def nodes(frame):
-    found = frame.locator("g.node")
-    expect(found).to_have_count(SHOWN)
-    return found
 
 
 def click(frame, kind):
@@ -70,16 +51,14 @@ def click(frame, kind):
 def test_live_output_clicks_documentation_and_themes(page):
     page.open_notebook("live.ipynb")
     page.run_all()
-    expect(page.output(3).locator("iframe")).to_be_visible()
-    frame = page.frame(page.output(3))
-    nodes(frame)
+    frame = page.netron(page.output(3), NODES)
     page.screenshot("netron-live")
 
     click(frame, "Add")
     expect(page.output(3)).to_contain_text("clicked Add True True")
     click(frame, "SoftClip")
     expect(page.output(3)).to_contain_text("clicked SoftClip True True")
-    expect(page.output(3)).not_to_contain_text("clicked Add")  # only the last answer stays
+    expect(page.output(3)).not_to_contain_text("clicked Add")  # only the last click's output stays
     frame.get_by_title("Show Definition").click()
     expect(frame.locator("#sidebar")).to_contain_text("Clip x smoothly to a limit.")
     expect(frame.locator("#sidebar")).to_contain_text("Default: 1.0.")
@@ -94,7 +73,7 @@ def test_live_output_clicks_documentation_and_themes(page):
 
     page.theme("JupyterLab Dark")
     expect(frame.locator("html")).to_have_css("color-scheme", "dark")
-    nodes(frame)
+    expect(frame.locator("g.node")).to_have_count(NODES)
     page.screenshot("netron-dark")
     page.theme("JupyterLab Light")
     expect(frame.locator("html")).to_have_css("color-scheme", "light")
@@ -104,10 +83,8 @@ def test_saved_notebook_that_nobody_trusts_has_netron_without_a_kernel(page):
     kernels = page.kernels()
     page.open_notebook("saved.ipynb", kernel=False)
     assert not page.trusted(0)
-    expect(page.output(0).locator("iframe")).to_be_visible()
-    frame = page.frame(page.output(0))
-    nodes(frame)
-    click(frame, "Neg")  # nobody is there to hear it
+    frame = page.netron(page.output(0), NODES)
+    click(frame, "Neg")  # without a kernel, nothing receives it
     expect(frame.locator("#sidebar")).to_contain_text("Neg")
     expect(page.output(0)).to_contain_text("</script>'\"<b>saved: 4 nodes")
     assert page.kernels() == kernels
@@ -128,9 +105,7 @@ def test_without_the_extension_a_trusted_output_has_netron(page, server):
     with server.without("pyopnb-netron"):
         page.open_notebook("live.ipynb")
     page.run_all()
-    expect(page.output(3).locator("iframe")).to_be_visible()
-    frame = page.frame(page.output(3))
-    nodes(frame)
+    frame = page.netron(page.output(3), NODES)
     expect(page.output(3).locator("img")).to_be_hidden()
     page.theme("JupyterLab Dark")
     expect(frame.locator("html")).to_have_css("color-scheme", "dark")
@@ -141,9 +116,7 @@ def test_a_file_opens_from_the_file_browser(page):
     page.go()
     page.page.locator(".jp-DirListing-item", has_text="demo.onnx").dblclick()
     document = page.page.locator(".jp-MimeDocument")
-    expect(document.locator("iframe")).to_be_visible()
-    frame = page.frame(document)
-    nodes(frame)
+    frame = page.netron(document, NODES)
     click(frame, "Add")
     frame.get_by_title("Show Definition").click()
     expect(frame.locator("#sidebar")).to_contain_text("Performs element-wise binary addition")
