@@ -6,7 +6,6 @@ Exit codes: 0 if nothing differs or is missing, 1 if something does or is, 2 if 
 from __future__ import annotations
 
 import argparse
-import html
 import importlib
 import json
 import os
@@ -21,6 +20,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.display.html import document, escape
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, sanitize
 
@@ -129,8 +129,9 @@ def _diff(args: argparse.Namespace) -> int:
         if args.feeds is not None and not args.trace and not result.ok:
             trace_diff = _compare(args, True)
     if args.html is not None:
-        body = "".join(f"<div>{shown._repr_html_()}</div>" for shown in (result, trace_diff) if shown is not None)
-        page = _page(f"{args.a} against {args.b}" if args.b else args.a, body)
+        title = f"{args.a} against {args.b}" if args.b else args.a
+        diffs = "".join(f"<div>{shown._repr_html_()}</div>" for shown in (result, trace_diff) if shown is not None)
+        page = document(title, f"<h1>{escape(title)}</h1>{diffs}")
         _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
     print(result.to_json() if args.json else result if trace_diff is None else f"{result}\n\n{trace_diff}")
     return _SAME if result.ok else _DIFFERENT
@@ -240,13 +241,6 @@ def _write(path: str, write: Callable[[str], object]) -> None:
         if isinstance(error, PyopError):
             raise
         raise FeedError(f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))) from None
-
-
-def _page(title: str, body: str) -> str:
-    title = html.escape(sanitize(title))
-    head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{title}</title>'
-    style = "font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em"
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body style="{style}"><h1>{title}</h1>{body}</body></html>\n'
 
 
 if __name__ == "__main__":

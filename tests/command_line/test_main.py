@@ -153,7 +153,7 @@ def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
     (tmp_path / "d.json").write_text(out)
     assert run("diff", str(tmp_path / "d.json"), "--atol", "1", "--json")[0] == 0
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
-    assert page.startswith("<!doctype html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
+    assert page.startswith("<!DOCTYPE html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
 
 
 def test_where_two_models_part(run: Run, tmp_path: Path) -> None:
