@@ -39,11 +39,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.save(folder / f"{name}.npy", array)
         np.savez(folder / f"{name}.npz", x=array)
     np.savez(folder / "other.npz", z=x)
-    with zipfile.ZipFile(folder / "self.npz", "w") as held:  # np.savez has a parameter of that name
-        held.write(folder / "x.npy", "self.npy")
-        held.write(folder / "x.npy", "file.npy")
-    with zipfile.ZipFile(folder / "more.npz", "w") as held:
-        held.writestr("x.txt", "no array")
+    with zipfile.ZipFile(folder / "self.npz", "w") as archive:  # np.savez has a parameter of that name
+        archive.write(folder / "x.npy", "self.npy")
+        archive.write(folder / "x.npy", "file.npy")
+    with zipfile.ZipFile(folder / "more.npz", "w") as archive:
+        archive.writestr("x.txt", "no array")
     np.savez(folder / "f64.npz", x=x.astype(np.float64))
     np.savez(folder / "objects.npz", x=np.array([{}], object))
     np.save(folder / "objects.npy", np.array([{}], object))

@@ -67,7 +67,7 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("missing own.onnx", 1, "node  op         missing         reason\ny     cli::Clip  unknown domain"),
     ],
 )
-def test_what_is_found(run: Run, arguments: str, code: int, text: str) -> None:
+def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None:
     done = run(*arguments.split())
     assert done[1].startswith(text)
     assert (done[0], done[2], "\x1b" in done[1]) == (code, "", False)
@@ -156,7 +156,7 @@ def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
     assert page.startswith("<!DOCTYPE html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
 
 
-def test_where_two_models_part(run: Run, tmp_path: Path) -> None:
+def test_where_two_models_diverge(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "o.html"
     code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--html", str(page))
     outputs, _, trace = out.partition("\n\n")
@@ -197,7 +197,7 @@ def test_ops_of_a_module_that_is_named(run: Run, tmp_path: Path, monkeypatch: py
     assert code == 2 and "--ops cli_broken: SyntaxError: " in err and err.count("\n") == 1
 
 
-def test_what_nobody_foresaw_is_no_difference(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_not_a_difference(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyopnb, "missing", lambda model: 1 / 0)
     code, _, err = run("missing", "relu.onnx")
     assert code == 2 and "ZeroDivisionError" in err
@@ -248,7 +248,7 @@ def test_a_reader_that_has_gone(files: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "")
 
 
-def test_an_encoding_without_our_signs(files: Path, tmp_path: Path) -> None:
+def test_an_encoding_without_our_characters(files: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "é.npy", np.zeros(3))
     np.save(tmp_path / "text.npy", np.array(["é"]))
     done = process("diff", str(tmp_path / "text.npy"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"})
@@ -257,5 +257,5 @@ def test_an_encoding_without_our_signs(files: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "\\xe9.npz does not exist" in done.stderr
 
 
-def test_a_name_of_the_command_that_can_be_typed() -> None:
+def test_the_program_name_in_the_usage() -> None:
     assert process("--help").stdout.startswith("usage: python -m pyopnb [-h]")

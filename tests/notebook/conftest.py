@@ -1,4 +1,4 @@
-"""One shell for all tests of this room, and cells that run in it."""
+"""One shell for all tests of this room, and functions that run cells in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shell(bare):
 
 @dataclass
 class Ran:
-    """What running a cell gave and showed."""
+    """The value and the printed output of a cell."""
 
     result: ExecutionResult
     out: str
@@ -63,7 +63,7 @@ class Ran:
 
 @pytest.fixture
 def run(shell):
-    """Run a cell as a person does."""
+    """Run a cell as a user does."""
 
     def run(cell: str, number: int | None = None) -> Ran:
         if number is not None:

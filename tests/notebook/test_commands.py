@@ -33,7 +33,7 @@ def soft_clip(shell, define, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_form_says_how_many_words_there_are(name):
+def test_a_form_determines_the_number_of_arguments(name):
     command = COMMANDS[name]
     words = [word for word in command.form.split()[1:] if "EXPR" not in word]
     options = [word.strip("[]") for word in words if "--" in word]
@@ -78,7 +78,7 @@ def test_the_nearest_subcommand(run):
         ("--run x=v, more=[v]", [2, 1]),
     ],
 )
-def test_an_op_is_tried_at_once(soft_clip, define, line, values):
+def test_an_op_is_called_at_once(soft_clip, define, line, values):
     ran = define(f"%%pyop -d demo {line}{SOFT_CLIP}")
     assert ran.out.startswith("demo::SoftClip, version 2: (x: float32[N], *more)<limit: float = 1.0> -> float32[N]\n")
     assert ran.value.results[0].tolist() == values
@@ -105,7 +105,7 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
         ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
     ],
 )
-def test_what_does_not_fit_is_one_line_and_the_op_is_defined(soft_clip, run, line, text):
+def test_arguments_that_do_not_fit_are_one_line_and_the_op_is_defined(soft_clip, run, line, text):
     ran = run(f"%%pyop -d demo -q --run {line}{SOFT_CLIP}")
     assert not ran.ok
     assert ran.out.startswith("FeedError: ") and text in ran.out and ran.out.count("\n") == 1
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_one_line_and_the_op_is_defined(soft_clip, run, lin
 
 
 @pytest.mark.parametrize("line", ["x=", "x=(1", "**v", "*v", "x=1) + f(2", "x=1, x=2", "lambda"])
-def test_what_is_no_call_of_python_runs_nothing(soft_clip, run, line):
+def test_invalid_arguments_run_nothing(soft_clip, run, line):
     ran = run(f"%%pyop -d demo --run {line}{SOFT_CLIP}")
     assert ran.err.startswith("UsageError: %%pyop --run: expected x=EXPR, y=EXPR, got ")
     assert soft_clip.current.number == 1
@@ -185,8 +185,8 @@ def test_diff(soft_clip, define, run):
 def test_cells_one_after_the_other(shell, run, define):
     shell.push({"np": np})
     define("%%onnx -q m\n(float[N] x) => (float[N] y) { a = demo.A(x)\n b = other.B<k = 1>(a)\n c = demo.A(b)\n y = Abs(c) }")
-    told = ["demo::A; 1 more missing: run this line again", "other::B"]
-    for name, words in zip(("demo::A", "other::B"), told, strict=True):
+    printed = ["demo::A; 1 more missing: run this line again", "other::B"]
+    for name, words in zip(("demo::A", "other::B"), printed, strict=True):
         ran = define("%pyop missing m --cells")
         assert ran.out.startswith(f"The cell below is for {words}.\n")
         assert repr(ran.value) == repr(pyopnb.missing(shell.user_ns["m"]))
@@ -232,7 +232,7 @@ def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
     assert "got get_ipython (" in ran.out
 
 
-def test_a_model_of_cells_travels(soft_clip, define, shell):
+def test_a_model_is_saved_with_the_ops_of_cells(soft_clip, define, shell):
     define("%%onnx -q m\n(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2.0>(x) }")
     shell.push({"pyopnb": pyopnb})
     define("pyopnb.save(m, 'm.onnx')")
@@ -287,7 +287,7 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
 
 
 @pytest.mark.parametrize("words", [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]])
-def test_nothing_to_offer(soft_clip, words):
+def test_no_candidates(soft_clip, words):
     assert list(_for_command(words, "")) == []
 
 

@@ -1,4 +1,4 @@
-"""Files that are loaded again whenever they are saved."""
+"""Files that are reloaded whenever they are saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OP = "import pyopnb\n@pyopnb.pyop('demo::A')\nclass A:\n    limit = {}\n    def 
 
 @pytest.fixture
 def save(tmp_path, monkeypatch):
-    """Save the file as an editor does, at another time than before."""
+    """Save the file as an editor does, with a new modification time."""
     monkeypatch.chdir(tmp_path)
     times = iter(range(1_000_000_000, 2_000_000_000))
 
@@ -32,7 +32,7 @@ def save(tmp_path, monkeypatch):
 
 @pytest.fixture
 def slow(monkeypatch):
-    """The thread sleeps: cells look, and nobody else."""
+    """The thread sleeps: only cells poll."""
     monkeypatch.setattr(file_watcher, "_INTERVAL", 1000)
 
 
@@ -51,7 +51,7 @@ def until(true):
         time.sleep(0.01)
 
 
-def test_a_cell_runs_with_what_was_saved_before_it(define, shell, save, slow):
+def test_a_cell_uses_what_was_saved_before_it(define, shell, save, slow):
     out = define("%pyop load ops.py --watch").out
     assert out.splitlines()[1] == "ops.py is reloaded whenever it is saved. To stop: %pyop load ops.py"
     shell.push({"limit": limit})
@@ -70,7 +70,7 @@ def test_a_save_is_seen_without_a_cell(define, save, monkeypatch):
     until(lambda: limit() == 5)
 
 
-def test_what_fails_says_so_once_and_leaves_the_last_good_version(define, save, slow):
+def test_a_failure_is_reported_once_and_leaves_the_last_good_version(define, save, slow):
     define("%pyop load ops.py --watch")
     for text, words in [
         (
@@ -93,7 +93,7 @@ def test_what_fails_says_so_once_and_leaves_the_last_good_version(define, save, 
     assert limit() == 3
 
 
-def test_a_file_that_is_away_for_a_moment(define, save, slow):
+def test_a_file_that_is_missing_for_a_moment(define, save, slow):
     define("%pyop load ops.py --watch")
     os.unlink("ops.py")
     assert define("1").err == ""
@@ -110,7 +110,7 @@ def test_loading_without_watch_ends_it(define, save, slow):
     assert limit() == 1
 
 
-def test_unloading_ends_the_thread_and_the_looks(bare, define, save):
+def test_unloading_ends_the_thread_and_the_polling(bare, define, save):
     before = list(bare.events.callbacks["pre_run_cell"])
     define("%pyop load ops.py --watch")
     define("%pyop load ops.py --watch")
@@ -124,7 +124,7 @@ def test_unloading_ends_the_thread_and_the_looks(bare, define, save):
     assert limit() == 1
 
 
-def test_a_run_in_another_thread_does_not_see_half(define, save, slow, shell):
+def test_concurrent_polls_load_a_save_once(define, save, slow, shell):
     define("%pyop load ops.py --watch")
     save(OP.format(2) + "@pyopnb.pyop('demo::B')\nclass B(A): ...\n")
     threads = [threading.Thread(target=FileWatcher.of(shell).poll) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""In a real kernel a cell that fails stops the notebook, for a person and for a program."""
+"""In a real kernel, a cell that fails stops the notebook, for people and for programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kernel():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("%load_ext pyopnb", GOOD)])
     client = NotebookClient(notebook, timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # what the client's own event loops leave open is not ours to judge
+        warnings.simplefilter("default")  # for what the client itself leaves open
         with client.setup_kernel():
             for at, cell in enumerate(list(notebook.cells)):
                 client.execute_cell(cell, at)
@@ -44,8 +44,8 @@ def run(client, text):
 
 
 def test_a_good_cell(kernel):
-    said, value = kernel.nb.cells[1].outputs
-    assert said["text"] == "demo::Twice, version 1: (x)\n"
+    stream, value = kernel.nb.cells[1].outputs
+    assert stream["text"] == "demo::Twice, version 1: (x)\n"
     assert value["data"]["text/plain"] == "42"
 
 

@@ -1,4 +1,4 @@
-"""IPython compiles the body itself: labels, lines, sources and names of code are those of any cell."""
+"""IPython compiles the body itself: labels, line numbers, sources and code names are those of any cell."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_trace_function_stops_on_the_cells_lines(define, shell):
     assert ("compute", 7) in seen
 
 
-# Where the class says it comes from
+# The source and module of the class
 
 
 def test_getsource(define, shell):
@@ -118,7 +118,7 @@ def test_getsource(define, shell):
 
 
 def test_a_plain_cell_has_no_source_to_show(define, shell):
-    # What the module of its own is for: when this fails, it is not needed any more.
+    # Why the class gets its own module: when this fails, that is no longer needed.
     define("class Plain:\n    def compute(self, x): ...\n")
     with pytest.raises((OSError, TypeError)):
         inspect.getsource(shell.user_ns["Plain"])

@@ -1,4 +1,4 @@
-"""``%%onnx``: what a cell makes, what is left of one that fails, help and completion."""
+"""``%%onnx``: what a cell builds, what a failing one leaves behind, help and completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ``%%pyop`` cell defines, and what is left of one that fails."""
+"""What a ``%%pyop`` cell defines, and what a failing one leaves behind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_version(define, shell):
     assert registry.find_class("old", "Twice") is registry["demo::Twice"]
 
 
-def test_it_says_what_it_defined(define):
+def test_it_prints_what_it_defined(define):
     typed = TWICE.replace("x)", "x: 'float32[N]') -> 'float32[N]'")
     define(f"%%pyop -d demo\n{TWICE}")
     assert define(f"%%pyop -d demo\n{typed}").out == "demo::Twice, version 2: (x: float32[N]) -> float32[N]\n"
@@ -113,7 +113,7 @@ def test_ways_to_write_the_class(define, body):
     assert names() == ["pyopnb::A"]
 
 
-def test_an_object_whose_name_is_taken_back_is_no_op(run):
+def test_a_deleted_name_is_no_op(run):
     ran = run(f"%%pyop\n{TWICE}del Twice\n")
     assert not ran.ok
 
@@ -189,7 +189,7 @@ def test_a_cell_that_fails(define, run, kind):
     assert define(f"%%pyop\n{TWICE}").out == "pyopnb::Twice, version 2: (x)\n"
 
 
-def test_a_class_body_that_raises_is_not_taken_up_by_the_next_cell(run):
+def test_the_next_cell_does_not_define_the_class_of_a_failed_cell(run):
     run("%%pyop demo::Half --opset 7\nclass Half:\n    def compute(self, x): ...\nraise ValueError('half')\n")
     assert run("class Other:\n    def compute(self, x): ...\n").ok
     assert names() == []
@@ -208,7 +208,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED)
-def test_what_pyopnb_refuses_is_one_line(run, body):
+def test_a_refusal_is_one_line(run, body):
     ran = run(f"%%pyop\n{body}")
     assert not ran.ok
     assert ran.out == f"{REFUSED[body]} Try: def compute(self, x): return x\n"
@@ -305,7 +305,7 @@ def test_a_thousand_redefinitions_leave_one_module(define):
 
 def test_what_a_listener_raises_fails_the_cell(run):
     def listener(version):
-        raise RuntimeError(f"told of {version}")
+        raise RuntimeError(f"listener of {version}")
 
     leave = registry.subscribe(listener)
     try:
@@ -313,7 +313,7 @@ def test_what_a_listener_raises_fails_the_cell(run):
     finally:
         leave()
     assert not ran.ok
-    assert "RuntimeError: told of pyopnb::Twice, version 1" in ran.out
+    assert "RuntimeError: listener of pyopnb::Twice, version 1" in ran.out
 
 
 # Waiting for the rest of a cell at a prompt

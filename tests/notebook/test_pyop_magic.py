@@ -1,4 +1,4 @@
-"""``%pyop``: the registry looked at and turned back; help; completion."""
+"""``%pyop``: inspecting and restoring versions, help, completion."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_the_body_is_completed_as_python(ops, shell):
 
 @pytest.fixture
 def clipper(shell, tmp_path, monkeypatch):
-    """A model under a name of the notebook and in a file of the working folder."""
+    """A model in a variable of the notebook and in a file of the working folder."""
     model = pyopnb.model(pyopnb.node("Erf", "x", "y"), {"x": "float32[N]"}, "y")
     model.graph.node[0].op_type = "Erff"
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Messages that a newcomer meets: the user's line, and one sentence."""
+"""Messages that newcomers encounter: the user's line, and one sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CELLS = {
 
 
 @pytest.fixture
-def begun(shell, define, tmp_path, monkeypatch):
+def prepared(shell, define, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lfs.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
     (tmp_path / "page.onnx").write_text("<!DOCTYPE html>\n<title>Not Found</title>")
@@ -54,7 +54,7 @@ def begun(shell, define, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", CELLS)
-def test_the_users_line_and_the_message(begun, run, kind):
+def test_the_users_line_and_the_message(prepared, run, kind):
     cell, start, end = CELLS[kind]
     ran = run(cell, number=3)
     assert not ran.ok
@@ -63,13 +63,13 @@ def test_the_users_line_and_the_message(begun, run, kind):
     assert message.startswith(start) and end in message
 
 
-def test_a_line_inside_a_function_of_the_user(begun, run):
+def test_a_line_inside_a_function_of_the_user(prepared, run):
     ran = run("def go():\n    return pyopnb.Session(typo)\ngo()", number=4)
     assert "Cell In[4], line 2, in go()" in ran.out
     assert "errors.py" not in ran.out and "session.py" not in ran.out
 
 
-def test_what_the_op_raises_keeps_its_frames(begun, define, run):
+def test_what_the_op_raises_keeps_its_frames(prepared, define, run):
     define(
         "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x.nope\n"
     )
@@ -77,15 +77,17 @@ def test_what_the_op_raises_keeps_its_frames(begun, define, run):
     assert "in SoftClip.compute(self, x)" in ran.out and "AttributeError" in ran.out
 
 
-def test_the_typo_is_seen_where_it_is_written(begun, define):
+def test_a_typo_is_reported_where_it_was_written(prepared, define):
     out = define("%%onnx m\n(float[N] x) => (float[N] y) { y = demo.SoftClap(x) }").out
     assert out.splitlines()[1].startswith("cannot run yet: demo::SoftClap: ")
     assert out.endswith("nearest: demo::SoftClip\n")
 
 
-def test_unloading_shows_all_of_it_again(begun, run):
+def test_unloading_restores_full_tracebacks(prepared, run):
+    cell = "pyopnb.registry.history('nope')"  # which does not hide its frames by itself
+    assert "registry.py" not in run(cell).out
     run("%unload_ext pyopnb")
-    assert "session.py" in run("pyopnb.Session(typo)").out
+    assert "registry.py" in run(cell).out
     assert not hasattr(pyopnb.PyopError, "_render_traceback_")
 
 

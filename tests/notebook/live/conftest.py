@@ -1,4 +1,4 @@
-"""Cells whose outputs are looked at as a front end gets them."""
+"""Cells whose outputs are inspected as a front end receives them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyopnb
 
 
 class Page:
-    """What a notebook would show: the outputs by the names under which they can be replaced."""
+    """What a notebook would show: the outputs by display id."""
 
     def __init__(self, shell):
         self.shell, self.places, self.updates = shell, {}, 0

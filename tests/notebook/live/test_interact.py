@@ -21,12 +21,12 @@ def session(clip, redefine):
 
 def test_moving_a_slider_shows_the_result_and_builds_nothing(clip, session):
     inner = session._sess
-    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
-    slider = held.controls["limit"].widget
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    slider = panel.controls["limit"].widget
     assert isinstance(slider, ipywidgets.FloatSlider) and (slider.min, slider.max, slider.value) == (0.5, 6.0, 2.0)
-    assert held.result["y"].tolist() == [-2, 0, 1, 2]
+    assert panel.result["y"].tolist() == [-2, 0, 1, 2]
     clip.run("i.controls['limit'].widget.value = 3.0")
-    assert held.result["y"].tolist() == [-3, 0, 1, 3]
+    assert panel.result["y"].tolist() == [-3, 0, 1, 3]
     assert "version 2" in clip.text and clip.updates == 1
     assert session._sess is inner
     assert session.attrs == {"y": {"limit": 3.0}}
@@ -42,20 +42,20 @@ def test_the_saved_notebook_has_values_and_result_without_widgets(clip, session)
 
 
 def test_the_result_says_which_values_it_belongs_to(clip, session):
-    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     assert "limit = 2\n" in clip.text
     clip.run("i.set(limit=3.25)")
     assert "limit = 3.25" in clip.html and "limit = 2" not in clip.html
-    assert "limit = 3.25" in repr(held)
+    assert "limit = 3.25" in repr(panel)
 
 
 def test_the_reference_that_is_pinned(clip, session):
-    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     clip.run("i.pin()")
-    assert held.diff.verdict == "bit-identical"
+    assert panel.diff.verdict == "bit-identical"
     clip.run("i.set(limit=6.0)")
-    assert held.diff.verdict == "different" and "against the reference: different" in clip.html
-    assert held.reference["y"].tolist() == [-2, 0, 1, 2]
+    assert panel.diff.verdict == "different" and "against the reference: different" in clip.html
+    assert panel.reference["y"].tolist() == [-2, 0, 1, 2]
 
 
 def test_controls_follow_the_schema(page):
@@ -72,17 +72,17 @@ def test_controls_follow_the_schema(page):
         """.replace("\n        ", "\n").lstrip()
     )
     page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))')
-    held = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
-    kinds = {name: type(control.widget).__name__ for name, control in held.controls.items()}
+    panel = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
+    kinds = {name: type(control.widget).__name__ for name, control in panel.controls.items()}
     assert kinds == {"n": "IntText", "f": "FloatText", "mode": "Dropdown", "on": "Checkbox", "axes": "Text", "text": "Text"}
-    assert held.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
-    held.set(axes="[1, 2, 3]", mode=1, on=False)
+    assert panel.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
+    panel.set(axes="[1, 2, 3]", mode=1, on=False)
     assert page.run("s").attrs["y"]["axes"] == [1, 2, 3]
-    assert held.controls["mode"].text == "mean" and held.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
-    held.set(axes="[1, ")
-    assert "expected a list, got [1, . Try: [1, 2, 3]" in str(held.error)
-    held.set(axes="[1]")
-    assert held.error is None
+    assert panel.controls["mode"].text == "mean" and panel.values["mode"] == "mean" and page.run("s").attrs["y"]["on"] is False
+    panel.set(axes="[1, ")
+    assert "expected a list, got [1, . Try: [1, 2, 3]" in str(panel.error)
+    panel.set(axes="[1]")
+    assert panel.error is None
 
 
 def test_scalar_feeds(page):
@@ -90,30 +90,30 @@ def test_scalar_feeds(page):
         model = pyopnb.parse("m (float[N] x, float k, bool[1] on) => (float[N] y) { a = Mul(x, k) \\n b = Cast<to = 1>(on) \\n y = Mul(a, b) }")
         s = pyopnb.Session(model)
         """)
-    held = page.run("i = pyopnb.interact(s, x=np.float32([1, 2]), k=(0.0, 10.0, 0.5), on=True)\ni")
-    assert held.result["y"].tolist() == [5, 10]
-    held.set(k=1.5)
-    assert held.result["y"].tolist() == [1.5, 3]
-    held.set(on=False)
-    assert held.result["y"].tolist() == [0, 0]
+    panel = page.run("i = pyopnb.interact(s, x=np.float32([1, 2]), k=(0.0, 10.0, 0.5), on=True)\ni")
+    assert panel.result["y"].tolist() == [5, 10]
+    panel.set(k=1.5)
+    assert panel.result["y"].tolist() == [1.5, 3]
+    panel.set(on=False)
+    assert panel.result["y"].tolist() == [0, 0]
 
 
 def test_an_error_is_shown_and_the_next_value_runs(clip, session, redefine):
     redefine("x[:int(self.limit)] / (1 if self.limit < 3 else nothing)")
-    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     clip.run("i.set(limit=4.0)")
-    assert isinstance(held.error, NameError) and "NameError" in clip.html
+    assert isinstance(panel.error, NameError) and "NameError" in clip.html
     clip.run("i.set(limit=2.0)")
-    assert held.error is None and held.result["y"].tolist() == [-4, 0]
+    assert panel.error is None and panel.result["y"].tolist() == [-4, 0]
 
 
 def test_it_follows_a_redefinition(clip, session, redefine):
-    held = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
+    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     redefine("x + np.float32(self.limit)")
-    assert held.result["y"].tolist() == [-2, 2, 3, 10]
+    assert panel.result["y"].tolist() == [-2, 2, 3, 10]
     clip.run("i.close()")
     redefine("x")
-    assert held.result["y"].tolist() == [-2, 2, 3, 10] and "ended" in clip.text
+    assert panel.result["y"].tolist() == [-2, 2, 3, 10] and "ended" in clip.text
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     )
     with pytest.raises(pyopnb.FeedError, match=re.escape("got k. Try: ")):
         page.run("s") and pyopnb.interact(page.run("s"), x=X, k=2.0)
-    held = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
-    assert held.result["y"].tolist() == [12] or held.result["y"].tolist() == [11]
-    held.set(**{"A.k": 3.0})
-    assert held.result["y"].tolist() == [13]
+    panel = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
+    assert panel.result["y"].tolist() == [12] or panel.result["y"].tolist() == [11]
+    panel.set(**{"A.k": 3.0})
+    assert panel.result["y"].tolist() == [13]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_two_ops_with_one_attr_are_told_apart(page):
 )
 def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value):
     """A browser moves such a value to the next step, and sends it back as if somebody had moved the slider."""
-    held = pyopnb.interact(session, x=X, limit=ends)
-    slider = held.controls["limit"].widget
+    panel = pyopnb.interact(session, x=X, limit=ends)
+    slider = panel.controls["limit"].widget
 
     def off_the_grid():
         places = (slider.value - slider.min) / slider.step
@@ -168,6 +168,6 @@ def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value)
 
     assert off_the_grid() <= 1e-6 * slider.step
     before = slider.step
-    held.set(limit=value)
+    panel.set(limit=value)
     assert slider.value == value and slider.step <= before
     assert off_the_grid() <= max(1e-6 * before, 1e-9 * abs(value))

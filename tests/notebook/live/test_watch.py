@@ -1,4 +1,4 @@
-"""An output that runs itself again when an op is redefined."""
+"""An output that runs again when an op is redefined."""
 
 import gc
 import re
@@ -23,8 +23,8 @@ def test_a_redefinition_shows_result_diff_time_and_lines(clip, redefine):
     assert watch.result["y"].tolist() == [-2, 0, 1, 2]
     assert watch.diff.verdict == "different"
     assert "demo::SoftClip version 2" in clip.text and " ms" in clip.text
-    for said in ("version 1 → 2", "different", "np.clip"):
-        assert said in clip.html, said
+    for text in ("version 1 → 2", "different", "np.clip"):
+        assert text in clip.html, text
     assert re.search(r"^\+ *return np.clip", clip.text, re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ def test_pause_resume_close(clip, redefine, listeners):
     assert watch.runs == 2 and listeners() == before
 
 
-def test_running_its_cell_again_ends_the_former(clip, redefine):
+def test_running_its_cell_again_ends_the_previous_one(clip, redefine):
     cell = "w = pyopnb.watch(session, x=x)\nw"
     first = clip.run(cell)
     second = clip.run(cell)
@@ -124,7 +124,7 @@ def test_deleting_its_cell_ends_it(clip, redefine, monkeypatch):
     assert watch.runs == 1
 
 
-def test_a_watch_that_nobody_shows_or_holds_is_gone(clip, listeners):
+def test_a_watch_without_references_is_collected(clip, listeners):
     before = listeners()
     clip.run("w = pyopnb.watch(session, x=x); del w")
     gc.collect()
@@ -133,11 +133,11 @@ def test_a_watch_that_nobody_shows_or_holds_is_gone(clip, listeners):
 
 def test_unloading_the_extension_ends_all(clip, listeners):
     before = listeners()
-    events = {name: len(held) for name, held in clip.shell.events.callbacks.items()}
+    events = {name: len(callbacks) for name, callbacks in clip.shell.events.callbacks.items()}
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     clip.run("%unload_ext pyopnb")
     assert watch.closed and listeners() == before
-    assert {name: len(held) for name, held in clip.shell.events.callbacks.items()} == events
+    assert {name: len(callbacks) for name, callbacks in clip.shell.events.callbacks.items()} == events
     clip.run("%load_ext pyopnb")
     assert clip.run("pyopnb.watch(session, x=x)").runs == 1
 
@@ -151,9 +151,9 @@ def test_feeds_are_its_own(clip, redefine):
 
 def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, listeners):
     before = listeners()
-    # An earlier test's failed cell may hold its own: Python 3.13 keeps the last exception with its frames.
-    held = [thing for thing in gc.get_objects() if isinstance(thing, (Run, Watch))]
-    earlier = set(map(id, held))
+    # The failed cell of an earlier test may keep its own alive: Python 3.13 keeps the last exception with its frames.
+    existing = [thing for thing in gc.get_objects() if isinstance(thing, (Run, Watch))]
+    earlier = set(map(id, existing))
     for number in range(10):
         clip.run(f"w{number} = pyopnb.watch(session, x=x)\nw{number}")
     for number in range(30):
@@ -187,7 +187,7 @@ def test_a_script_has_no_outputs(monkeypatch):
         cells.live_cells()
 
 
-def test_one_that_was_closed_is_let_go(clip):
+def test_a_closed_watch_is_released(clip):
     ref = weakref.ref(clip.run("w = pyopnb.watch(session, x=x)\nw"))
     clip.run("w.close()")
     clip.run("del w")
