@@ -311,22 +311,34 @@ class _Layering:
 def _order(graph: _Layering) -> list[list[int]]:
     """Layers in an order with few crossings: of several sweeps down and up, the best."""
     layers = _depth_first(graph)
-    best, fewest, stale = [layer[:] for layer in layers], _crossings(layers, graph.below), 0
+    positions = [0] * len(graph.ranks)
+    for layer in layers:
+        _number(layer, positions)
+    crossings = [_crossings(upper, graph.below, positions) for upper in layers]  # below each layer
+    best, fewest, stale = [layer[:] for layer in layers], sum(crossings), 0
     links = sum(map(len, graph.below)) + 1
     for sweep in range(max(4, min(_SWEEPS, 150_000 // links))):
         if not fewest or stale > 3:  # a round of all four kinds of sweeps brought nothing
             break
-        if sweep % 2 == 0:
-            for rank in range(1, len(layers)):
-                layers[rank] = _sort_layer(layers[rank], layers[rank - 1], graph.above, sweep % 4 < 2)
-        else:
-            for rank in range(len(layers) - 2, -1, -1):
-                layers[rank] = _sort_layer(layers[rank], layers[rank + 1], graph.below, sweep % 4 < 2)
-        crossings = _crossings(layers, graph.below)
+        downwards, median = sweep % 2 == 0, sweep % 4 < 2
+        changed: set[int] = set()
+        for rank in range(1, len(layers)) if downwards else range(len(layers) - 2, -1, -1):
+            layer = _sort_layer(layers[rank], graph.above if downwards else graph.below, positions, median)
+            if layer != layers[rank]:
+                layers[rank] = layer
+                _number(layer, positions)
+                changed |= {rank - 1, rank} if rank else {0}
+        for rank in changed:
+            crossings[rank] = _crossings(layers[rank], graph.below, positions)
         stale += 1
-        if crossings < fewest:
-            best, fewest, stale = [layer[:] for layer in layers], crossings, 0
+        if sum(crossings) < fewest:
+            best, fewest, stale = [layer[:] for layer in layers], sum(crossings), 0
     return best
+
+
+def _number(layer: Sequence[int], positions: list[int]) -> None:
+    for position, vertex in enumerate(layer):
+        positions[vertex] = position
 
 
 def _depth_first(graph: _Layering) -> list[list[int]]:
@@ -344,45 +356,43 @@ def _depth_first(graph: _Layering) -> list[list[int]]:
     return layers
 
 
-def _sort_layer(layer: list[int], fixed: Sequence[int], links: _Links, median: bool) -> list[int]:
-    """A layer sorted by the medians or barycentres of its neighbours in a fixed layer; vertices without neighbours stay."""
+def _sort_layer(layer: list[int], links: _Links, positions: Sequence[int], median: bool) -> list[int]:
+    """A layer sorted by the medians or barycentres of its neighbours; vertices without neighbours stay."""
     if len(layer) < 2:
         return layer
-    positions = {vertex: position for position, vertex in enumerate(fixed)}
-    keys = {vertex: _centre([positions[other] for other in links[vertex]], median) for vertex in layer if links[vertex]}
+    keys: dict[int, float] = {}
+    for vertex in layer:
+        near = links[vertex]
+        if len(near) == 1:
+            keys[vertex] = positions[near[0]]
+        elif near:
+            keys[vertex] = _centre(sorted([positions[other] for other in near]), median)
     moved = iter(sorted(keys, key=keys.__getitem__))
     return [next(moved) if vertex in keys else vertex for vertex in layer]
 
 
-def _centre(positions: list[int], median: bool) -> float:
-    if len(positions) == 1:
-        return positions[0]
-    positions.sort()
+def _centre(positions: Sequence[int], median: bool) -> float:
+    """The median of sorted positions, or, of an even number of them, their barycentre."""
     half = len(positions) // 2
     if len(positions) % 2:
         return positions[half]
     return (positions[half - 1] + positions[half]) / 2 if median else sum(positions) / len(positions)
 
 
-def _crossings(layers: Sequence[Sequence[int]], below: _Links) -> int:
-    return sum(_crossings_between(upper, lower, below) for upper, lower in pairwise(layers))
-
-
-def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: _Links) -> int:
-    """Pairs of links that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
-    if len(upper) < 2 or len(lower) < 2:
+def _crossings(upper: Sequence[int], below: _Links, positions: Sequence[int]) -> int:
+    """Pairs of links below a layer that cross, counted in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
+    if len(upper) < 2:
         return 0
-    positions = {vertex: position + 1 for position, vertex in enumerate(lower)}
-    tree = [0] * (len(lower) + 1)
+    ends = [[positions[other] + 1 for other in below[vertex]] for vertex in upper]
+    tree = [0] * (max(map(max, filter(None, ends)), default=0) + 1)
     counted = crossings = 0
-    for vertex in upper:
-        ends = [positions[other] for other in below[vertex]]
-        for end in ends:
+    for group in ends:
+        for end in group:
             crossings += counted
             while end:
                 crossings -= tree[end]
                 end &= end - 1
-        for end in ends:
+        for end in group:
             counted += 1
             while end < len(tree):
                 tree[end] += 1
@@ -436,6 +446,8 @@ def _conflicts(graph: _Layering) -> set[tuple[int, int]]:
     """Type 1 conflicts: links that cross a link between two dummies, and are not aligned so that long edges are straight."""
     conflicts: set[tuple[int, int]] = set()
     for upper, lower in pairwise(graph.layers):
+        if not any(vertex >= graph.boxes for vertex in upper):
+            continue
         positions = {vertex: position for position, vertex in enumerate(upper)}
         begin = left = 0
         for position, vertex in enumerate(lower):
@@ -457,8 +469,7 @@ def _align(
     """Blocks of vertices that shall have one x, each aligned with a median neighbour: the root of each, and all roots."""
     positions = [0] * len(links)
     for layer in layers:
-        for position, vertex in enumerate(layer):
-            positions[vertex] = position
+        _number(layer, positions)
     root = list(range(len(links)))
     length = [1] * len(links)  # of the block so far; 0 if another vertex is aligned with this one
     for layer in layers[1:]:

@@ -59,8 +59,7 @@ def _placed(shape: Shape, body: str, ids: dict[str, str]) -> str:
 
 
 def _number(value: float) -> str:
-    text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
+    return str(value) if type(value) is int else f"{value:.1f}".removesuffix(".0")
 
 
 class _Printer:
