@@ -84,6 +84,7 @@ html_title = f"pyopnb {release}"
 html_static_path = ["static"]
 html_css_files = ["pyopnb.css"]
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "tango"

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyopnb
-from pyopnb.display.svg.graph import Box, Graph, Line, svg
+from pyopnb.display.svg.graph import Box, Graph, Line, draw_within
 
 __all__ = ["check", "floors", "imports", "listing", "picture"]
 
 MOST = 9
+_LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
 _DOORS = {"__main__"}  # the command line: a module and not a room
@@ -70,7 +71,7 @@ def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> st
     counts = [sum(1 for _ in (_PACKAGE / room).rglob("*.py")) for room in rooms]
     boxes = [Box(room, (f"{count} modules",)) for room, count in zip(rooms, counts, strict=True)]
     shown = [pair for pair in sorted(arrows) if not _detour(*pair, arrows)]
-    return svg(Graph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]))
+    return draw_within(Graph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]), _LARGEST).svg
 
 
 def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> bool:

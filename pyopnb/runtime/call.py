@@ -43,6 +43,26 @@ KEPT_SESSIONS = 64
 def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.
 
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    *feeds, **named
+        By name, or in the order of the model's inputs, or one dict of all by name.
+
+    Returns
+    -------
+    Result
+        The outputs, by name and by position.
+
+    Raises
+    ------
+    FeedError
+        A feed does not fit.
+    ModelError
+        The model cannot be used.
+    Exception
+        Whatever an op raised, with a note that names node, op and version.
+
     Examples
     --------
     >>> import numpy as np, pyopnb

@@ -57,6 +57,11 @@ def get_library_path() -> str:
     ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
     nodes; `pyopnb.Session` has all of these.
 
+    Returns
+    -------
+    str
+        The path of the native module, for ``SessionOptions.register_custom_ops_library``.
+
     Examples
     --------
     >>> import onnxruntime

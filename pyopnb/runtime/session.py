@@ -354,7 +354,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
-        """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself."""
+        """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself.
+
+        Returns
+        -------
+        list of OrtValue
+            The outputs, in the order of ``output_names``, or of the model.
+        """
         __tracebackhide__ = True
         arguments = output_names, input_dict_ort_values, run_options or QUIET
         run = super().run_with_ort_values

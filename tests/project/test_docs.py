@@ -138,6 +138,16 @@ def test_rooms_that_import_upwards_or_in_a_circle_or_are_too_many_are_refused(ex
         check(order, {("drawer", "ops"): 1})
 
 
+def test_the_picture_shows_the_rooms_without_arrows_that_a_longer_way_implies(ext):
+    rooms = ext("rooms")
+    order, arrows = [["runtime"], ["models"], ["ops"]], {("runtime", "models"): 3, ("models", "ops"): 1, ("runtime", "ops"): 2}
+    svg = rooms.picture(order, arrows)
+    assert all(room in svg for room in ("runtime", "models", "ops"))
+    assert svg != rooms.picture(order, {("runtime", "ops"): 2})
+    assert svg == rooms.picture(order, {pair: arrows[pair] for pair in arrows if pair != ("runtime", "ops")})
+    assert rooms.listing(order, arrows) == ["runtime → models (3), ops (2)", "models → ops (1)"]
+
+
 def test_messages_are_read_from_the_code(ext):
     forms = ext("messages").forms
     errors = [

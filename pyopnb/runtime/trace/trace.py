@@ -118,11 +118,23 @@ class Trace(Displayable):
         return name in self.values or name in self.feeds
 
     def keys(self) -> Any:
-        """Names of the feeds and of the tensors that were kept; with this, ``dict(trace)`` works."""
+        """Names of the feeds and of the tensors that were kept; with this, ``dict(trace)`` works.
+
+        Returns
+        -------
+        dict_keys of str
+            Feeds first, then the tensors in the order in which they were computed.
+        """
         return {**self.feeds, **self.values}.keys()
 
     def items(self) -> Any:
-        """Pairs of name and array."""
+        """Pairs of name and array.
+
+        Returns
+        -------
+        dict_items of (str, ndarray)
+            In the order of `keys`.
+        """
         return {**self.feeds, **self.values}.items()
 
     # ---- what is seen first --------------------------------------------------------------------------------------------------
