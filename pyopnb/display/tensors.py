@@ -75,7 +75,7 @@ def _statistics(summary: Summary, scalar: bool) -> Iterator[str]:
     elif scalar:
         yield f"{x + '=' if x != 'x' else ''}{_short(low)}"
     elif low == high:
-        yield "all zero" if not low and not summary.nasty else f"{x}=0" if not low else f"{x}={_short(low)}"
+        yield "all zero" if not low and not summary.has_nonfinite else f"{x}=0" if not low else f"{x}={_short(low)}"
     else:
         yield f"{x}∈[{_short(low)}, {_short(high)}]"
         yield summary.bars

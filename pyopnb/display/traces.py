@@ -57,8 +57,8 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         raise FeedError("show, by", expected=expected, got=sanitize(by), next=next_)
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
     marks = {}
-    if thing.nasty is not None and thing.nasty in makers:
-        marks[thing.nasty] = "NaN" if thing.summaries[thing.nasty].nan else "Inf"
+    if thing.first_nonfinite is not None and thing.first_nonfinite in makers:
+        marks[thing.first_nonfinite] = "NaN" if thing.summaries[thing.first_nonfinite].nan else "Inf"
     tables = list(_tables(thing, makers))
     head = [
         f'<div style="{_WARNING}"><b style="color:#b7791f">⚠</b> {escape(text, 1000)}</div>'
@@ -90,9 +90,10 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         yield str(thing.exposure)
     if thing.unchecked:
         yield f"not compared with an unexposed run: {thing.unchecked}"
-    if thing.nasty is not None:
-        summary = describe(thing.summaries[thing.nasty])
-        yield f"the first NaN or infinity is in {sanitize(thing.nasty)}, from {makers.get(thing.nasty, 'a feed')}: {summary}"
+    if thing.first_nonfinite is not None:
+        summary = describe(thing.summaries[thing.first_nonfinite])
+        maker = makers.get(thing.first_nonfinite, "a feed")
+        yield f"the first NaN or infinity is in {sanitize(thing.first_nonfinite)}, from {maker}: {summary}"
 
 
 def _values(thing: Trace, by: str) -> dict[str, float]:
@@ -102,12 +103,12 @@ def _values(thing: Trace, by: str) -> dict[str, float]:
         return {name: time.total for name, time in (thing.times or {}).items() if name in firsts}
     summaries = {name: s for name, s in thing.summaries.items() if name in firsts and s.kind == "number" and s.count}
     if by == "std":
-        return {name: math.inf if s.nasty else float(s.std or 0.0) for name, s in summaries.items()}
+        return {name: math.inf if s.has_nonfinite else float(s.std or 0.0) for name, s in summaries.items()}
     return {name: _magnitude(summary) for name, summary in summaries.items()}
 
 
 def _magnitude(summary: Summary) -> float:
-    if summary.nasty or summary.least is None:
+    if summary.has_nonfinite or summary.least is None:
         return math.inf
     return max(abs(float(summary.least)), abs(float(summary.greatest)))
 
@@ -118,8 +119,8 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     rows = [(name, makers.get(name, "feed"), describe(summary)) for name, summary in thing.summaries.items()]
     kept = rows
     if len(rows) > _ROWS:  # the first, and those with NaN or infinities
-        nasty = {name for name, summary in thing.summaries.items() if summary.nasty}
-        kept = [row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nasty][:_ROWS]
+        nonfinite = {name for name, summary in thing.summaries.items() if summary.has_nonfinite}
+        kept = [row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nonfinite][:_ROWS]
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
     yield table_within(f"{len(rows)} tensors{more}", ("tensor", "from", "value"), kept, _BYTES, open=not thing.times)
     if thing.versions:

@@ -36,7 +36,7 @@ from pyopnb.runtime.trace.trace import Trace
 __all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
 
 KEPT_SESSIONS = 64
-"""Sessions that `call` keeps for the next call of their kind; the one that was used longest ago goes first."""
+"""Sessions that `call` keeps for the next call of their kind; the least recently used one goes first."""
 
 
 @hide_internal_frames
@@ -137,12 +137,12 @@ def trace(
 
 def _trace_on_reference(source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], options: TraceOptions) -> Trace:
     __tracebackhide__ = True
-    from pyopnb.runtime.trace.reference import evaluated
+    from pyopnb.runtime.trace.reference import trace_on_reference
 
     source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
     inputs = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return evaluated(source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all")
+    return trace_on_reference(source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all")
 
 
 @hide_internal_frames
@@ -198,29 +198,29 @@ def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None
     array([0., 2.], dtype=float32)
     """
     __tracebackhide__ = True
-    arrays = [value if value is None else _array(op, place, value) for place, value in enumerate(inputs)]
+    arrays = [value if value is None else _to_array(op, place, value) for place, value in enumerate(inputs)]
     key = (
         op,
         outputs,
         opset,
         tuple([None if a is None else (a.dtype, a.ndim) for a in arrays]),
-        tuple([(name, _frozen(attrs[name])) for name in sorted(attrs)]) if attrs else (),
+        tuple([(name, _hashable(attrs[name])) for name in sorted(attrs)]) if attrs else (),
     )
-    held = _kept.get(key)
-    if held is None:
-        held = _kept.put(key, _made(op, arrays, outputs, opset, attrs))
-    feeds = dict(zip(held.names, [a for a in arrays if a is not None], strict=True))
+    entry = _cache.get(key)
+    if entry is None:
+        entry = _cache.put(key, _make_entry(op, arrays, outputs, opset, attrs))
+    feeds = dict(zip(entry.names, [a for a in arrays if a is not None], strict=True))
     try:
-        results = held.session.run(None, feeds)
+        results = entry.session.run(None, feeds)
     except Exception as error:
-        raise _noted(error, op, held.names, arrays)  # noqa: B904  # it is the error itself
+        raise _with_note(error, op, entry.names, arrays)  # noqa: B904  # it is the error itself
     return results[0] if len(results) == 1 else tuple(results)
 
 
 # ---- inputs and attrs --------------------------------------------------------------------------------------------------------
 
 
-def _array(op: str, place: int, value: Any) -> np.ndarray:
+def _to_array(op: str, place: int, value: Any) -> np.ndarray:
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.dtype.kind not in "OUT" and array.dtype.isnative:
@@ -238,13 +238,13 @@ def _array(op: str, place: int, value: Any) -> np.ndarray:
     )
 
 
-def _frozen(value: Any) -> Any:
-    """What tells two values of an attr apart, exactly: 1 from 1.0 and from True, 0.0 from -0.0."""
+def _hashable(value: Any) -> Any:
+    """A hashable stand-in for an attr's value, exact: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
-        held = tuple(map(_frozen, value.ravel().tolist())) if value.dtype == object else value.tobytes()
-        return str(value.dtype), value.shape, held
+        content = tuple(map(_hashable, value.ravel().tolist())) if value.dtype == object else value.tobytes()
+        return str(value.dtype), value.shape, content
     if isinstance(value, (list, tuple)):
-        return tuple([_frozen(item) for item in value])
+        return tuple([_hashable(item) for item in value])
     if hasattr(value, "SerializeToString"):
         return type(value), value.SerializeToString(deterministic=True)
     return type(value), repr(value)
@@ -254,7 +254,7 @@ def _frozen(value: Any) -> Any:
 
 
 @dataclass
-class _Held:
+class _Entry:
     """A session of one node.
 
     Attributes
@@ -274,51 +274,51 @@ class _Held:
     epoch: int
 
 
-class _Kept:
-    """The sessions of the last kinds of calls."""
+class _SessionCache:
+    """A cache of sessions by kind of call, least recently used first."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Any, _Held] = OrderedDict()
+        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Any) -> _Held | None:
-        """The session for that kind of call, unless its op was redefined, removed, or put in a runtime operator's place."""
+    def get(self, key: Any) -> _Entry | None:
+        """The session for that kind of call, unless its op was redefined, removed, or now replaces ONNX Runtime's."""
         with self._lock:
-            held = self._held.get(key)
-            if held is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
             epoch = registry.epoch
-            if held.epoch != epoch or held.version is not None:
-                if _version(registry.find(*held.name)) is not held.version:
-                    del self._held[key]
+            if entry.epoch != epoch or entry.version is not None:
+                if _version(registry.find(*entry.name)) is not entry.version:
+                    del self._entries[key]
                     return None
-                held.epoch = epoch
-            self._held.move_to_end(key)
-            return held
+                entry.epoch = epoch
+            self._entries.move_to_end(key)
+            return entry
 
-    def put(self, key: Any, made: _Held) -> _Held:
-        """Keep a session, and give the one that serves: another thread may have been faster."""
+    def put(self, key: Any, made: _Entry) -> _Entry:
+        """Add a session; the one that serves, as another thread may have been faster."""
         dropped = None
         with self._lock:
-            held = self._held.setdefault(key, made)
-            if held.version is not made.version:
-                held = self._held[key] = made
-            if len(self._held) > KEPT_SESSIONS:
-                dropped = self._held.popitem(last=False)
-        del dropped  # outside the lock: a session that ends can run the user's code
-        return held
+            entry = self._entries.setdefault(key, made)
+            if entry.version is not made.version:
+                entry = self._entries[key] = made
+            if len(self._entries) > KEPT_SESSIONS:
+                dropped = self._entries.popitem(last=False)
+        del dropped  # outside the lock: destroying a session can run the user's code
+        return entry
 
 
-_kept = _Kept()
+_cache = _SessionCache()
 
 
 def _version(op: Op | None) -> Version | None:
     return None if op is None else op.current
 
 
-def _made(
+def _make_entry(
     op: str, arrays: Sequence[np.ndarray | None], outputs: int | None, opset: int | None, attrs: Mapping[str, Any]
-) -> _Held:
+) -> _Entry:
     __tracebackhide__ = True
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     if outputs is not None and (type(outputs) is not int or outputs < 1):
@@ -344,8 +344,8 @@ def _made(
     try:
         session = Session(_model(made, types, opset), _options(version))
     except Exception as error:
-        raise _noted(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
-    return _Held(session, list(types), (domain, op_type), version, epoch)
+        raise _with_note(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
+    return _Entry(session, list(types), (domain, op_type), version, epoch)
 
 
 def _refuse_unknown(domain: str, op_type: str) -> None:
@@ -367,7 +367,7 @@ def _schema(domain: str, op_type: str, opset: int | None) -> Any:
 
 
 def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
-    """The names of the ports, so that the runtime's messages name them."""
+    """The names of the ports, so that ONNX Runtime's messages name them."""
     if version is not None:
         ports = [port.name for port in version.schema.inputs]
         last = bool(ports) and version.schema.inputs[-1].variadic
@@ -433,17 +433,17 @@ def _options(version: Version | None) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # one node: there is nothing to gain
-    # Many sessions are kept: their threads must not wait in circles, and an op of Python's has no use for any.
+    # Many sessions are kept: their idle threads must not spin, and a Python op has no use for any.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if version is not None:
         options.intra_op_num_threads = 1
     return options
 
 
-def _noted(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:
-    """The error; the runtime's own with a note on what was called, as it knows of no types that were fed."""
+def _with_note(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:
+    """The error; ONNX Runtime's own with a note on what was called, as it does not name the types that were fed."""
     if type(error).__module__.startswith("onnxruntime"):
         given = zip(names, [a for a in arrays if a is not None], strict=True)
-        told = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in given)
-        add_note(error, f"in pyopnb.call of {sanitize(op)} with {told or 'no inputs'}")
+        types = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in given)
+        add_note(error, f"in pyopnb.call of {sanitize(op)} with {types or 'no inputs'}")
     return error

@@ -1,4 +1,4 @@
-"""What pyopnb is to ONNX Runtime: a custom-op library, and the Python functions that the library calls.
+"""The custom-op library that ONNX Runtime loads, and the Python functions that it calls.
 
 The native half (bridge.cpp) calls `signatures` when it is registered, `infer` and `make_kernel` while a session is built,
 `failed` when something raised, and the methods of `Kernel` in a run.
@@ -47,7 +47,7 @@ _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
     (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS), "list"
 )
 
-_BY_RUNTIME = {row.runtime: row for row in DTYPES}
+_BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 
 
 def get_library_path() -> str:
@@ -74,18 +74,18 @@ def get_library_path() -> str:
 def _runtime_type(pair: tuple[int, tuple[Any, ...] | None] | None) -> TensorType | None:
     if pair is None:
         return None
-    return TensorType(_BY_RUNTIME.get(pair[0]), pair[1] and known_dims(pair[1]))
+    return TensorType(_BY_ELEMENT_TYPE.get(pair[0]), pair[1] and known_dims(pair[1]))
 
 
 # ---- attributes that only the runtime has ------------------------------------------------------------------------------------
 
 
 class _Unreadable(Exception):
-    """An attr that the runtime does not hand over while it infers."""
+    """An attr that ONNX Runtime does not hand over while it infers."""
 
 
 def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) -> dict[str, Any]:
-    """Attributes by name from the runtime, trying the kinds: it cannot list what a node has."""
+    """Attributes by name from ONNX Runtime, which cannot list what a node has: each kind is tried."""
     values = {name: _read_attr(reader, name, kind, inferring) for name, kind in kinds.items()}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -95,7 +95,7 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     for kind in _READ_KINDS:
         value = reader.read(name, kind)
         if isinstance(value, (bytes, list)) and not value:
-            empty.setdefault(type(value), value)  # which is also how the runtime reads a value of another kind
+            empty.setdefault(type(value), value)  # ONNX Runtime reads a value of another kind as empty, too
         elif value is not None:
             return _texts(value)
     if not empty:
@@ -127,14 +127,14 @@ def _texts(value: Any) -> Any:
 # ---- what the bridge calls ---------------------------------------------------------------------------------------------------
 
 
-def _planned(domain: str, marker: int) -> tuple[Plan, PlannedNode] | None:
+def _find_planned(domain: str, marker: int) -> tuple[Plan, PlannedNode] | None:
     plan = plan_on_this_thread()
     if plan is None or not domain.startswith(PREFIX):
         return None
     return plan, plan.nodes[marker]
 
 
-def _bare(domain: str, op_type: str, name: str) -> tuple[Op, str]:
+def _find_registered(domain: str, op_type: str, name: str) -> tuple[Op, str]:
     op = None if domain.startswith(PREFIX) else registry.find(domain, op_type)
     if op is None:
         plain = domain.removeprefix(PREFIX)
@@ -157,7 +157,7 @@ def signatures() -> list[_Signature]:
     """
     plan = plan_on_this_thread()
     if plan is None:
-        return [_bare_signature(op) for op in registry if not _swallowed(op)]
+        return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
@@ -170,41 +170,41 @@ def _bare_signature(op: Op) -> _Signature:
     schema = op.current.schema
     inputs = _BARE_VARIADIC if schema.inputs and schema.inputs[-1].variadic else max(1, len(schema.inputs))
     outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
-    required = _fewest_inputs().get(op.op_type, 0)
+    required = _min_inputs().get(op.op_type, 0)
     return op.domain, op.op_type, max(inputs, required), outputs, required, list(fixed_by_hints(schema))
 
 
-_SWALLOWED = frozenset({"Constant", "Identity", "If", "Shape"})
-"""Op types that ONNX Runtime takes for ONNX's in every domain: it never calls the op, and goes on with other numbers.
+_SHADOWED = frozenset({"Constant", "Identity", "If", "Shape"})
+"""Op types that ONNX Runtime takes for ONNX's in every domain: it never calls the op, and continues with other numbers.
 
 Found by trying an op of each type that it knows. `Session` gives nodes other op types.
 """
 
 
-def _swallowed(op: Op) -> bool:
+def _is_shadowed(op: Op) -> bool:
     """Whether a bare session cannot have the op, and refuses its nodes as unknown.
 
     Raises
     ------
     ModelError
-        It is one that stands in the place of ONNX's own, which the session would use without a word.
+        It replaces ONNX's own operator, which the session would silently use instead.
     """
-    if op.op_type in _SWALLOWED and not op.domain:
+    if op.op_type in _SHADOWED and not op.domain:
         raise ModelError(
             f"op {op.name}",
             expected="another op type, in a bare session",
-            got=f"one that ONNX Runtime does not let anybody replace: {', '.join(sorted(_SWALLOWED))}",
+            got=f"one that ONNX Runtime does not let anybody replace: {', '.join(sorted(_SHADOWED))}",
             next="pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)",
         )
-    return op.op_type in _SWALLOWED
+    return op.op_type in _SHADOWED
 
 
 @cache
-def _fewest_inputs() -> dict[str, int]:
-    """How many inputs a node of each of ONNX's own operators has at the least.
+def _min_inputs() -> dict[str, int]:
+    """The fewest inputs that a node of each of ONNX's own operators has.
 
-    ONNX Runtime looks at op types without their domains in places, and ends the process over an ``Add`` of one input, whoever's
-    it is. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
+    In places ONNX Runtime looks at op types without their domains, and ends the process over an ``Add`` of one input in any
+    domain. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
     """
     fewest: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
@@ -216,11 +216,11 @@ def _fewest_inputs() -> dict[str, int]:
 def infer(
     domain: str, op_type: str, marker: int, inputs: list[tuple[int, tuple[Any, ...] | None] | None], reader: Any
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
-    """Element type and dimensions of the outputs, None where the runtime is left with what the op type itself declares."""
+    """Element type and dimensions of the outputs; None where what the op type itself declares must do."""
     given = [_runtime_type(pair) for pair in inputs]
-    planned = _planned(domain, marker)
+    planned = _find_planned(domain, marker)
     if planned is None:
-        op, where = _bare(domain, op_type, "")
+        op, where = _find_registered(domain, op_type, "")
         schema = op.current.schema
         count = len(schema.outputs) if schema.outputs is not None else 1
         with building(None):
@@ -229,33 +229,34 @@ def infer(
             except _Unreadable:
                 return [None] * count
             instance = instantiate(op.current, schema, values, where) if schema.infers else None
-            said = promised_outputs(schema, instance, given, count, where, None)
-        return [_complete(t, given, fixed) for t, fixed in zip(said, _padded(fixed_by_hints(schema), count), strict=True)]
+            promised = promised_outputs(schema, instance, given, count, where, None)
+        dtypes = _pad(fixed_by_hints(schema), count)
+        return [_runtime_output(kind, given, fixed) for kind, fixed in zip(promised, dtypes, strict=True)]
     plan, node = planned
-    given = [_sure(kind, place in node.scalars) for place, kind in enumerate(given)]
+    given = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
     answers = []
-    for number, promised in enumerate(_promise_early(plan, node, given, reader)):
-        kind = resolve_type(promised, node.numbered.declared[number], given)
-        fixed = _padded(node.numbered.fixed, node.outputs)[number]
-        answer = _complete(kind, given, fixed)
-        if answer is None and kind is not None and kind.dtype and not fixed and not _alike(kind.dtype, given):
+    for number, promise in enumerate(_promised_by_plan(plan, node, given, reader)):
+        kind = resolve_type(promise, node.numbered.declared[number], given)
+        fixed = _pad(node.numbered.fixed, node.outputs)[number]
+        answer = _runtime_output(kind, given, fixed)
+        if answer is None and kind is not None and kind.dtype and not fixed and not _all_have_dtype(kind.dtype, given):
             plan.wanted.setdefault(marker, {})[number] = kind.dtype.runtime
         answers.append(answer)
     return answers
 
 
-def _padded(fixed: Sequence[int], count: int) -> tuple[int, ...]:
+def _pad(fixed: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(fixed[:count]) + (0,) * (count - len(fixed))
 
 
-def _promise_early(
+def _promised_by_plan(
     plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
 ) -> Sequence[TensorType | None]:
-    """What the op says before there is a kernel. The instance that infer needs is the one that the kernel will have."""
+    """What the op promises before there is a kernel. The kernel will have the instance that infer needs."""
     version = node.op.at(plan.epoch)
-    schema = OPEN if node.retired else version.schema
+    schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where)
-    instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.early.get(version.number)
+    instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.inferred_instances.get(version.number)
     with building(None):
         if schema.infers and instance is None:
             try:
@@ -264,25 +265,27 @@ def _promise_early(
                 return schema.hinted(given) or (None,) * node.outputs
             instance = instantiate(version, schema, values, node.where)
             if not node.linked:  # each call of a local function is a node of its own
-                node.early[version.number] = instance
-        return promised_outputs(schema, instance, given, node.outputs, node.where, node.retired)
+                node.inferred_instances[version.number] = instance
+        return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
 
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
     return given[0].dtype if given and given[0] else None
 
 
-def _sure(kind: TensorType | None, scalar: bool) -> TensorType | None:
-    """While it infers, the runtime shows an unknown rank as it shows a scalar's."""
+def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType | None:
+    """While it infers, ONNX Runtime shows an unknown rank as it shows a scalar's."""
     return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
 
 
-def _alike(element: DType, given: Sequence[TensorType | None]) -> bool:
-    """Whether all inputs are of that dtype: an output of which the runtime is told nothing gets that of one of them."""
+def _all_have_dtype(element: DType, given: Sequence[TensorType | None]) -> bool:
+    """Whether all inputs are of that dtype: an output that ONNX Runtime is told nothing of gets that of one of them."""
     return {t.dtype for t in given if t} == {element}
 
 
-def _complete(kind: TensorType | None, given: Sequence[TensorType | None], fixed: int) -> tuple[int, tuple[Any, ...]] | None:
+def _runtime_output(
+    kind: TensorType | None, given: Sequence[TensorType | None], fixed: int
+) -> tuple[int, tuple[Any, ...]] | None:
     if kind is None or kind.shape is None:
         return None
     element = kind.dtype or _first_dtype(given)
@@ -298,11 +301,11 @@ def make_kernel(
     outputs: list[tuple[int, tuple[Any, ...] | None] | None],
     reader: Any,
 ) -> Kernel:
-    """The Python half of a kernel that the runtime is making."""
+    """The Python half of a kernel that ONNX Runtime creates."""
     given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
-    planned = _planned(domain, marker)
+    planned = _find_planned(domain, marker)
     if planned is None:
-        op, where = _bare(domain, op_type, name)
+        op, where = _find_registered(domain, op_type, name)
         return Kernel(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
     plan, node = planned
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
@@ -312,7 +315,13 @@ def make_kernel(
 
 
 def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
-    """Put node, op and version on an exception; its text with the last line of its traceback, for a bare session."""
+    """Note node, op and version on an exception.
+
+    Returns
+    -------
+    str
+        Its text with the last line of its traceback, for a bare session.
+    """
     ours = issubclass(type(error), PyopError)  # it names node and op itself, and its traceback ends in pyopnb
     lines = [_text(error)]
     if not ours:
@@ -324,7 +333,7 @@ def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     return "\n".join(lines)
 
 
-# A class can make its instances unreadable, and a signal can arrive: what cannot be told about an error is left out.
+# A class can make its instances unreadable, and a signal can arrive: what cannot be read of an error is left out.
 
 
 def _text(error: BaseException) -> str:
@@ -349,7 +358,7 @@ def _last_frame(error: BaseException) -> list[str]:
         return []
 
 
-def _defined(version: Version) -> None:
+def _on_define(version: Version) -> None:
     op = registry.find(*split_name(version.op))
     if op is not None:  # another thread may have removed it again
         _bridge.widen([_bare_signature(op)])
@@ -358,4 +367,4 @@ def _defined(version: Version) -> None:
 
 _bridge.configure(sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried])
 _bridge.set_epoch(registry.epoch)
-registry.subscribe(_defined)
+registry.subscribe(_on_define)

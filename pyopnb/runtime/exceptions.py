@@ -65,7 +65,7 @@ def call_runtime(
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
-    """Raise what an op raised, with its own chain of contexts; the runtime's error comes last in it."""
+    """Raise what an op raised, with its own chain of contexts and ONNX Runtime's error as the last of them."""
     __tracebackhide__ = True
     handled = sys.exception()
     try:
@@ -87,7 +87,7 @@ def keep_owners(owners: Any) -> None:
 
 
 def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
-    """Make the runtime's error the last context of the op's, where it is to be found and does not hide the op's."""
+    """Make ONNX Runtime's error the last context of the op's, unless the chain is a cycle or already has one."""
     if context is None or context is error:
         return
     if error.__context__ is None:
@@ -107,7 +107,7 @@ def _add_context(error: BaseException, context: BaseException | None, handled: B
 
 _closing = False
 _DRAIN = 1.0  # seconds that exit waits for runs on other threads
-_LAST = 0.1  # … and then for threads that had just left compute to come back to Python, where they can be stopped
+_LAST = 0.1  # … and then for threads that have just left compute to return to Python, where they can be stopped
 
 
 def _stop_here() -> None:
@@ -138,7 +138,7 @@ live_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """After a fork: the parent's threads do not exist here, and a session that is destroyed would wait for its own for ever."""
+    """After a fork the parent's threads do not exist here, and destroying a session would wait for its threads for ever."""
     _bridge.forget_other_threads()
     for session in list(live_sessions):
         _bridge.keep_for_ever(session._sess)

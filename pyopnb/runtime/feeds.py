@@ -19,6 +19,8 @@ from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
     "Feeds",
+    "check_feed",
+    "check_names",
     "feeds_by_name",
     "from_ortvalue",
     "initializer_to_ortvalue",
@@ -105,37 +107,56 @@ class Feeds:
 
     def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         if feeds.keys() != self.types.keys():
-            self._check_names(feeds)
+            check_names(feeds, self.types, self._optional)
         checked = {name: self._check_feed(name, value) for name, value in feeds.items()}
         return checked, any(isinstance(value, onnxruntime.OrtValue) for value in checked.values())
 
-    def _check_names(self, feeds: Mapping[str, Any]) -> None:
-        missing = [name for name in self.types if name not in feeds]
-        unknown = [name for name in feeds if name not in self.types and name not in self._optional]
-        if missing or unknown:
-            raise FeedError(
-                "feeds",
-                expected=self._listed(),
-                got=", ".join(sanitize(name) for name in feeds) or "nothing",
-                next=f"write {suggest(unknown[0], self.types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
-            )
-
-    def _listed(self) -> str:
-        return ", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in self.types.items()) or "no feeds"
-
     def _check_feed(self, name: str, value: Any) -> Any:
         expected = self.types[name] if name in self.types else self._optional[name]
-        if expected is None or expected.dtype is None or isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+        if isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
             return value
-        array = value if isinstance(value, np.ndarray) else _to_array(name, value, expected)
-        if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-            next_step = _suggest_fix(name, array, expected)
-            raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(array), next=next_step)
-        return to_ortvalue(array, expected.dtype) if needs_ml_dtypes(expected) else array
+        array = check_feed(name, value, expected)
+        return to_ortvalue(array, expected.dtype) if expected and expected.dtype and needs_ml_dtypes(expected) else array
 
     def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
         """Whether one of these outputs has a dtype that onnxruntime gives no array for."""
         return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
+
+
+def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], optional: Collection[str] = ()) -> None:
+    """Refuse feeds whose names are not those of the inputs.
+
+    Raises
+    ------
+    FeedError
+        A name is missing or unknown.
+    """
+    missing = [name for name in types if name not in feeds]
+    unknown = [name for name in feeds if name not in types and name not in optional]
+    if missing or unknown:
+        raise FeedError(
+            "feeds",
+            expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
+            got=", ".join(map(sanitize, feeds)) or "nothing",
+            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
+        )
+
+
+def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
+    """A feed as an array of the expected type; nothing is cast. Where no dtype is expected, the feed as it is.
+
+    Raises
+    ------
+    FeedError
+        The array has another dtype or shape.
+    """
+    if expected is None or expected.dtype is None:
+        return value
+    array = value if isinstance(value, np.ndarray) else _to_array(name, value, expected)
+    if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
+        remedy = _suggest_fix(name, array, expected)
+        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(array), next=remedy)
+    return array
 
 
 def feeds_by_name(

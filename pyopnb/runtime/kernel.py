@@ -1,6 +1,6 @@
-"""An op at a node: the Python half of a kernel, from the node's attributes to the checks on what compute returns.
+"""An op at a node: the Python half of a kernel, from the node's attributes to the checks on results.
 
-What the native half needs for a call of ``compute`` it gets as a `State`, which belongs to one version of the op.
+The native half gets what it needs for a call of ``compute`` as a `State`, which belongs to one version of the op.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.legacy_pyop import Retired
+from pyopnb.runtime.legacy_pyop import LegacySpec
 from pyopnb.runtime.plan import PlannedNode, building
 
 __all__ = ["OPEN", "Kernel", "promised_outputs"]
 
 OPEN = Schema(attrs=(), open_attrs=True, inputs=(Port("inputs", variadic=True),), outputs=None, copy_inputs=True)
-"""The schema of every retired PyOp node: it is the node that says what there is."""
+"""The schema of every retired PyOp node: the node itself declares its ports."""
 
-_BY_RUNTIME = {row.runtime: row for row in DTYPES}
+_BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 
 
 class Kernel:
@@ -58,18 +58,18 @@ class Kernel:
         epoch: int,
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
-        self.retired, self.number, self.label = (node.retired, node.number, node.label) if node else (None, -1, "")
+        self.legacy, self.number, self.label = (node.legacy, node.number, node.label) if node else (None, -1, "")
         self.clock = node.clock if node else None
-        self.born = epoch
+        self.first_epoch = epoch
         self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
-        self._making = threading.RLock()
-        # By version and the epoch of the attrs; those that a run can still ask for.
+        self._lock = threading.RLock()
+        # By version and the epoch of the attrs; only those that a run can still ask for.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
-        version = op.at(self.born)
-        instance = node.take(version.number) if node else None
-        instance, self.told = self._instance(version, values, instance)
-        self._keep(version, epoch, instance, self.told)
+        version = op.at(self.first_epoch)
+        instance = node.take_instance(version.number) if node else None
+        instance, self.declared = self._instance(version, values, instance)
+        self._add_state(version, epoch, instance, self.declared)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Kernel:
 
     def schema(self, version: Version) -> Schema:
         """The schema by which this node is read."""
-        return OPEN if self.retired else version.schema
+        return OPEN if self.legacy else version.schema
 
     def at(self, epoch: int) -> Any:
         """The state that serves runs of that epoch; called by the bridge when it has none for it.
@@ -89,53 +89,53 @@ class Kernel:
         Raises
         ------
         SchemaChanged
-            The version of that epoch promises other outputs than the runtime was told.
+            The version of that epoch promises other outputs than ONNX Runtime was told of.
         """
-        version = self.op.at(max(epoch, self.born))
-        with self._making:
+        version = self.op.at(max(epoch, self.first_epoch))
+        with self._lock:
             since, values = self._setting(epoch)
             known = self._states.get((version.number, since))
             if known is None:
                 instance, promised = self._instance(version, values)
-                if promised != self.told:
-                    raise self._changed(version, promised)
-                known = self._keep(version, since, instance, promised)
+                if promised != self.declared:
+                    raise self._schema_changed(version, promised)
+                known = self._add_state(version, since, instance, promised)
             return known[1]
 
     def instance_at(self, epoch: int) -> tuple[int, object] | None:
         """Number of the version that serves runs of that epoch, and its instance; None where there is none yet."""
-        known = self._states.get((self.op.at(max(epoch, self.born)).number, self._setting(epoch)[0]))
+        known = self._states.get((self.op.at(max(epoch, self.first_epoch)).number, self._setting(epoch)[0]))
         if known is None:
             return None
         return known[0].number, known[1].instance
 
     def update(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
-        version = self.op.at(max(epoch, self.born))
+        version = self.op.at(max(epoch, self.first_epoch))
         since, values = self._setting(epoch)
         if (version.number, since) in self._states:
             return None
         instance, promised = self._instance(version, values)
-        if promised != self.told:
-            return f"{version} gives {_listed(promised)} instead of {_listed(self.told)}"
-        self._keep(version, since, instance, promised)
+        if promised != self.declared:
+            return f"{version} gives {_format_types(promised)} instead of {_format_types(self.declared)}"
+        self._add_state(version, since, instance, promised)
         return None
 
     def prepare_attrs(self, epoch: int, values: dict[str, Any]) -> Callable[[int], None] | None:
         """A function that makes these the attrs from an epoch on; None where the outputs change with them."""
-        version = self.op.at(max(epoch, self.born))
+        version = self.op.at(max(epoch, self.first_epoch))
         instance, promised = self._instance(version, values)
-        if promised != self.told:
+        if promised != self.declared:
             return None
 
         def adopt(since: int) -> None:
-            with self._making:
+            with self._lock:
                 self._settings.append((since, values))
-                self._keep(version, since, instance, promised)
+                self._add_state(version, since, instance, promised)
 
         return adopt
 
-    def _keep(
+    def _add_state(
         self, version: Version, since: int, instance: object, promised: tuple[TensorType | None, ...]
     ) -> tuple[Version, Any]:
         kept = self._states[version.number, since] = version, self._state(version, instance, promised)
@@ -143,32 +143,32 @@ class Kernel:
         return kept
 
     def _prune(self) -> None:
-        """Let go of versions and attrs that no run can ask for any more."""
-        epoch = max(_bridge.oldest_epoch(), self.born)
+        """Release versions and attrs that no run can ask for any more."""
+        epoch = max(_bridge.oldest_epoch(), self.first_epoch)
         oldest, since = self.op.at(epoch).number, self._setting(epoch)[0]
         self._settings = [held for held in self._settings if held[0] >= since]
         self._states = {key: held for key, held in self._states.items() if key[0] >= oldest and key[1] >= since}
 
-    def _changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
+    def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(
             f"{self.where}: {version} has other outputs than the session was built with",
-            expected=_listed(self.told),
-            got=_listed(promised),
+            expected=_format_types(self.declared),
+            got=_format_types(promised),
             next="make the session anew, or use pyopnb.Session, which does so by itself",
         )
 
     def _instance(
         self, version: Version, values: dict[str, Any], instance: object = None
     ) -> tuple[object, tuple[TensorType | None, ...]]:
-        """The instance of a version at this node, and what it promises of the outputs."""
+        """The instance of a version at this node, and the types that it promises for the outputs."""
         schema = self.schema(version)
         schema.check_inputs(self.given, self.where)
-        if self.retired:
-            self.retired.check_inputs(self.given, self.where)
-        with building(None):  # what the user's code builds in here is not part of the session that is being built
+        if self.legacy:
+            self.legacy.check_inputs(self.given, self.where)
+        with building(None):  # a session that the user's code builds in here is not part of this one
             if instance is None:
                 instance = instantiate(version, schema, values, self.where)
-            return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.retired)
+            return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.legacy)
 
     def _state(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> Any:
         """What the bridge needs for calls of this version."""
@@ -176,9 +176,9 @@ class Kernel:
         self._check(schema, promised)
         symbols: dict[str, int] = {}
         input_shapes, output_shapes = self._shapes(schema, promised, symbols)
-        method = self.retired.compute if self.retired else "compute"
+        method = self.legacy.compute if self.legacy else "compute"
         return _bridge.State(
-            instance=instance if self.clock is None else self.clock.around(instance, method),
+            instance=instance if self.clock is None else self.clock.wrap(instance, method),
             method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
@@ -197,7 +197,7 @@ class Kernel:
                     f"{self.where}, output {number}",
                     expected=f"{claim}, as the op says",
                     got=f"{fact} in the model",
-                    next="let the op and the model say the same; in a bare session, hint the rank as well",
+                    next="declare the same type in the op and the model; in a bare session, hint the rank as well",
                 )
 
     def _shapes(
@@ -228,22 +228,22 @@ class Kernel:
                 gives.append(row(number, True, claim.shape, "graph "))
         return takes, gives
 
-    # ---- what the bridge asks when a result is not simply right --------------------------------------------------------------
+    # ---- called by the bridge where a value is not plainly right -------------------------------------------------------------
 
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
         """A result as an array of exactly the declared dtype; see `result_array`."""
-        want = _BY_RUNTIME[state.outputs[number]]
-        expected = str(self._wanted(number) or TensorType(want, None))
+        want = _BY_ELEMENT_TYPE[state.outputs[number]]
+        expected = str(self._expected_output(number) or TensorType(want, None))
         try:
-            return result_array(value, want, f"{self.where}, output {number}", expected, arrays_only=self.retired is not None)
+            return result_array(value, want, f"{self.where}, output {number}", expected, arrays_only=self.legacy is not None)
         except PyopError as error:
-            # Its frames are ours, and hold a result that may be a view of an input: that would look like the op's keeping it.
+            # Its frames are pyopnb's, and hold a result that may be a view of an input, as if the op had kept it.
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
 
-    def _wanted(self, number: int) -> TensorType | None:
-        return self.told[number] if number < len(self.told) and self.told[number] else self.resolved[number]
+    def _expected_output(self, number: int) -> TensorType | None:
+        return self.declared[number] if number < len(self.declared) and self.declared[number] else self.resolved[number]
 
     def refuse_count(self, state: Any, given: int, value: Any) -> None:
         """Raise for a wrong number of results."""
@@ -264,16 +264,17 @@ class Kernel:
     def refuse_result(self, state: Any, number: int, value: Any) -> None:
         """Raise for a result whose dimensions are not those that the op promised."""
         schema = self.schema(self._version_of(state))
-        said = schema.outputs[number] if schema.outputs and schema.outputs[number].shape is not None else self.told[number]
+        hint = schema.outputs[number] if schema.outputs else None
+        promised = hint if hint is not None and hint.shape is not None else self.declared[number]
         raise ResultError(
             f"{self.where}, output {number}",
-            expected=f"{said}, as {'infer' if schema.infers else 'the hint of compute'} says",
+            expected=f"{promised}, as {'infer' if schema.infers else 'the hint of compute'} says",
             got=str(type_of(value)),
             next="return that shape, or promise another",
         )
 
     def refuse_escape(self, state: Any, number: int, error: BaseException | None) -> None:
-        """Raise for a view that was kept; where ``compute`` raised, put it on that exception as a note."""
+        """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note."""
         version = self._version_of(state)
         schema = self.schema(version)
         name = schema.port(number).name if schema.inputs else str(number)
@@ -290,18 +291,18 @@ class Kernel:
 
     def describe(self, state: Any) -> str:
         """Node, op and version, for the note on an exception."""
-        served = f" served by {self.op.name}" if self.retired else ""
+        served = f" served by {self.op.name}" if self.legacy else ""
         return f"{self.where}{served}, version {self._version_of(state).number}"
 
 
-def _listed(types: Sequence[TensorType | None]) -> str:
+def _format_types(types: Sequence[TensorType | None]) -> str:
     return ", ".join(str(t or ANY) for t in types) or "nothing"
 
 
 def promised_outputs(
-    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str, retired: Retired | None
+    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str, legacy: LegacySpec | None
 ) -> tuple[TensorType | None, ...]:
-    """What an op, or a retired node, says of the outputs of a node; None for each it says nothing of."""
-    if retired:
-        return retired.outputs[:count] + (None,) * (count - len(retired.outputs))
+    """The types that an op, or a retired node, promises for the outputs of a node; None for each that is open."""
+    if legacy:
+        return legacy.outputs[:count] + (None,) * (count - len(legacy.outputs))
     return promised_types(schema, instance, given, count, where)

@@ -1,6 +1,6 @@
-"""The retired Python Operator's nodes: what they say, which class serves them, and what they may not do.
+"""Nodes of ONNX Runtime's retired Python Operator: reading and checking them, and finding the class that serves one.
 
-A node of op type ``PyOp`` names a module and a class. The operator that ONNX Runtime had imported whatever a file named. Here
+A node of op type ``PyOp`` names a module and a class. ONNX Runtime's operator imported whatever a file named. Here
 the names are keys: a class comes from the registry (``%%pyop --module``), or from a module that the caller allowed by its exact
 name, and then only if that module itself defines it. All nodes are checked before anything is imported.
 """
@@ -25,15 +25,15 @@ from pyopnb.ops.registry import Op, Version, registry
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import TensorType
 
-__all__ = ["OP_TYPE", "LegacyNode", "Retired", "checked_modules", "describe", "serve"]
+__all__ = ["OP_TYPE", "LegacyNode", "LegacySpec", "checked_modules", "op_for", "read_nodes"]
 
 OP_TYPE = "PyOp"
 _RESERVED = ("module", "class_name", "compute", "input_types", "output_types")
 
 
 @dataclass(frozen=True)
-class Retired:
-    """What a retired PyOp's node says beyond its attrs."""
+class LegacySpec:
+    """What a retired node declares beyond its attrs: its method and types."""
 
     compute: str
     inputs: tuple[TensorType, ...]
@@ -49,7 +49,7 @@ class Retired:
 
 
 class LegacyNode:
-    """What one node asks for: checked, and nothing imported yet."""
+    """A retired node, read and checked; nothing is imported yet."""
 
     def __init__(self, site: Site, model: ModelProto) -> None:
         self.where = site.where
@@ -57,7 +57,7 @@ class LegacyNode:
         self.module = _text(values, "module", self.where, "PyOp module not specified")
         self.class_name = _text(values, "class_name", self.where, "PyOp class name not specified")
         compute = values.get("compute", "compute")
-        self.retired = Retired(
+        self.legacy = LegacySpec(
             compute=_name(compute, "compute", self.where),
             inputs=_types(site, values, "input_types", "PyOp node inputs not specified", len(site.node.input)),
             outputs=_types(site, values, "output_types", "PyOp node outputs not specified", len(site.node.output)),
@@ -66,7 +66,7 @@ class LegacyNode:
         self.attrs = {k: v for k, v in values.items() if k not in _RESERVED}
 
 
-def describe(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) -> list[LegacyNode]:
+def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) -> list[LegacyNode]:
     """Read and check every retired node of a model; nothing is imported.
 
     Raises
@@ -76,77 +76,83 @@ def describe(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) 
     ModuleRefused
         A node asks for a module that is neither in the registry nor allowed.
     """
-    asked = [LegacyNode(site, model) for site in sites]
-    for one in asked:
-        if registry.find_class(one.module, one.class_name) is None and one.module not in modules:
+    nodes = [LegacyNode(site, model) for site in sites]
+    for node in nodes:
+        if registry.find_class(node.module, node.class_name) is None and node.module not in modules:
             raise ModuleRefused(
-                f"{one.where} asks for class {sanitize(one.class_name)} of module {sanitize(one.module)}, "
+                f"{node.where} asks for class {sanitize(node.class_name)} of module {sanitize(node.module)}, "
                 "and nothing is imported because a model says so",
-                next=f"Session(model, modules=[{sanitize(one.module)!r}]) if you trust that module, "
-                f"or define the class: %%pyop --module {sanitize(one.module)}",
+                next=f"Session(model, modules=[{sanitize(node.module)!r}]) if you trust that module, "
+                f"or define the class: %%pyop --module {sanitize(node.module)}",
             )
-    return asked
+    return nodes
 
 
-def serve(asked: LegacyNode) -> Op:
-    """The op for a node that `describe` has passed: the registry's, else the class that the allowed module defines."""
-    registered = registry.find_class(asked.module, asked.class_name)
+def op_for(node: LegacyNode) -> Op:
+    """The op for a node that `read_nodes` has passed: the registry's, else the class that the allowed module defines."""
+    registered = registry.find_class(node.module, node.class_name)
     if registered is not None:
         return registered
     try:
-        module = importlib.import_module(asked.module)
+        module = importlib.import_module(node.module)
     except ImportError as error:
         raise ModelError(
-            f"{asked.where}, module {sanitize(asked.module)}",
+            f"{node.where}, module {sanitize(node.module)}",
             expected="a module that can be imported",
             got=sanitize(str(error)),
             next="put its folder on sys.path",
         ) from error
-    found = vars(module).get(asked.class_name)
-    if not isinstance(found, type) or not _defined_in(module, found):
-        if isinstance(found, type):
-            origin = f"one of {sanitize(found.__module__)}, or made elsewhere"
+    cls = vars(module).get(node.class_name)
+    if not isinstance(cls, type) or not _defined_in(module, cls):
+        if isinstance(cls, type):
+            origin = f"one of {sanitize(cls.__module__)}, or made elsewhere"
         else:
-            origin = "none" if found is None else type(found).__name__
+            origin = "none" if cls is None else type(cls).__name__
         raise ModuleRefused(
-            f"{asked.where}, class {sanitize(asked.class_name)}",
-            expected=f"a class that {sanitize(asked.module)} itself defines",
+            f"{node.where}, class {sanitize(node.class_name)}",
+            expected=f"a class that {sanitize(node.module)} itself defines",
             got=origin,
-            next=f"define class {sanitize(asked.class_name)} in {sanitize(asked.module)}",
+            next=f"define class {sanitize(node.class_name)} in {sanitize(node.module)}",
         )
-    return _pinned(found, asked)
+    return _unregistered_op(cls, node)
 
 
 def _defined_in(module: ModuleType, cls: type) -> bool:
-    """Whether a module's own code made the class: what ``__module__`` says must be true of its methods as well."""
+    """Whether a module's own code defines the class: its ``__module__`` must be true of its methods as well."""
     says = type.__getattribute__(cls, "__dict__").get("__module__")
     own = [inspect.unwrap(member) for member in vars(cls).values() if isinstance(member, FunctionType)]
     return type(says) is str and says == module.__name__ and (not own or any(f.__globals__ is vars(module) for f in own))
 
 
-def _pinned(cls: type, asked: LegacyNode) -> Op:
+def _unregistered_op(cls: type, node: LegacyNode) -> Op:
     """An op with one version, outside the registry."""
-    if not callable(getattr(cls, asked.retired.compute, None)):
+    if not callable(getattr(cls, node.legacy.compute, None)):
         raise ModelError(
-            f"{asked.where}, class {sanitize(asked.class_name)}",
-            expected=f"a method {asked.retired.compute}",
+            f"{node.where}, class {sanitize(node.class_name)}",
+            expected=f"a method {node.legacy.compute}",
             got="none",
-            next=f"def {asked.retired.compute}(self, x): …",
+            next=f"def {node.legacy.compute}(self, x): …",
         )
-    op = Op(f"{sanitize(asked.module)}::{asked.class_name}")
+    op = Op(f"{sanitize(node.module)}::{node.class_name}")
     any_inputs = schema_of(type("Retired", (), {"compute": staticmethod(lambda *inputs: inputs)}))
     op.versions = (Version(op.name, 1, cls, any_inputs, 1, None, time.time(), 0),)
     return op
 
 
 def checked_modules(modules: Any) -> frozenset[str]:
-    """The caller's permission: exact names and nothing else; no True, no pattern, no prefix."""
-    if isinstance(modules, str) or not all(isinstance(m, str) and m for m in _listed(modules)):
+    """The modules that the caller allows: exact names and nothing else; no True, no pattern, no prefix.
+
+    Raises
+    ------
+    ModelError
+        It is something else.
+    """
+    if isinstance(modules, str) or not all(isinstance(m, str) and m for m in _to_list(modules)):
         raise ModelError("Session, modules", expected='a list of exact names, as ["mymodule"]', got=sanitize(repr(modules)))
     return frozenset(modules)
 
 
-def _listed(modules: Any) -> list[Any]:
+def _to_list(modules: Any) -> list[Any]:
     try:
         return list(modules)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The options of sessions and runs: what pyopnb adds to those that the user gives."""
+"""Options of sessions and runs: what pyopnb adds to the user's."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _FOLDER = "session.model_external_initializers_file_folder_path"
 
 def _silent() -> onnxruntime.RunOptions:
     options = onnxruntime.RunOptions()
-    # What ONNX Runtime logs of a failing node is what the exception says already.
+    # The exception already says what ONNX Runtime would log of a failing node.
     options.log_severity_level = 4
     return options
 
 
 QUIET = _silent()
-"""For runs of which the user says nothing."""
+"""The options of runs for which the user gives none."""
 
 
 def session_options(given: onnxruntime.SessionOptions | None, source: ModelSource) -> onnxruntime.SessionOptions:
-    """The given options, or fresh ones, with what the model's data outside the file need."""
+    """The given options, or new ones, with the model's external data added."""
     options = onnxruntime.SessionOptions() if given is None else given
     if given is None:
-        options.log_severity_level = 4  # what is wrong arrives as an exception, and need not be logged as well
+        options.log_severity_level = 4  # errors arrive as exceptions, and need not be logged as well
     if source.folder is not None and _entry(options, _FOLDER) != source.folder:
         options.add_session_config_entry(_FOLDER, source.folder)
     if source.taken_out:
@@ -41,7 +41,7 @@ def session_options(given: onnxruntime.SessionOptions | None, source: ModelSourc
 
 
 LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
-"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime reads their memory, not keeping it."""
+"""Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime does not own the memory it reads."""
 
 
 def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:

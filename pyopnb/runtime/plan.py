@@ -29,7 +29,7 @@ from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
-from pyopnb.runtime.legacy_pyop import Retired
+from pyopnb.runtime.legacy_pyop import LegacySpec
 
 __all__ = [
     "Clock",
@@ -56,8 +56,8 @@ class Clock:
     def __init__(self) -> None:
         self.spent: list[int] = []
 
-    def around(self, instance: object, method: str) -> object:
-        """What the bridge calls in the place of an instance."""
+    def wrap(self, instance: object, method: str) -> object:
+        """An object whose ``compute`` calls the instance's method and measures it."""
         return _Clocked(getattr(instance, method), self.spent)
 
 
@@ -83,16 +83,16 @@ class PlannedNode:
     values: dict[str, Any]
     linked: dict[str, Any]
     where: str
-    retired: Retired | None = None
+    legacy: LegacySpec | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
-    early: dict[int, object] = field(default_factory=dict)  # instances made for infer, by version, until a kernel takes them
+    inferred_instances: dict[int, object] = field(default_factory=dict)  # made for infer, by version; a kernel takes them
     lent: tuple[int, object] | None = None  # an instance that was made elsewhere, and the number of its version
     clock: Clock | None = None
     number: int = -1  # among the nodes of the plan; that of a tap is never asked for
 
-    def take(self, version: int) -> object:
+    def take_instance(self, version: int) -> object:
         """The instance that a kernel is to have; None where it is to make one."""
-        return self.lent[1] if self.lent and self.lent[0] == version else self.early.pop(version, None)
+        return self.lent[1] if self.lent and self.lent[0] == version else self.inferred_instances.pop(version, None)
 
     @property
     def outputs(self) -> int:
@@ -107,7 +107,7 @@ class PlannedNode:
 
 @dataclass
 class Plan:
-    """The nodes of one session, and what became of them."""
+    """The nodes of one session, and the kernels that ONNX Runtime made of them."""
 
     nodes: list[PlannedNode]
     epoch: int
@@ -145,13 +145,13 @@ def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
 
 
 def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], bool]:
-    """What tells whether a node runs through an op, after all retired nodes of the file were checked, called or not."""
+    """A function that says whether a node runs through an op. All retired nodes of the file are checked first, used or not."""
+    legacy_pyop.read_nodes([site for site in walk(proto) if _is_legacy(site.node)], proto, modules)
+    return lambda node: _is_legacy(node) or registry.find(node.domain, node.op_type) is not None
 
-    def is_retired(node: NodeProto) -> bool:
-        return node.op_type == legacy_pyop.OP_TYPE and registry.find(node.domain, node.op_type) is None
 
-    legacy_pyop.describe([site for site in walk(proto) if is_retired(site.node)], proto, modules)
-    return lambda node: is_retired(node) or registry.find(node.domain, node.op_type) is not None
+def _is_legacy(node: NodeProto) -> bool:
+    return node.op_type == legacy_pyop.OP_TYPE and registry.find(node.domain, node.op_type) is None
 
 
 def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNode]:
@@ -164,17 +164,15 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
     """
     sites = list(walk(proto))
     imports = {entry.domain: entry.version for entry in proto.opset_import}
-    old = [
-        site for site in sites if site.node.op_type == legacy_pyop.OP_TYPE and registry.find(site.node.domain, "PyOp") is None
-    ]
-    asked = dict(zip(map(id, old), legacy_pyop.describe(old, proto, modules), strict=True))
+    legacy_sites = [site for site in sites if _is_legacy(site.node)]
+    legacy_nodes = dict(zip(map(id, legacy_sites), legacy_pyop.read_nodes(legacy_sites, proto, modules), strict=True))
     planned: list[PlannedNode] = []
     scope, types = None, {}
     attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
-        one = asked.get(id(site))
+        legacy = legacy_nodes.get(id(site))
         inside = id(site.scope) in attrs
-        op = None if inside else legacy_pyop.serve(one) if one else registry.find(site.node.domain, site.node.op_type)
+        op = None if inside else legacy_pyop.op_for(legacy) if legacy else registry.find(site.node.domain, site.node.op_type)
         if inside or op is not None:
             attrs.update(map(id, bodies(site.node)))
         if op is None:
@@ -184,12 +182,12 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         _refuse_uncarried(site, types, site.where)
         _refuse_older(op, imports.get(site.node.domain), site.where)
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
-        values = one.attrs if one else attribute_values(site.node, proto, site.where)
+        values = legacy.attrs if legacy else attribute_values(site.node, proto, site.where)
         linked, number = linked_attributes(site.node), len(planned)
-        node = PlannedNode(op, numbered, values, linked, site.where, one.retired if one else None, number=number)
+        node = PlannedNode(op, numbered, values, linked, site.where, legacy.legacy if legacy else None, number=number)
         node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
-        if one:
-            numbered.fixed = tuple(t.dtype.runtime for t in one.retired.outputs if t.dtype)
+        if legacy:
+            numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)
         else:
             numbered.fixed = fixed_by_hints(op.current.schema)[: node.outputs]
         planned.append(node)
@@ -207,7 +205,7 @@ def _refuse_older(op: Op, imported: int | None, where: str) -> None:
 
 
 def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -> None:
-    """Raise for an input whose dtype no custom op can have, before the runtime says so in other words."""
+    """Raise for an input whose dtype no custom op can have, before ONNX Runtime does with a worse message."""
     for name in site.node.input:
         kind = types.get(name, ANY)
         if kind.dtype is not None and not kind.dtype.carried:
@@ -220,7 +218,7 @@ def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -
 
 
 def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
-    """Where the runtime refused a model, say which of its ops nobody has; the runtime names only a number."""
+    """Where ONNX Runtime refused a model for an unknown op, name the node; ONNX Runtime names only its number."""
     functions = {(f.domain, f.name) for f in proto.functions}
     for site in walk(proto):
         node = site.node

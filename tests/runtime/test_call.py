@@ -28,7 +28,7 @@ def built(monkeypatch):
             super().__init__(*args, **kwargs)
             made.append(self)
 
-    monkeypatch.setattr(call, "_kept", call._Kept())
+    monkeypatch.setattr(call, "_cache", call._SessionCache())
     monkeypatch.setattr(call, "Session", Counted)
     return made
 
@@ -152,7 +152,7 @@ def test_the_oldest_session_goes(built, monkeypatch, soft_clip):
     for limit in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0):
         pyopnb.call("demo::SoftClip", X, limit=limit)
     assert len(built) == 4
-    assert len(call._kept._held) == 2
+    assert len(call._cache._entries) == 2
 
 
 def test_a_redefinition_is_followed(built, soft_clip):
@@ -299,7 +299,7 @@ def test_many_threads(built, soft_clip):
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(call._kept._held) == 3
+    assert len(call._cache._entries) == 3
 
 
 def test_a_call_inside_compute(soft_clip):

@@ -21,7 +21,7 @@ from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 
-__all__ = ["Seen", "wrap"]
+__all__ = ["Seen", "move_behind", "wrap"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +116,14 @@ def wrap(
     names, taken = original_names(every), _names(source.proto, every)
     taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, carried, strict=True)]
     for scope in {id(site.scope): site.scope for site in sites}.values():
-        _sort(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
+        move_behind(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
     put_ops(source.proto, taps)
     return to_model(source)
 
 
-def _sort(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
-    """Move the taps, which were appended, to where the nodes behind which they stand are."""
-    nodes = list(scope.node)
+def move_behind(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
+    """Move the second node of each pair right behind the first; those behind the same node keep their order."""
+    nodes = list(scope.node)  # referenced, as the ids are those of live objects
     places: dict[int, float] = {id(node): place for place, node in enumerate(nodes)}
     places |= {id(tap): places[id(node)] + 0.5 for node, tap in pairs}
     scope.node.sort(key=lambda node: places[id(node)])

@@ -1,4 +1,4 @@
-"""What exposing tensors changed: the outputs of a run as it is, beside those of the run that was looked at."""
+"""What exposing tensors changed: the outputs of the plain run compared with those of the traced one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Exposure:
     Attributes
     ----------
     differing : dict
-        The largest difference of each output that is not the same bit by bit, by name: None where no number says it, as with
-        strings, other shapes, or a NaN on one side.
+        The largest difference of each output that is not bitwise equal, by name; None where there is no such number, as with
+        strings, different shapes, or a NaN on one side.
     compared : int
         How many outputs were compared.
     """
@@ -31,7 +31,7 @@ class Exposure:
 
     @property
     def same(self) -> bool:
-        """Whether all outputs are the same, bit by bit."""
+        """Whether all outputs are bitwise equal."""
         return not self.differing
 
     def __str__(self) -> str:
@@ -67,9 +67,9 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _bits(array: Any) -> np.ndarray:
-    whole = np.ascontiguousarray(array).reshape(-1)
-    size = whole.dtype.itemsize
-    return whole.view(np.dtype(f"u{size}") if size <= 8 else np.uint64)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    size = flat.dtype.itemsize
+    return flat.view(np.dtype(f"u{size}") if size <= 8 else np.uint64)
 
 
 def _largest(a: Any, b: Any) -> float | None:
@@ -83,10 +83,10 @@ def _largest(a: Any, b: Any) -> float | None:
     for start in range(0, a.size, 1 << 16):
         one, other = (flat[start : start + (1 << 16)].astype(wide) for flat in flats)
         with np.errstate(all="ignore"):
-            apart = np.abs(one - other)
-        apart[one == other] = 0  # Inf and Inf
-        apart[np.isnan(one) & np.isnan(other)] = 0
-        here = float(apart.max(initial=0.0))
+            difference = np.abs(one - other)
+        difference[one == other] = 0  # Inf and Inf
+        difference[np.isnan(one) & np.isnan(other)] = 0
+        here = float(difference.max(initial=0.0))
         if np.isnan(here):
             return None
         largest = max(largest, here)

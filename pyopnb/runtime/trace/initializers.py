@@ -1,4 +1,4 @@
-"""The values of a model's initializers, read when they are asked for."""
+"""The values of a model's initializers, read on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Initializers"]
 
 
 class Initializers(Mapping[str, np.ndarray]):
-    """Arrays of a model's initializers by name; nothing is read before one is asked for.
+    """Arrays of a model's initializers by name, read when first used.
 
     Parameters
     ----------

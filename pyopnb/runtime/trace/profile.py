@@ -1,4 +1,4 @@
-"""Times of nodes: what ONNX Runtime's profile says of each, and what was measured in Python."""
+"""Times of nodes, from ONNX Runtime's profile and from clocks in Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeTime:
 
     @property
     def crossing(self) -> float | None:
-        """Of an op: the time between ONNX Runtime and ``compute``, and the checks on what it gave; None for other nodes."""
+        """Of an op: microseconds spent outside ``compute``, on passing arrays and checking results; None for other nodes."""
         return None if self.python is None else max(0.0, self.total - self.python)
 
     def __str__(self) -> str:
@@ -60,9 +60,9 @@ def node_times(
         First output, name for the reader and op type of each node, by the name in the profile. A node that ONNX Runtime fused
         with others, folded or took away is not in the profile, and gets no time.
     python : dict
-        Nanoseconds in ``compute``, a call each, by first output.
+        Nanoseconds of each call of ``compute``, by first output.
     runs : int
-        How many runs are to count, the last ones: those before warm up.
+        How many runs count: the last ones, as those before warm up.
     """
     spent: dict[str, list[float]] = defaultdict(list)
     for event in json.load(profile):

@@ -1,7 +1,8 @@
-"""Traces of ONNX's own reference implementation, with the ops of the registry."""
+"""Traces by ONNX's reference implementation, with the ops of the registry."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,19 +13,18 @@ from onnx import ModelProto
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.onnx_reference.evaluator_ops import reference_ops
-from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.registry import registry
-from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.select import chosen_names, named_tensors
+from pyopnb.runtime.trace.select import match_names, named_tensors
 from pyopnb.runtime.trace.summary import summary_of
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["evaluated"]
+__all__ = ["trace_on_reference"]
 
 
-def evaluated(source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
-    """Run a model in ``onnx.reference.ReferenceEvaluator``, node by node; nothing is fused there, and nothing is to be checked.
+def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
+    """Run a model in ``onnx.reference.ReferenceEvaluator``, node by node: nothing is fused, so that there is nothing to check.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ def evaluated(source: ModelSource, given: Mapping[str, Any], only: str | Iterabl
     from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
 
     model = without_weights(source.proto).proto
-    feeds = _checked(model, given)
+    feeds = _check_feeds(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
-    wanted = set(names) if only is None else chosen_names(names, only)
+    wanted = set(names) if only is None else match_names(names, only)
     whole, folder = to_model(source), source.folder
     if folder is not None:
         onnx.load_external_data_for_model(whole, folder)
     evaluator = ReferenceEvaluator(whole, new_ops=reference_ops())
     found = evaluator.run(None, {name: value.copy() for name, value in feeds.items()}, intermediate=True)
     outputs = [info.name for info in model.graph.output]
-    arrays = {name: _array(found[name]) for name in dict.fromkeys([*names, *outputs]) if name in found}
+    arrays = {name: _like_onnxruntime(found[name]) for name in dict.fromkeys([*names, *outputs]) if name in found}
     looked = {name: value for name, value in arrays.items() if name in wanted or name in outputs}
     used = {(node.domain, node.op_type) for node in model.graph.node}
     return Trace(
@@ -61,8 +61,8 @@ def evaluated(source: ModelSource, given: Mapping[str, Any], only: str | Iterabl
     )
 
 
-def _array(value: Any) -> Any:
-    """What the evaluator gave, as a run gives it: strings are objects, scalars are arrays."""
+def _like_onnxruntime(value: Any) -> Any:
+    """A value of the evaluator, as ONNX Runtime gives it: strings are objects, scalars are arrays."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "UT":
@@ -70,38 +70,16 @@ def _array(value: Any) -> Any:
     return value
 
 
-def _checked(model: ModelProto, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The feeds as arrays of the types that the model declares.
+def _check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The feeds as arrays of the types that the model declares; copies, as the evaluator may write into them.
 
     Raises
     ------
     FeedError
-        A name is missing or unknown, or an array has another dtype or rank than the model's input.
+        A name is missing or unknown, or an array has another dtype or shape than the model's input.
     """
-    held = {tensor.name for tensor in model.graph.initializer}
+    initializers = {tensor.name for tensor in model.graph.initializer}
     types = {info.name: type_of_proto(info.type) for info in model.graph.input}
-    needed = [name for name in types if name not in held]
-    missing = [name for name in needed if name not in given]
-    unknown = [name for name in given if name not in types]
-    if missing or unknown:
-        raise FeedError(
-            "feeds",
-            expected=", ".join(f"{sanitize(name)}: {types[name]}" for name in needed) or "no feeds",
-            got=", ".join(map(sanitize, given)) or "nothing",
-            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
-        )
-    return {name: _fed(name, value, types[name]) for name, value in given.items()}
-
-
-def _fed(name: str, value: Any, want: TensorType) -> Any:
-    if want.dtype is None:
-        return value
-    array = np.array(value)
-    array = array.astype(object) if array.dtype.kind in "UT" else array
-    try:
-        got: TensorType | None = type_of(array)
-    except ValueError:
-        got = None
-    if got is None or not want.accepts(got):
-        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=str(got or f"an array of dtype {array.dtype}"))
-    return array
+    required = {name: kind for name, kind in types.items() if name not in initializers}
+    check_names(feeds, required, types)
+    return {name: _like_onnxruntime(copy.copy(check_feed(name, value, types[name]))) for name, value in feeds.items()}

@@ -1,4 +1,4 @@
-"""Runs that are looked at: a session beside the user's, which gives every tensor, and what ONNX Runtime's profile says."""
+"""Traced runs: a second session of the user's model with its tensors exposed, and ONNX Runtime's profile of the run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.profile import NodeTime, node_times
-from pyopnb.runtime.trace.select import Named, chosen_names, expose, named_tensors, tappable
+from pyopnb.runtime.trace.select import NamedTensor, expose, match_names, named_tensors, tappable_tensors
 from pyopnb.runtime.trace.summary import Summary, summary_of
-from pyopnb.runtime.trace.taps import Sink, put_taps, tap_nodes
+from pyopnb.runtime.trace.taps import Sink, insert_taps, make_taps
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["LEVELS", "TraceOptions", "chosen", "run_traced"]
+__all__ = ["LEVELS", "TraceOptions", "run_traced", "select_tensors"]
 
 LEVELS = ("all", "summaries")
 
@@ -42,7 +42,7 @@ _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """What a trace is to tell; see `pyopnb.Session.trace`."""
+    """The parameters of `pyopnb.Session.trace`."""
 
     only: str | Sequence[str] | None = None
     level: str = "all"
@@ -59,27 +59,26 @@ class TraceOptions:
             raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
 
 
-def run_traced(session: Any, given: Mapping[str, Any], wanted: TraceOptions) -> Trace:
-    """A run of a session, with its tensors."""
+def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
+    """Run a session's model with its tensors exposed."""
     __tracebackhide__ = True
     source = session._source()
     if not source.proto.HasField("graph"):
         raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
-    source.proto = inline_ops(
-        source.proto, is_op(source.proto, session._modules)
-    )  # an op may be new since the session was built
+    # An op may be new since the session was built.
+    source.proto = inline_ops(source.proto, is_op(source.proto, session._modules))
     model = without_weights(source.proto).proto
     outputs = list(session._feeds.outputs)
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    plain = dict(zip(outputs, session.run(outputs, given), strict=True)) if checks else None
-    look = _Look(wanted, chosen(source.proto, wanted), instances, frozenset(session._ops))
-    arrays, times = look.run(session, source, given, outputs)
+    plain = dict(zip(outputs, session.run(outputs, feeds), strict=True)) if checks else None
+    traced = _TracedRun(wanted, select_tensors(source.proto, wanted), instances, frozenset(session._ops))
+    arrays, times = traced.run(session, source, feeds, outputs)
     exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
-    return look.trace(
+    return traced.trace(
         model,
-        {name: _kept(value) for name, value in given.items()},
+        {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
         initializers=Initializers(_loader(session)),
         times=times,
@@ -89,12 +88,12 @@ def run_traced(session: Any, given: Mapping[str, Any], wanted: TraceOptions) -> 
     )
 
 
-def chosen(model: ModelProto, wanted: TraceOptions) -> list[Named]:
-    """The tensors that are to be looked at."""
+def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]:
+    """The tensors that the trace shows."""
     tensors = named_tensors(model, bodies=wanted.bodies)
     if wanted.only is None:
         return tensors
-    names = chosen_names([tensor.name for tensor in tensors], wanted.only)
+    names = match_names([tensor.name for tensor in tensors], wanted.only)
     return [tensor for tensor in tensors if tensor.name in names]
 
 
@@ -102,53 +101,53 @@ def chosen(model: ModelProto, wanted: TraceOptions) -> list[Named]:
 
 
 @dataclass
-class _Look:
-    """One look at a session: what is done to the plan of the exposed session, and what it gave."""
+class _TracedRun:
+    """One traced run: the changes to the plan of the exposed session, and what came of it."""
 
     wanted: TraceOptions
-    tensors: list[Named]
+    tensors: list[NamedTensor]
     instances: Mapping[int, _Instance]
     ops: Collection[str]
     sink: Sink = field(init=False)
-    tapped: list[Named] = field(default_factory=list)
+    tapped: list[NamedTensor] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     names: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # in the profile: output, node and op type
 
     def __post_init__(self) -> None:
-        told = bar() if self.wanted.progress is True else self.wanted.progress or None
-        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=told)
+        progress = bar() if self.wanted.progress is True else self.wanted.progress or None
+        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=progress)
 
     def run(
-        self, session: Any, source: ModelSource, given: Mapping[str, Any], outputs: Sequence[str]
+        self, session: Any, source: ModelSource, feeds: Mapping[str, Any], outputs: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
-        """The arrays that the exposed session gives, and the times of its nodes."""
+        """The outputs of the exposed session by name, and the times of its nodes."""
         __tracebackhide__ = True
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
-        self.tapped = tappable(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
+        self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(session, folder) as options:
-                exposed = self._built(session, source, options)
-            asked = list(exposed._feeds.outputs)
+                exposed = self._build(session, source, options)
+            names = exposed._feeds.output_names
             try:
-                arrays = dict(zip(asked, exposed.run(asked, given), strict=True))
+                arrays = dict(zip(names, exposed.run(names, feeds), strict=True))
                 self.sink.open = False
                 for _ in range(self._more_runs()):
-                    exposed.run(outputs, given)
+                    exposed.run(outputs, feeds)
             finally:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile)
 
-    def _built(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
+    def _build(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
         __tracebackhide__ = True
         try:
             return session._with_model(source, options, self.prepare)
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
-                # It has no kernels for some of the nodes that it mostly fuses or takes away.
+                # It lacks kernels for some nodes that it usually fuses or removes.
                 what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
                 add_note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
             raise
@@ -163,25 +162,25 @@ class _Look:
 
     @contextmanager
     def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
-        """The session's options with those of this look, which are taken back afterwards: options cannot be copied."""
+        """The session's options with those of this trace, which are undone afterwards: options cannot be copied."""
         options = session._arguments[0]
         if options is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
-            if self.tapped:  # else the runtime's idle threads and the summaries are in each other's way
+            if self.tapped:  # else ONNX Runtime's spinning threads and the summaries slow each other down
                 options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         mine: dict[str, Any] = {
             "enable_profiling": bool(self.wanted.times),
             "profile_file_prefix": os.path.join(folder, "profile"),
             "optimized_model_filepath": "",
-            # An arena is given back when the last array in it is: a small tensor would keep the memory of all.
+            # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
         if not self.wanted.optimised:
             mine["graph_optimization_level"] = _DISABLED
         if self.tapped:
-            mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see put_taps
+            mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see insert_taps
         with _changing:
             before = {name: getattr(options, name) for name in mine}
             try:
@@ -193,10 +192,10 @@ class _Look:
                     setattr(options, name, value)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
-        """Lend the plan's nodes their instances and clocks, and put the taps in; called before each attempt to build."""
+        """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""
         if self.taps:
             return
-        # An op that is new since the session was built does not serve it, and the numbers of nodes are those of the session.
+        # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
         plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
         for place, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
@@ -205,12 +204,12 @@ class _Look:
                 node.lent = known.version, known.instance
         if self.wanted.times:
             self._time(plan, proto)
-        self.taps = tap_nodes(self.tapped, self.sink)
+        self.taps = make_taps(self.tapped, self.sink)
         plan.nodes += self.taps
-        put_taps(self.tapped, self.taps)
+        insert_taps(self.tapped, self.taps)
 
     def _time(self, plan: Plan, proto: ModelProto) -> None:
-        """Give every node a name of its own, by which the profile tells its times, and each op a clock."""
+        """Give every node a unique name, by which the profile lists its times, and each op a clock."""
         taken = {site.node.name for site in walk(proto)}
         used: set[str] = set()
         for number, node in enumerate(proto.graph.node):
@@ -228,10 +227,10 @@ class _Look:
             if output:
                 entry.clock = self.clocks.setdefault(output, Clock())
 
-    # ---- what it gave --------------------------------------------------------------------------------------------------------
+    # ---- the trace -----------------------------------------------------------------------------------------------------------
 
     def trace(self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any) -> Trace:
-        """The trace of what the run gave."""
+        """The trace of the run."""
         sums = self.wanted.level == "summaries"
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
@@ -250,7 +249,7 @@ class _Look:
         return Trace(model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known)
 
     def _in_order(self) -> Iterator[str]:
-        """Names of the tensors that were looked at; those in bodies as they came."""
+        """Names of the tensors of the trace; those in bodies in the order of the run."""
         inner = dict(self.sink.inner)
         for tensor in self.tensors:
             if tensor.inside is None:
@@ -260,7 +259,7 @@ class _Look:
 
 
 def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
-    """How to read the initializers later, without the session: ONNX Runtime's memory goes when the user lets go of it."""
+    """A function that reads the initializers later, when the session may be gone."""
     data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
@@ -272,7 +271,7 @@ def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | Non
 
 @dataclass(frozen=True)
 class _Instance:
-    """What serves at a node of the session."""
+    """The instance that serves a node of the session."""
 
     op: str
     version: int
@@ -280,10 +279,10 @@ class _Instance:
 
 
 def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str]:
-    """The instances of the session's ops by the number of their node; and why they could not be copied.
+    """The instances of the session's ops by the number of their node, and why they could not be copied, if so.
 
-    Two runs on one instance would count as two in what the op keeps on itself: the run that is only compared has the session's
-    own, as any run, and the one that is looked at has copies. Where there can be none, there is one run.
+    Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
+    compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
     """
     found: dict[int, _Instance] = {}
     for place in list(session._kernels):
@@ -295,13 +294,13 @@ def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str
     for number, known in found.items() if copies else ():
         try:
             copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
-        except Exception as error:  # of a class that anybody wrote
+        except Exception as error:  # a user's class can raise anything here
             text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
             return found, sanitize(text, 200)
     return (copied if copies else found), ""
 
 
-def _kept(value: Any) -> Any:
+def _copy_feed(value: Any) -> Any:
     if isinstance(value, onnxruntime.OrtValue):
         return from_ortvalue(value, None)
     return np.array(value)
@@ -311,5 +310,5 @@ def _runtime(session: Any, wanted: TraceOptions) -> str:
     options = session._arguments[0]
     level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     name = (level if wanted.optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
-    said = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
-    return f"onnxruntime {onnxruntime.__version__}, {said or name.removeprefix('enable ') + ' optimisations'}"
+    text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
+    return f"onnxruntime {onnxruntime.__version__}, {text or name.removeprefix('enable ') + ' optimisations'}"

@@ -1,4 +1,4 @@
-"""Which tensors of a model a run can show, and the model that shows them."""
+"""The tensors of a model that a trace can show, and making outputs of them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["Named", "chosen_names", "expose", "named_tensors", "tappable"]
+__all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
 
 _WITH_BODIES = {"If": False, "Loop": True, "Scan": True}  # whether the body runs more than once
 
 
 @dataclass(frozen=True)
-class Named:
-    """A tensor that a node gives.
+class NamedTensor:
+    """An output of a node.
 
     Attributes
     ----------
     name : str
-        In the trace: with the way to it, ``"loop/body/t"``, where it stands in a body.
+        In the trace; with the path to it where it is in a body: ``"loop/body/t"``.
     inner : str
         In its graph.
     scope : GraphProto
     node : NodeProto
     inside : str or None
-        Where it stands in a body: the first output of the node of the main graph that the body belongs to.
+        Of a tensor in a body: the first output of the node of the main graph that the body belongs to.
     repeats : bool
         Whether that body can run more than once.
     """
@@ -47,22 +47,22 @@ class Named:
     repeats: bool = False
 
 
-def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[Named]:
-    """What the nodes of the main graph give, in their order; before it, what the nodes in their bodies give."""
+def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTensor]:
+    """The outputs of the main graph's nodes in order, each after those of the nodes in its bodies."""
     found = list(_named(model.graph, "", None, False, bodies))
     taken = {tensor.name for tensor in found if tensor.inside is None}
     return [tensor if tensor.inside is None else _fresh(tensor, taken) for tensor in found]
 
 
-def _fresh(tensor: Named, taken: set[str]) -> Named:
-    """The tensor of a body under a name that no tensor of the main graph has."""
+def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
+    """A body's tensor under a name that no tensor of the main graph has."""
     name = tensor.name
     while name in taken:
         name += "_"
     return replace(tensor, name=name)
 
 
-def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[Named]:
+def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[NamedTensor]:
     for node in scope.node:
         if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
             for attribute in node.attribute:
@@ -71,16 +71,16 @@ def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodi
                     outer = first_output(node) if inside is None else inside
                     yield from _named(attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies)
         for name in dict.fromkeys(filter(None, node.output)):
-            yield Named(path + name, name, scope, node, inside, repeats)
+            yield NamedTensor(path + name, name, scope, node, inside, repeats)
 
 
-def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
-    """The names that are meant: exact ones, and globs (``"layer1/*"``).
+def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
+    """The names that are equal to a text of ``only`` or match it as a glob (``"layer1/*"``).
 
     Raises
     ------
     FeedError
-        One of them names nothing.
+        One of them matches nothing.
     """
     wanted: set[str] = set()
     for text in [only] if isinstance(only, str) else only:
@@ -97,8 +97,8 @@ def chosen_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
     return wanted
 
 
-def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
-    """Those that a tap can look at: tensors of a dtype that ONNX Runtime gives to custom ops."""
+def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
+    """Those that a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
     unsure = [t for t in named if _may_be_no_tensor(t)]
     types = Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
     if types is None:
@@ -108,8 +108,8 @@ def tappable(model: ModelProto, named: Sequence[Named]) -> list[Named]:
     return [t for t in named if carried[id(t)] or (carried[id(t)] is None and id(t) not in doubtful)]
 
 
-def _may_be_no_tensor(tensor: Named) -> bool:
-    """Whether the operator can give a sequence or an optional there."""
+def _may_be_no_tensor(tensor: NamedTensor) -> bool:
+    """Whether the operator's output can be a sequence or an optional."""
     node = tensor.node
     schema = None if canonical_domain(node.domain) else find_schema("", node.op_type)
     if schema is None:
@@ -123,7 +123,7 @@ _UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
 
 
 def _mentioned(model: ModelProto) -> Iterator[int]:
-    """The element types that a model speaks of: without one of these, no tensor has it."""
+    """The element types that occur in a model: a tensor has none but these."""
     for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         yield info.type.tensor_type.elem_type
     for tensor in tensors(model):
@@ -135,7 +135,7 @@ def _mentioned(model: ModelProto) -> Iterator[int]:
 
 
 def expose(model: ModelProto, names: Iterable[str]) -> None:
-    """Make outputs of what is not yet one; ONNX Runtime infers their types."""
+    """Make the tensors outputs of the model; ONNX Runtime infers their types."""
     known = {info.name for info in model.graph.output}
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Summaries: what is said of a tensor when the tensor itself is let go."""
+"""Summaries: the figures that remain of a tensor when the tensor itself is released."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["BINS", "Summary", "summary_of"]
 BINS = 16
 """Bars of the histogram: as many as are still told apart in one line of text."""
 
-_BLOCK = 1 << 16  # elements looked at together: what is made of them stays in the processor's cache
+_BLOCK = 1 << 16  # elements; temporary arrays of that size stay in the processor's cache
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a tensor is like.
+    """The range, mean, deviation, histogram and non-finite counts of a tensor.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Summary:
         Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
         more than float64 holds. For complex numbers, of their moduli.
     nan, posinf, neginf, zeros : int
-        How many there are. A complex number is NaN where a part is, and otherwise +Inf where a part is infinite.
+        How many there are. A complex number counts as NaN if a part is, otherwise as +Inf if a part is infinite.
     bins : tuple of int
         How many finite elements are in each of `BINS` equal parts of least … greatest; empty where there are none.
     longest : str or None
@@ -67,7 +67,7 @@ class Summary:
         return self.count - self.nan - self.posinf - self.neginf if self.kind == "number" else 0
 
     @property
-    def nasty(self) -> bool:
+    def has_nonfinite(self) -> bool:
         """Whether there is a NaN or an infinity."""
         return bool(self.nan or self.posinf or self.neginf)
 
@@ -98,7 +98,16 @@ class Summary:
 
 
 def summary_of(value: Any) -> Summary:
-    """Look at a tensor block by block: nothing of its size is made.
+    """Summarise a tensor block by block, in constant memory.
+
+    Parameters
+    ----------
+    value : array, sequence or None
+        A value of a run.
+
+    Returns
+    -------
+    Summary
 
     Examples
     --------
@@ -135,12 +144,12 @@ def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The elements in parts, as numbers that NumPy itself knows: the exotic ones as float32, which holds all of theirs."""
+    """The elements in blocks of NumPy's own dtypes: those of ml_dtypes as float32, which represents them exactly."""
     flat = array.reshape(-1) if array.flags.c_contiguous else None
-    exotic = array.dtype.isbuiltin == 2
+    is_ml_dtype = array.dtype.isbuiltin == 2
     for start in range(0, array.size, _BLOCK):
         part = array.flat[start : start + _BLOCK] if flat is None else flat[start : start + _BLOCK]
-        if exotic or part.dtype == np.float16:
+        if is_ml_dtype or part.dtype == np.float16:
             part = part.astype(np.float32)
         elif part.dtype.kind == "c":
             part = _moduli(part)
@@ -175,14 +184,14 @@ class _Tally:
         least, greatest = part.min(), part.max()
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
-        # Means and squares of the parts are put together as Chan does, so that nothing large is taken from something large.
+        # Means and squared deviations are combined as by Chan, Golub and LeVeque (1983), without subtracting large sums.
         wide = part.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = float(wide.mean())
             if math.isinf(mean):  # the sum was no float64
                 mean = float((wide / part.size).sum())
             wide -= mean
-            wide *= wide  # not np.dot: its threads would fight with those of ONNX Runtime, which spin for a while after a run
+            wide *= wide  # not np.dot: its threads would compete with ONNX Runtime's, which spin for a while after a run
             squares = float(wide.sum())
             total = self.count + part.size
             step = mean - self.mean
@@ -243,7 +252,7 @@ def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
 
 
 def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
-    """How far each element is on the way from least to greatest, 0 … 1; neighbours can be one float64."""
+    """Position of each element between least and greatest, 0 … 1; neighbours can be one float64."""
     wide = np.int64 if part.dtype.kind == "i" else np.uint64
     steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)  # modulo 2**64, where it is exact
     return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))

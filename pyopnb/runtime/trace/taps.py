@@ -1,4 +1,4 @@
-"""Taps of a trace: nodes of the exposed session that look at a tensor while the run goes on, and give nothing to it."""
+"""Taps of a trace: nodes that look at a tensor during the run, and that no other node depends on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, NodeProto
 
+from pyopnb.models.edit.wrap import move_behind
 from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import Site
 from pyopnb.ops.progress import Progress
@@ -16,28 +17,28 @@ from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.plan import PlannedNode
-from pyopnb.runtime.trace.select import Named
+from pyopnb.runtime.trace.select import NamedTensor
 from pyopnb.runtime.trace.summary import Summary, summary_of
 
-__all__ = ["Sink", "Tap", "put_taps", "tap_nodes"]
+__all__ = ["Sink", "Tap", "insert_taps", "make_taps"]
 
 _DOMAIN = "pyopnb.trace"
 
 
 @dataclass
 class Sink:
-    """Where the taps of one run put what they saw.
+    """Collects what the taps of one run see.
 
     Attributes
     ----------
     keeps : bool
-        Whether the tensors of bodies are kept. Those of the main graph are outputs of the run where they are.
+        Whether the tensors of bodies are kept. Those of the main graph are outputs of the run instead.
     sums : bool
         Whether tensors of the main graph are summarised; those of bodies always are.
     progress : callable, optional
-        Told how many tensors of the main graph there were, and of how many.
+        Called with how many tensors of the main graph there were so far, and how many there are.
     open : bool
-        Whether the run goes on; the taps of later runs see nothing.
+        False once the run is over: the taps then ignore later runs.
     """
 
     keeps: bool
@@ -47,11 +48,11 @@ class Sink:
     done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
-    inner: dict[str, list[str]] = field(default_factory=dict)  # names of tensors in bodies as they came, by their outer node
+    inner: dict[str, list[str]] = field(default_factory=dict)  # names of bodies' tensors in the order of the run, by outer node
     counts: Counter[str] = field(default_factory=Counter)
     open: bool = True
 
-    def take(self, tensor: Named, array: np.ndarray) -> None:
+    def take(self, tensor: NamedTensor, array: np.ndarray) -> None:
         """Look at a tensor."""
         if not self.open:
             return
@@ -72,7 +73,7 @@ class Sink:
 class Tap:
     """Looks at one tensor."""
 
-    tensor: Named
+    tensor: NamedTensor
     sink: Sink
 
     def compute(self, x):  # type: ignore[no-untyped-def]  # an op's hints are its schema
@@ -84,15 +85,15 @@ Tap.compute.__annotations__["return"] = "uint8[]"
 _NOTHING = np.zeros((), np.uint8)
 
 
-def _tap(tensor: Named, sink: Sink) -> Tap:
+def _tap(tensor: NamedTensor, sink: Sink) -> Tap:
     tap = Tap()  # what __init__ takes would be the op's attrs
     tap.tensor, tap.sink = tensor, sink
     return tap
 
 
-def tap_nodes(tensors: Sequence[Named], sink: Sink) -> list[PlannedNode]:
-    """Taps for tensors, as nodes that a session's plan can take; not yet in their graphs."""
-    # No op of the registry: nobody else is to see it, and no session has to follow it.
+def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
+    """Taps for tensors, as nodes for a session's plan; not yet in their graphs."""
+    # Not an op of the registry: nobody else should see it, and no session has to follow it.
     op = Op(f"{_DOMAIN}::Tap", (Version(f"{_DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
     sink.total = sum(tensor.inside is None for tensor in tensors)
     planned = []
@@ -104,20 +105,16 @@ def tap_nodes(tensors: Sequence[Named], sink: Sink) -> list[PlannedNode]:
     return planned
 
 
-def put_taps(tensors: Sequence[Named], taps: Sequence[PlannedNode]) -> None:
-    """Put the taps into their graphs, each behind the node whose output it looks at.
+def insert_taps(tensors: Sequence[NamedTensor], taps: Sequence[PlannedNode]) -> None:
+    """Put the taps into their graphs, each right behind the node whose output it looks at.
 
-    With the runtime's order by priority, which is that of the file among equals, a tap then runs right after its node.
+    ONNX Runtime's order by priority, which is that of the file among equals, then runs a tap right after its node.
     """
-    scopes: dict[int, tuple[GraphProto, list[tuple[Named, PlannedNode]]]] = {}
+    scopes: dict[int, tuple[GraphProto, list[tuple[NodeProto, NodeProto]]]] = {}
     for tensor, tap in zip(tensors, taps, strict=True):
-        scopes.setdefault(id(tensor.scope), (tensor.scope, []))[1].append((tensor, tap))
+        node = tensor.scope.node.add()
+        node.CopyFrom(tap.numbered.site.node)
+        tap.numbered.site = Site(node, tensor.scope, "")
+        scopes.setdefault(id(tensor.scope), (tensor.scope, []))[1].append((tensor.node, node))
     for scope, pairs in scopes.values():
-        nodes = list(scope.node)  # held, as the ids are those of objects that live
-        places = {id(node): float(place) for place, node in enumerate(nodes)}
-        for tensor, tap in pairs:
-            made = scope.node.add()
-            made.CopyFrom(tap.numbered.site.node)
-            places[id(made)] = places[id(tensor.node)] + 0.5
-            tap.numbered.site = Site(made, scope, "")
-        scope.node.sort(key=lambda node, places=places: places[id(node)])
+        move_behind(scope, pairs)

@@ -1,4 +1,4 @@
-"""Traces: every named tensor of one run, and what else is known of that run."""
+"""Traces: every named tensor of one run, with its times, op versions and runtime."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trace(Displayable):
     outputs : tuple of str
         Names of the model's outputs.
     summaries : dict
-        A `Summary` of each tensor that was looked at, by name; feeds included.
+        A `Summary` of each tensor of the trace, by name; feeds included.
     times : dict or None
         A `NodeTime` by the name of the node's first output; None where nothing was timed.
     versions : dict
@@ -49,9 +49,9 @@ class Trace(Displayable):
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
     exposure : Exposure or None
-        How the outputs of an unexposed run differ from those of this run; None where nobody looked.
+        How the outputs of an unexposed run differ from those of this run; None where they were not compared.
     unchecked : str
-        Why nobody could look, where somebody wanted to; empty otherwise.
+        Why they could not be compared, where that was wanted; empty otherwise.
     """
 
     __slots__ = (
@@ -137,12 +137,12 @@ class Trace(Displayable):
         """
         return {**self.feeds, **self.values}.items()
 
-    # ---- what is seen first --------------------------------------------------------------------------------------------------
+    # ---- text ----------------------------------------------------------------------------------------------------------------
 
     @property
-    def nasty(self) -> str | None:
-        """The first tensor, in the order of the nodes, that holds a NaN or an infinity."""
-        return next((name for name, summary in self.summaries.items() if summary.nasty), None)
+    def first_nonfinite(self) -> str | None:
+        """Name of the first tensor, in the order of the nodes, that contains a NaN or an infinity; None where none does."""
+        return next((name for name, summary in self.summaries.items() if summary.has_nonfinite), None)
 
     def __repr__(self) -> str:
         made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
@@ -152,8 +152,8 @@ class Trace(Displayable):
             lines.append(str(self.exposure))
         if self.unchecked:
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
-        if self.nasty is not None:
-            lines.append(f"first NaN or Inf: {sanitize(self.nasty)} ({made.get(self.nasty, 'a feed')})")
+        if self.first_nonfinite is not None:
+            lines.append(f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({made.get(self.first_nonfinite, 'a feed')})")
         names = list(self.summaries)
         room = _LINES - len(lines)
         fits = names if len(names) <= room else names[: room - 1]
@@ -164,7 +164,7 @@ class Trace(Displayable):
             lines.append("  ".join(cells).rstrip())
         if len(fits) < len(names):
             lines.append(f"… and {len(names) - len(fits)} more")
-        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can hold a line's end
+        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can contain a line break
 
     def _time(self, name: str) -> str:
         time = (self.times or {}).get(name)

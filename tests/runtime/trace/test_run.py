@@ -340,11 +340,11 @@ def test_options_of_several_sessions_are_changed_by_one_at_a_time(chain):
     entered = threading.Event()
 
     def look():
-        with run_module._Look(run_module.TraceOptions(), [], {}, ())._options(session, "folder"):
+        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(session, "folder"):
             entered.set()
 
     other = threading.Thread(target=look)
-    with run_module._Look(run_module.TraceOptions(optimised=False), [], {}, ())._options(session, "folder"):
+    with run_module._TracedRun(run_module.TraceOptions(optimised=False), [], {}, ())._options(session, "folder"):
         other.start()
         assert not entered.wait(0.05)
     other.join()

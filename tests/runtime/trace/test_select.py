@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.runtime.trace.select import chosen_names, named_tensors, tappable
+from pyopnb.runtime.trace.select import match_names, named_tensors, tappable_tensors
 
 TEXT = """<ir_version: 8, opset_import: ["" : 18]>
 g (float[N] x, bool c) => (float[N] y) {
@@ -34,16 +34,16 @@ def test_the_names(model):
 
 
 def test_what_a_tap_can_take(model):
-    names = [t.name for t in tappable(model, named_tensors(model, bodies=True))]
+    names = [t.name for t in tappable_tensors(model, named_tensors(model, bodies=True))]
     assert names == ["taken", "e/then_branch/q", "e/then_branch/p", "j", "y"]
     model.graph.value_info.append(onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.COMPLEX64, None))
-    assert "taken" not in [t.name for t in tappable(model, named_tensors(model))]
+    assert "taken" not in [t.name for t in tappable_tensors(model, named_tensors(model))]
 
 
 def test_globs_and_names_that_look_like_globs():
     names = ["a", "a[0]", "b"]
-    assert chosen_names(names, "a[0]") == {"a[0]"} and chosen_names(names, ["a*", "b"]) == {"a", "a[0]", "b"}
+    assert match_names(names, "a[0]") == {"a[0]"} and match_names(names, ["a*", "b"]) == {"a", "a[0]", "b"}
     with pytest.raises(pyopnb.FeedError, match="got 'c'"):
-        chosen_names(names, ["a", "c"])
+        match_names(names, ["a", "c"])
     with pytest.raises(pyopnb.FeedError, match="got 'c'"):
-        chosen_names([], ["c"])
+        match_names([], ["c"])

@@ -33,7 +33,7 @@ def test_numbers(array):
     assert (summary.count, summary.finite) == (array.size, finite.size)
     assert summary.nan == np.isnan(wide).sum() and summary.zeros == (array == 0).sum()
     assert (summary.posinf, summary.neginf) == ((wide == np.inf).sum(), (wide == -np.inf).sum())
-    assert summary.nasty == (finite.size < array.size) and str(summary).startswith(str(summary.type))
+    assert summary.has_nonfinite == (finite.size < array.size) and str(summary).startswith(str(summary.type))
     if not finite.size:
         assert summary.least is summary.greatest is summary.mean is summary.std is None and summary.bins == ()
         return

@@ -40,8 +40,8 @@ def test_a_feed_that_is_an_output_is_there_once():
 
 
 def test_the_text(trace):
-    first, nasty, *rows = repr(trace).splitlines()
-    assert first == "Trace of 2 nodes, 3 tensors, a runtime" and nasty == "first NaN or Inf: a (Log)"
+    first, nonfinite, *rows = repr(trace).splitlines()
+    assert first == "Trace of 2 nodes, 3 tensors, a runtime" and nonfinite == "first NaN or Inf: a (Log)"
     assert [row.split()[0] for row in rows] == ["x", "a", "y"] and rows[1].endswith("1 -Inf")
     trace.exposure, trace.times = Exposure({"y": 0.5}, 1), {"a": NodeTime("n", "Log", 7)}
     assert "changed y (by at most 0.5)" in repr(trace).splitlines()[1] and "7 µs" in repr(trace)
