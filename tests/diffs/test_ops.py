@@ -1,4 +1,4 @@
-"""Two versions of an op: what changed in words, and line by line."""
+"""Two versions of an op: what changed, in words and line by line."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from small_ops import SoftClip
 
 import pyopnb
 from pyopnb.testing.check import CheckReport
@@ -194,14 +195,14 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cls", "example", "test", "said"), BAD, ids=[row[0].__name__ for row in BAD])
-def test_a_bad_op_fails_one_test_and_no_other(cls: type, example: np.ndarray, test: str, said: str) -> None:
+@pytest.mark.parametrize(("cls", "example", "test", "message"), BAD, ids=[row[0].__name__ for row in BAD])
+def test_a_bad_op_fails_one_test_and_no_other(cls: type, example: np.ndarray, test: str, message: str) -> None:
     import re
 
     name = f"t::{cls.__name__}"
     report = check_class(cls, example, name=name)
     assert [verdict.name for verdict in report.failures] == [test], report
-    assert re.search(said, report[test].text), report[test].text
+    assert re.search(message, report[test].text), report[test].text
     assert not report
     assert f"not ready for use: {test}" in repr(report)
     KEPT.clear()
@@ -236,12 +237,6 @@ def test_the_references_wrong_lrn_is_found() -> None:
 
 
 # ---- good ops ----------------------------------------------------------------------------------------------------------------
-
-
-class SoftClip:
-    def __init__(self, limit: float = 1.0): self.limit = limit  # fmt: skip
-
-    def compute(self, x): return self.limit * np.tanh(x / self.limit)  # fmt: skip
 
 
 class MatMul:
@@ -412,9 +407,9 @@ def test_it_is_a_mapping_and_shown_as_text_html_and_json() -> None:
     with pytest.raises(KeyError):
         report["nothing"]
     assert len(repr(report).splitlines()) == 12
-    held = json.loads(report.to_json())
-    assert (held["op"], held["ok"], held["examples"]) == ("t::Op, version 1", False, ["(float32[2,3])"])
-    assert {row["name"]: row["outcome"] for row in held["verdicts"]}["repeatable"] == "fail"
+    document = json.loads(report.to_json())
+    assert (document["op"], document["ok"], document["examples"]) == ("t::Op, version 1", False, ["(float32[2,3])"])
+    assert {row["name"]: row["outcome"] for row in document["verdicts"]}["repeatable"] == "fail"
     assert report._repr_html_().count("<tr>") == 11
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -207,10 +207,10 @@ def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
 
 
 def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]) -> Iterator[Change]:
-    held = [{(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b)]
-    for key in dict.fromkeys((*held[0], *held[1])):
+    ours, theirs = ({(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b))
+    for key in dict.fromkeys((*ours, *theirs)):
         name = sanitize("::".join(filter(None, key)) or "without a name")
-        left, right = held[0].get(key), held[1].get(key)
+        left, right = ours.get(key), theirs.get(key)
         if left is None or right is None:
             fact = Fact(name, *("there" if one is not None else None for one in (left, right)))
             yield Change("function", facts=(fact,))
@@ -332,11 +332,11 @@ class _GraphComparison:
 
     def _may_be_folded(self, x: str) -> bool:
         """Whether the result of a node that was removed may have become a weight."""
-        made = self.a.producers.get(x)
-        return made is not None and made[0] not in self.matching.forward and x not in self.matching.values
+        producer = self.a.producers.get(x)
+        return producer is not None and producer[0] not in self.matching.forward and x not in self.matching.values
 
     def _add_bodies(self, i: int, j: int) -> None:
-        inner = [dict(_number_bodies(graph.bodies.get(place, []))) for graph, place in ((self.a, i), (self.b, j))]
+        inner = [_number_bodies(graph.bodies.get(place, [])) for graph, place in ((self.a, i), (self.b, j))]
         node = self.a.nodes[i]
         for key in inner[0].keys() & inner[1].keys():
             name, number = key
@@ -408,8 +408,8 @@ class _GraphComparison:
             known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
                 if name not in graph.consumers and name not in given and weight not in known and name not in graph.producers:
-                    said = sanitize(name, _TEXT)
-                    yield Change("weight", self.path, facts=(Fact("unread", *((said, None) if side == 0 else (None, said))),))
+                    names = [sanitize(name, _TEXT) if side == here else None for here in (0, 1)]
+                    yield Change("weight", self.path, facts=(Fact("unread", *names),))
 
 
 def _node_at(node: NodeProto, place: int) -> NodeAt:
@@ -434,20 +434,23 @@ def _format_tensor(name: str, graph: Graph) -> str | None:
     return f"weight {sanitize(name, _TEXT)}" if graph.weight(name) is not None else sanitize(name, _TEXT)
 
 
-def _number_bodies(held: list[tuple[str, Graph]]) -> Iterator[tuple[tuple[str, int], Graph]]:
-    seen: dict[str, int] = {}
-    for name, body in held:
-        seen[name] = seen.get(name, -1) + 1
-        yield (name, seen[name]), body
+def _number_bodies(bodies: list[tuple[str, Graph]]) -> dict[tuple[str, int], Graph]:
+    """Bodies by their attribute and their position in it."""
+    counts: Counter[str] = Counter()
+    numbered = {}
+    for name, body in bodies:
+        numbered[name, counts[name]] = body
+        counts[name] += 1
+    return numbered
 
 
 def _walk_up(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
     """The tensors above one, through nodes without a partner that read a single tensor besides weights."""
     for _ in range(_MAX_CHAIN):
-        made = graph.producers.get(name)
-        if made is None or made[0] in paired or made[0] in graph.constants:
+        producer = graph.producers.get(name)
+        if producer is None or producer[0] in paired or producer[0] in graph.constants:
             return
-        read = {x for _, x in graph.reads(made[0]) if graph.weight(x) is None}
+        read = {x for _, x in graph.reads(producer[0]) if graph.weight(x) is None}
         if len(read) != 1:
             return
         name = read.pop()

@@ -336,27 +336,27 @@ class _Pairing:
     def values(self) -> dict[str, str]:
         """The tensors of a and of b that correspond: see `Matching`."""
         a, b = self.a, self.b
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for i, j in self.forward.items():
-            found.update(zip(a.nodes[i].output, b.nodes[j].output, strict=False))
-        taken = set(found.values())
+            values.update(zip(a.nodes[i].output, b.nodes[j].output, strict=False))
+        taken = set(values.values())
         read = [pair for i, j in sorted(self.forward.items()) for pair in zip(a.nodes[i].input, b.nodes[j].input, strict=False)]
         for name, other in (*read, *self.outputs):
-            if not name or not other or name in found:
+            if not name or not other or name in values:
                 continue
             if name in a.weights or other in b.weights:
                 if name in a.weights and other in b.weights:
-                    found[name] = other
+                    values[name] = other
             elif other not in taken and self._unpaired(name, other):
-                found[name] = other
+                values[name] = other
                 taken.add(other)
         known: dict[int, str] = {}
         for other, number in self.right.values.items():
             known.setdefault(number, other)
         for name, number in self.left.values.items():
-            if name not in found and number in known:
-                found[name] = known[number]
-        return found
+            if name not in values and number in known:
+                values[name] = known[number]
+        return values
 
     def _unpaired(self, name: str, other: str) -> bool:
         left, right = self.a.producers.get(name), self.b.producers.get(other)

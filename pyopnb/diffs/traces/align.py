@@ -263,9 +263,10 @@ class _NodeKeys:
     def equal(self, place: int, names: Mapping[str, str]) -> Hashable:
         """Op, attributes, contents of small weights, and what else it reads under other names; None where one has no name."""
         node = self.segments.nodes[place]
-        made = next((self.graph.producers[name] for name in node.output if name in self.graph.producers), None)
+        producers = self.graph.producers
+        index = next((producers[name][0] for name in node.output if name in producers), None)
         reads = self._reads(place, names, lambda name: self.graph.weights[name])
-        return None if reads is None or made is None else (self.graph.local[made[0]], reads)
+        return None if reads is None or index is None else (self.graph.local[index], reads)
 
     def similar(self, place: int, names: Mapping[str, str]) -> Hashable:
         """Op, number of outputs, and what it reads that are no weights, under other names; None where one has no name."""

@@ -179,7 +179,7 @@ class TraceComparison:
         outputs: dict[int, list[Tensor]] = {}
         for name in self.segments:
             outputs.setdefault(self.graphs[1].maker[name], []).append(tensors[name])
-        return [self._step(place, tuple(made), tensors) for place, made in sorted(outputs.items())]
+        return [self._step(place, tuple(of_node), tensors) for place, of_node in sorted(outputs.items())]
 
     def _step(self, place: int, outputs: tuple[Tensor, ...], tensors: Mapping[str, Tensor]) -> Step:
         a, b = self.graphs

@@ -1,4 +1,4 @@
-"""Nodes are found again by what they compute, not by name."""
+"""Nodes are matched by what they compute, not by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensor of one run is which of another."""
+"""Which tensor of one run corresponds to which of another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, 
 X = np.float32([-1.5, 0.5, 2])
 
 
-def test_by_value_where_a_node_is_written_in_other_words() -> None:
+def test_by_value_where_a_node_is_expressed_by_another_op() -> None:
     held, found = pairs(
         "(float[N] x) => (float[N] y) { a = Exp(x)  b = Add(a, a)  c = Tanh(b)  y = Neg(c) }",
         "(float[N] x) => (float[N] y) { two = Constant<value = float {2.0}>()  d = Exp(x)  e = Mul(two, d)  c = Tanh(e)  y = Neg(c) }",
@@ -64,7 +64,7 @@ def test_ends_of_one_name_stay_together() -> None:
     assert held["y"][0] == "y" and held["x"][0] == "x"
 
 
-def test_branches_of_one_build_are_told_apart_by_what_they_hold() -> None:
+def test_branches_of_one_build_are_told_apart_by_their_values() -> None:
     a = """(float[N] x) => (float[N] y) <float p = {2.0}, float q = {3.0}> {
         l = Mul(x, p)  r = Mul(x, q)  m = Tanh(l)  n = Tanh(r)  y = Mul(m, n) }"""
     held, _ = pairs(

@@ -1,4 +1,4 @@
-"""The first divergence in few runs that show few tensors."""
+"""The first divergence in few runs that record few tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs held against each other: where they part, and what each node does to the difference."""
+"""The comparison of two runs: where they diverge, and what each node does to the difference."""
 
 from __future__ import annotations
 

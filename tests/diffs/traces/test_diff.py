@@ -37,7 +37,7 @@ def test_it_is_asked_by_name() -> None:
         found()["b0.bend"]
 
 
-def test_judged_again_is_judged_anew() -> None:
+def test_another_tolerance_gives_the_verdict_of_a_new_diff() -> None:
     runs = [trace(transformer(kind), x=X, times=False) for kind in ("none", "tanh")]
     for tolerances in ({"atol": 1e-2}, {"rtol": 0.0}, {"atol": 1e-4}, {"rtol": 1e-5, "atol": 4e-4}):
         again, anew = found().judged(**tolerances), diff(*runs, **tolerances)
@@ -97,7 +97,7 @@ def test_json_of_another_shape_is_refused(changes: dict[str, Any]) -> None:
         TraceDiff.from_json(_wrong(**changes))
 
 
-def test_a_verdict_in_json_is_found_anew() -> None:
+def test_the_verdict_in_json_is_not_trusted() -> None:
     assert TraceDiff.from_json(_wrong(verdict="bit-identical", ok=True)).verdict == "different"
 
 
@@ -132,14 +132,14 @@ def test_the_text_is_short_whatever_there_is() -> None:
     assert "more lines: .steps, .tensors" in text
 
 
-def test_the_worst_element_is_told() -> None:
+def test_the_worst_element_is_in_the_text() -> None:
     place = found().origin.worst.diff.worst.facts.worst[0]
     index = ",".join(map(str, place.index))
     lines = str(found()).splitlines()
     assert lines[2].startswith(f"  worst: [{index}] {place.a} against {place.b}: ") and lines[1].startswith("origin: ")
 
 
-def test_floats_of_attrs_have_the_digits_that_they_have() -> None:
+def test_floats_of_attrs_have_the_digits_of_float32() -> None:
     one, other = (
         trace(pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"), x=np.float32([-1]), times=False)
         for alpha in (0.9, 1.1)
@@ -148,7 +148,7 @@ def test_floats_of_attrs_have_the_digits_that_they_have() -> None:
     assert "attr alpha: 0.9 against 1.1" in str(diff(one.model, other.model))
 
 
-def test_what_one_run_did_not_keep_is_told() -> None:
+def test_tensors_that_one_run_did_not_record_are_listed() -> None:
     whole = trace(transformer(), x=X, check=False, times=False)
     few = diff(trace(transformer(), x=X, check=False, times=False, only="b0.bent"), whole)
     assert "b0.norm1" in few.only_b and not few.only_a and len(few.only_b) == 28
