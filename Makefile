@@ -26,7 +26,7 @@ python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
 # Binder's Python; where this machine lacks it, make test says so and does without.
 pinned := $(shell sed s/python-// binder/runtime.txt)
 
-native := $(shell find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+native := $(shell find pyopnb -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 # What JupyterLab gets when the package is installed, and not from the sources.
 labextension := $(wildcard pyopnb/display/netron/*.js) pyopnb/display/netron/assets.py
 sources := $(shell find pyopnb -type f -not -path '*/__pycache__/*')
@@ -49,7 +49,7 @@ lint: .venv/.lint
 	.venv/bin/ruff format --check pyopnb tests docs
 	.venv/bin/lint-imports
 	.venv/bin/mypy
-	find pyopnb/runtime/bridge -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
+	find pyopnb -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
 # What no Python version changes runs on the first one alone; test-all runs it everywhere.
 selected = $(if $(or $(everywhere),$(filter $(first),$(1))),,-m "not one_python")

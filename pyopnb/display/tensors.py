@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.ulp import widened
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.svg.chart import Chart, card, heat_maps
 from pyopnb.display.svg.colours import Scale
@@ -215,7 +214,8 @@ def _to_native(block: np.ndarray) -> np.ndarray:
         modulus[np.isnan(block)] = np.nan  # otherwise the modulus of Inf+NaNj is Inf
         return modulus
     if block.dtype == np.float16 or (block.dtype.isbuiltin == 2 and "float" in block.dtype.name):
-        return widened(np.ascontiguousarray(block).reshape(-1)).reshape(block.shape)
+        with np.errstate(invalid="ignore"):  # a NaN that signals
+            return block.astype(np.float32)
     return block.astype(np.int8) if block.dtype.isbuiltin == 2 or block.dtype == bool else block
 
 

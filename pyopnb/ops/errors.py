@@ -17,6 +17,7 @@ Exceptions of the user's own code are never wrapped: they arrive as themselves, 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -35,6 +36,7 @@ __all__ = [
     "hide_internal_frames",
     "one_line",
     "plural",
+    "require_native",
     "sanitize",
     "sanitize_source",
     "suggest",
@@ -180,6 +182,29 @@ def hide_internal_frames(function: Callable[_Arguments, _Returned]) -> Callable[
             raise error.with_traceback(None)  # noqa: B904  # its context stays as it was
 
     return wrapper
+
+
+def require_native(module: str) -> None:
+    """Import a compiled module of pyopnb, with advice where it is missing.
+
+    Python that runs in the root of a checkout finds the sources before the installed package, and they are not compiled.
+
+    Parameters
+    ----------
+    module : str
+
+    Raises
+    ------
+    ImportError
+        The module is not there, or cannot be loaded.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            "pyopnb's native modules are not built here: the sources of pyopnb are imported, not an installed pyopnb. "
+            "Type: pip install -e .   (in the folder with pyproject.toml; or leave that folder to use an installed pyopnb)"
+        ) from error
 
 
 class PyopError(Exception):

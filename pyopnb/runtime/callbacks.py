@@ -15,15 +15,6 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
-try:
-    from pyopnb.runtime import _bridge
-except ImportError as error:
-    # Python that runs in the root of a checkout finds the sources before the installed package, and they are not compiled.
-    raise ImportError(
-        "pyopnb's native module is not built here: the sources of pyopnb are imported, not an installed pyopnb. "
-        "Type: pip install -e .   (in the folder with pyproject.toml; or leave that folder to use an installed pyopnb)"
-    ) from error
-
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
@@ -32,6 +23,7 @@ from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
+from pyopnb.runtime import _bridge
 from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread

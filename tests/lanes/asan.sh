@@ -29,7 +29,7 @@ if ! ls "$logs"/log.* >/dev/null 2>&1; then
     echo "asan: the leak run recorded nothing, not even Python's own: it did not look" >&2
     exit 1
 fi
-ours=$(awk 'BEGIN { RS = "" } /bridge\.cpp|_bridge\.[^ ]*\.so/' "$logs"/log.*)
+ours=$(awk 'BEGIN { RS = "" } /(bridge|stats)\.cpp|_(bridge|stats)\.[^ ]*\.so/' "$logs"/log.*)
 if [ -n "$ours" ]; then
     printf '%s\n' "$ours" >&2
     exit 1

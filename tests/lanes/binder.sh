@@ -24,7 +24,7 @@ echo "binder: the environment of the lock, as it is without pyopnb"
 # A copy, so that what postBuild leaves behind is not left here; it stands at its place, where the notebooks' kernel finds it.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-tar --exclude='./.venv*' --exclude=./build --exclude=./.git --exclude='_bridge*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
+tar --exclude='./.venv*' --exclude=./build --exclude=./.git --exclude='*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
 cd "$copy"
 export PATH=$venv/bin:$PATH
 

@@ -11,11 +11,12 @@ runtime() {
     echo "$path"
 }
 
-# Fails unless Python imports the build in `site`, and that build holds the symbol: a lane must not pass on the plain module.
+# Fails unless Python imports the build in `site`, and its modules hold the symbol: a lane must not pass on plain ones.
 instrumented() {
     local module
-    module=$(ls "$site"/pyopnb/runtime/_bridge.*.so)
-    grep -q "$1" "$module" || { echo "$module is not built for this lane" >&2; return 1; }
+    for module in "$site"/pyopnb/runtime/_bridge.*.so "$site"/pyopnb/diffs/arrays/_stats.*.so; do
+        grep -q "$1" "$module" || { echo "$module is not built for this lane" >&2; return 1; }
+    done
     PYTHONPATH=$site "$python" -P - "$site" <<'PY'
 import importlib.util
 import sys

@@ -21,7 +21,7 @@ rm -rf "$logs" && mkdir -p "$logs"
 export TSAN_OPTIONS=halt_on_error=0:exitcode=0:log_path=$PWD/$logs/log
 tested tests/threads
 unset LD_PRELOAD
-ours=$(find "$logs" -type f -exec cat {} + | awk 'BEGIN { RS = "==================" } /_bridge/')
+ours=$(find "$logs" -type f -exec cat {} + | awk 'BEGIN { RS = "==================" } /_bridge|_stats/')
 if [ -n "$ours" ]; then
     printf '%s\n' "$ours" >&2
     exit 1

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.short import Short, shortly
-from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, family
+from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, LazyFacts, family, quick_stats
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
 from pyopnb.ops.result import Result
@@ -39,8 +38,8 @@ class Part:
         Why they cannot be compared; empty where they can.
     rtol, atol : float
         The tolerance that was applied: 0 where the dtype is exact.
-    known : Facts or Short or None
-        None where there are no two arrays of one type.
+    counted : Facts or LazyFacts or None
+        None where there are no two arrays of the same type.
     """
 
     path: _Path
@@ -49,7 +48,7 @@ class Part:
     reason: str = ""
     rtol: float = 0.0
     atol: float = 0.0
-    known: Facts | Short | None = None
+    counted: Facts | LazyFacts | None = None
 
     @property
     def name(self) -> str:
@@ -58,16 +57,16 @@ class Part:
 
     @property
     def facts(self) -> Facts | None:
-        """What is known of the two arrays; None where there are no two arrays of one type."""
-        if isinstance(self.known, Short):
-            object.__setattr__(self, "known", self.known.facts())  # once; nobody can tell
-        return self.known  # type: ignore[return-value]  # no longer a Short
+        """The statistics of the two arrays; None where there are no two arrays of the same type."""
+        if isinstance(self.counted, LazyFacts):
+            object.__setattr__(self, "counted", self.counted.make())  # once, and unseen: the part stays the same
+        return self.counted  # type: ignore[return-value]  # no longer lazy
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Part):
             return NotImplemented
-        held = [(part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.facts) for part in (self, other)]
-        return held[0] == held[1]
+        mine, theirs = ((part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.facts) for part in (self, other))
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]  # facts hold dicts
 
@@ -76,9 +75,7 @@ class Part:
         """One of `VERDICTS`."""
         if self.reason:
             return "incomparable"
-        if isinstance(self.known, Short):
-            return self.known.verdict
-        facts = self.known
+        facts = self.counted
         if facts is None or not facts.bits:
             return "bit-identical"
         if not facts.differing:
@@ -101,7 +98,7 @@ class Part:
         if facts.largest is not None and not facts.frontier.corners and not facts.frontier.at_zero:
             passes = not facts.odd and facts.largest <= atol  # integers, whose largest difference is exact
         over = 0 if passes else facts.differing if not rtol and not atol else None
-        return replace(self, rtol=rtol, atol=atol, known=replace(facts, over=over, axes=()))
+        return replace(self, rtol=rtol, atol=atol, counted=replace(facts, over=over, axes=()))
 
 
 def named(path: _Path) -> str:
@@ -181,7 +178,7 @@ def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -
         if not one and not two:
             yield Part(path, *said)
     elif isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
-        yield _arrays(path, one, two, rtol, atol)
+        yield _arrays(path, one, two, said, rtol, atol)
     else:
         yield Part(path, *said, reason=f"{said[0]} against {said[1]}")
 
@@ -197,8 +194,7 @@ def _member(
         yield Part(path, *((said, "missing") if side == "a" else ("missing", said)), reason=f"only in {side}: {said}")
 
 
-def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> Part:
-    said = _said(a), _said(b)
+def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, said: tuple[str, str], rtol: float | None, atol: float | None) -> Part:
     for array, side in ((a, "a"), (b, "b")):
         if why := _unfit(array):
             return Part(path, *said, reason=f"{side} {why}")
@@ -207,7 +203,7 @@ def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, rtol: float | None, atol:
         apart = [f"{what} {x} against {y}" for what, x, y in both if x != y]
         return Part(path, *said, reason=f"{said[0]} against {said[1]}: {' and '.join(apart)}")
     applied = tolerance(dtype(a.dtype).name, rtol, atol)
-    return Part(path, *said, rtol=applied[0], atol=applied[1], known=shortly(a, b, *applied))
+    return Part(path, *said, rtol=applied[0], atol=applied[1], counted=quick_stats(a, b, *applied))
 
 
 def _unfit(array: np.ndarray) -> str:

@@ -1,23 +1,30 @@
-"""Two arrays held against each other: the facts, of which verdicts are made."""
+"""The statistics of two arrays, from which verdicts follow.
+
+`Facts` is what is known of a pair. The native module `_stats` counts, in one pass over both; here its counts become facts.
+Strings are compared in Python.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import os
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.accumulate import BINS, WORST, ComplexTally, FloatTally, IntegerTally, Tally
+from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.tolerance import Frontier
-from pyopnb.diffs.arrays.ulp import steps, widened
+from pyopnb.diffs.arrays.ulp import smallest_normal, tabulate
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.progress import advance
 
-__all__ = ["TOLERANCES", "Axis", "Facts", "Place", "array_stats", "family"]
+__all__ = ["TOLERANCES", "Axis", "Facts", "LazyFacts", "Place", "array_stats", "family", "quick_stats"]
 
 TOLERANCES = MappingProxyType(
     {"float64": (1e-7, 1e-12), "float32": (1e-5, 1e-5), "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5),
@@ -25,9 +32,13 @@ TOLERANCES = MappingProxyType(
 )  # fmt: skip
 """Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
 
-_BLOCK = 2**15  # what is calculated of one stays in a core's cache
-_SHIFT = 52 - BINS.bit_length() + 1  # from the bits of a float64 to its eighth of an octave
-_CALM = 4  # where only bits are compared, blocks may be longer
+_WORST = 5  # elements that are kept
+_SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
+_CHUNKS = 64  # between which an interrupt is seen and progress told; elements of one, and what may be copied:
+_LEAST, _MOST, _COPIED = 2**17, 2**22, 2**18
+_SHARED = 2**16  # more are shared between threads
+_SHORT = 4096
+_SHIFT = 49  # from the bits of a float64 to its eighth of an octave
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Axis:
-    """Where mismatches are along an axis.
+    """The distribution of mismatches along an axis.
 
     Attributes
     ----------
@@ -67,11 +78,11 @@ class Axis:
     hit : int
         How many of its indices have mismatches.
     index : int
-        The one that has most.
+        The index with the most mismatches.
     most : int
-        How many it has.
+        How many that index has.
     seen : int
-        Of how many; less than all mismatches where these were too many to be placed one by one.
+        How many there are in all.
     """
 
     axis: int
@@ -84,7 +95,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of two arrays of one type. All statistics are over the finite pairs, and None where there are none.
+    """What is known of two arrays of the same type. All statistics are over the finite pairs, and None where there are none.
 
     Attributes
     ----------
@@ -193,28 +204,36 @@ def _edge(place: int) -> float:
         return float(np.array([place << _SHIFT], np.int64).view(np.float64)[0])
 
 
+@cache
 def family(kind: np.dtype) -> str:
-    """``"string"``, ``"bool"``, ``"integer"``, ``"float"`` or ``"complex"``."""
+    """Name the group of dtypes that are compared alike.
+
+    Returns
+    -------
+    str
+        ``"string"``, ``"bool"``, ``"integer"``, ``"float"`` or ``"complex"``.
+    """
     name = dtype(kind).name
     if name in ("string", "bool"):
         return name
     return "complex" if name.startswith("complex") else "integer" if name.lstrip("u").startswith("int") else "float"
 
 
-_TALLIES = {"bool": IntegerTally, "integer": IntegerTally, "float": FloatTally, "complex": ComplexTally}
-
-
-def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: int = _BLOCK) -> Facts:
-    """The facts of two arrays of one dtype and shape.
+def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None) -> Facts:
+    """Compare two arrays of the same dtype and shape.
 
     Parameters
     ----------
     a, b : ndarray
-        Of any order and byte order; not copied as wholes.
+        In any memory order and byte order; never copied as a whole.
     rtol, atol : float
-        Bools and strings know neither, integers only ``atol``.
-    block : int
-        Elements that are looked at in one go.
+        Bools and strings use neither, integers only ``atol``.
+    chunk : int, optional
+        How many elements are counted in one native call.
+
+    Returns
+    -------
+    Facts
 
     Examples
     --------
@@ -224,85 +243,147 @@ def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, block: i
     """
     kind = family(a.dtype)
     if kind == "string":
-        return _texts(a, b)
-    tally = _TALLIES[kind](dtype(a.dtype).numpy, a.shape, rtol, atol)
-    with np.errstate(all="ignore"):
-        flat = [one.reshape(-1) if one.flags.c_contiguous else one.flat for one in (a, b)]
-        at = 0
-        while at < a.size:
-            end = at + (_CALM * block if at and tally.calm else block)
-            x, y = (np.asarray(one[at:end], tally.kind) for one in flat)
-            tally.take(x, y, at)
-            advance("elements", end - at)
-            at = end
-        if tally.bits:
-            for at, size in tally.later:
-                tally.again(np.asarray(flat[0][at : at + size], tally.kind))
-        tally.end()
-        return _facts(tally, kind)
+        return _string_stats(a, b)
+    return _facts(_count(a, b, kind, rtol, atol, chunk).result(), a, b, kind)
 
 
-def _facts(tally: Tally, kind: str) -> Facts:
-    finite, exact = tally.finite, kind in ("integer", "bool")
-    frontier = tally.growing.done()
-    held: dict[str, Any] = {}
+@dataclass(frozen=True, eq=False)
+class LazyFacts:
+    """The facts of two short arrays: counted at once, and made when somebody asks for them, which takes longer.
+
+    Attributes
+    ----------
+    a, b : ndarray
+        Copies: the caller may write into theirs before.
+    kind : str
+        Their `family`.
+    counts : _stats.Stats
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    kind: str
+    counts: _stats.Stats
+
+    @property
+    def bits(self) -> int:
+        """As in `Facts`; so are the next two."""
+        return self.counts.totals()[0]
+
+    @property
+    def differing(self) -> int:
+        return self.counts.totals()[1]
+
+    @property
+    def over(self) -> int:
+        return self.counts.totals()[2]
+
+    def make(self) -> Facts:
+        """Make the facts.
+
+        Returns
+        -------
+        Facts
+        """
+        return _facts(self.counts.result(), self.a, self.b, self.kind)
+
+
+def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyFacts | Facts:
+    """Compare two arrays as `array_stats` does, and put off what short ones need not have for their verdict.
+
+    Returns
+    -------
+    LazyFacts or Facts
+    """
+    kind = family(a.dtype)
+    if kind == "string" or a.size > _SHORT:
+        return array_stats(a, b, rtol, atol)
+    return LazyFacts(a.copy(), b.copy(), kind, _count(a, b, kind, rtol, atol))
+
+
+def _count(a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, chunk: int | None = None) -> _stats.Stats:
+    stored, counted, name, tiny = _native(a.dtype)
+    tables = tabulate(stored) if name in ("float1", "float2") else (b"", b"")
+    stats = _stats.Stats(name, a.shape, rtol, 0.0 if kind == "bool" else atol, _stride(a.size), tiny, *tables)
+    plain = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
+    chunk = chunk or min(max(a.size // _CHUNKS, _LEAST), _MOST if plain else _COPIED)
+    x, y = (array.reshape(-1) if array.flags.c_contiguous else array.flat for array in (a, b))
+    for at in range(0, a.size, chunk):
+        left, right = x[at : at + chunk], y[at : at + chunk]
+        if not plain:
+            left, right = (np.asarray(part, stored).astype(counted, copy=False) for part in (left, right))
+        stats.add(left.view(np.uint8), right.view(np.uint8), at, _threads() if left.size > _SHARED else 1)
+        advance("elements", left.size)
+    return stats
+
+
+@cache
+def _native(kind: np.dtype) -> tuple[np.dtype, np.dtype, str, float]:
+    """Give the dtype in this machine's byte order, the one that is counted, its name there, and its smallest normal number."""
+    stored = dtype(kind).numpy
+    counted = np.dtype(np.int8) if family(kind) == "integer" and stored.kind == "V" else stored  # int4 and its kind
+    name = {"b": "uint", "i": "int", "u": "uint", "c": "complex"}.get(counted.kind, "float")
+    return stored, counted, f"{name}{counted.itemsize}", smallest_normal(stored) if name == "float" else 0.0
+
+
+def _stride(count: int) -> int:
+    return 1 << max(0, math.ceil(count / _SAMPLED) - 1).bit_length()
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> Facts:
+    shape, finite, exact = a.shape, counts["finite"], kind in ("integer", "bool")
+    statistics: dict[str, Any] = {}
     if finite:
-        total, signed = (tally.whole_total, tally.whole_signed) if exact else (tally.total, tally.signed)
-        held["largest"] = tally.largest if exact else frontier.largest
-        held["mean"], held["rms"] = total / finite, math.sqrt(tally.squares / finite)
-        held["bias"] = None if kind == "complex" else signed / finite
-        held["ulp"] = (tally.ulp or 0) if kind == "float" else None
+        total, bias = ("whole_total", "whole_bias") if exact else ("total", "bias")
+        statistics["largest"] = counts["whole_largest" if exact else "largest"]
+        statistics["mean"], statistics["rms"] = counts[total] / finite, math.sqrt(counts["squares"] / finite)
+        statistics["bias"] = None if kind == "complex" else counts[bias] / finite
+        statistics["ulp"] = counts["ulp"] if kind == "float" else None
+        statistics["parts"] = counts["parts"] if kind == "complex" else None
         if kind != "bool":
-            held |= _likeness(tally)
-    shape = tally.shape
-    first = tally.first_over if tally.first_over is not None else tally.first_differing
-    odd = [Place(_index(at, shape), _text(x), _text(y)) for at, x, y in tally.odd]
-    worst = [_place(_index(at, shape), x, y, d, kind) for d, at, x, y in tally.worst]
+            statistics |= _similarity(counts)
+    if counts["differing"]:
+        statistics["matrix"] = (math.prod(shape[:-1]), shape[-1] if shape else 1)
+        statistics["grid"] = counts["grid"]
+    first = counts["first_over"] if counts["first_over"] is not None else counts["first_differing"]
+    odd = [Place(_index(at, shape), _text(a.flat[at]), _text(b.flat[at])) for at in counts["first_odd"]]
+    worst = [_place(_index(at, shape), a.flat[at], b.flat[at], away, ulp, kind) for at, away, ulp in counts["worst"]]
     return Facts(
-        count=tally.count,
+        count=a.size,
         finite=finite,
-        bits=tally.bits,
-        differing=tally.differing,
-        over=tally.over,
-        classes={name: count for name, count in tally.classes.items() if count},
-        odd=sum(tally.classes[name] for name in _ODD),
-        frontier=frontier,
-        parts=tally.parts if kind == "complex" and finite else None,
-        stride=tally.stride,
-        sizes=_histogram(tally.sizes, "sizes" in vars(tally)),
-        spread=dict(sorted(tally.spread.items())),
-        **(_painted(tally) if tally.differing else {}),
-        ulps={int(n): int(tally.ulp_sizes[n]) for n in np.flatnonzero(tally.ulp_sizes)} if kind == "float" else {},
-        worst=tuple([*odd, *worst][:WORST]),
+        bits=counts["bits"],
+        differing=counts["differing"],
+        over=counts["over"],
+        classes={} if kind == "integer" else counts["classes"],
+        odd=counts["odd"],
+        frontier=Frontier(counts["corners"], counts["at_zero"]),
+        stride=_stride(a.size),
+        sizes=counts["sizes"],
+        spread=counts["spread"],
+        ulps=counts["ulps"] if kind == "float" else {},
+        worst=tuple([*odd, *worst][:_WORST]),
         first=None if first is None else _index(first, shape),
-        axes=tuple(_axes(tally)) if tally.over > 1 else (),
-        **held,
+        axes=tuple(Axis(*axis) for axis in counts["axes"]) if counts["over"] > 1 else (),
+        **statistics,
     )
 
 
-_ODD = (
-    "NaN in a",
-    "NaN in b",
-    "opposite infinities",
-    "infinite in a",
-    "infinite in b",
-    "infinities that differ",
-    "farther apart than float64 reaches",
-)
-
-
-def _likeness(tally: Tally) -> dict[str, float | None]:
-    left, right, away, finite = tally.left, tally.right, tally.squares, tally.finite
+def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
+    left, right, noise, peak = counts["left"], counts["right"], counts["squares"], counts["peak"]
     norms = math.sqrt(left) * math.sqrt(right)
-    held: dict[str, float | None] = {"peak": tally.peak}
+    found: dict[str, float | None] = {"peak": peak}
     if 0 < norms < math.inf:
         # Where both are nearly the same, the sum of products would not show how nearly; where not, the difference.
-        product = (left + right - away) / 2 if away < 0.01 * norms else tally.product
-        held["cosine"] = max(-1.0, min(1.0, product / norms))
+        product = (left + right - noise) / 2 if noise < 0.01 * norms else counts["product"]
+        found["cosine"] = max(-1.0, min(1.0, product / norms))
     if left or right:
-        held["snr"] = _decibel(right, away)
-        held["psnr"] = _decibel(tally.peak**2 * finite if tally.peak < 1e150 else math.inf, away)
-    return held
+        found["snr"] = _decibel(right, noise)
+        found["psnr"] = _decibel(peak**2 * counts["finite"] if peak < 1e150 else math.inf, noise)
+    return found
 
 
 def _decibel(signal: float, noise: float) -> float | None:
@@ -311,42 +392,15 @@ def _decibel(signal: float, noise: float) -> float | None:
     return math.inf if not noise else -math.inf if not signal else 10 * (math.log10(signal) - math.log10(noise))
 
 
-def _histogram(sizes: np.ndarray, any_size: bool) -> dict[int, int]:
-    if not any_size:
-        return {}
-    return {int(place) or -1: int(sizes[place]) for place in np.flatnonzero(sizes)}
-
-
-def _painted(tally: Tally) -> dict[str, Any]:
-    fields = tally.grid.done()
-    bins = np.where(fields > 0, np.ascontiguousarray(fields).view(np.int64) >> _SHIFT, -1)
-    return {"matrix": (tally.grid.rows, tally.grid.columns), "grid": tuple(map(tuple, bins.tolist()))}
-
-
-def _axes(tally: Tally) -> Iterator[Axis]:
-    for axis, counts in enumerate(tally.axes):
-        if counts is not None:
-            index = int(counts.argmax())
-            yield Axis(axis, counts.size, int(np.count_nonzero(counts)), index, int(counts[index]), int(counts.sum()))
-
-
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index = []
-    for size in reversed(shape):
-        at, rest = divmod(at, size)
-        index.append(rest)
-    return tuple(reversed(index))
+    return tuple(map(int, np.unravel_index(at, shape))) if shape else ()
 
 
-def _place(index: tuple[int, ...], x: Any, y: Any, d: float, kind: str) -> Place:
-    if kind in ("integer", "bool"):
-        return Place(index, _text(x), _text(y), int(d), int(d) / abs(int(y)) if int(y) else None)
-    if kind == "complex":
-        far, size = float(abs(np.complex128(x) - np.complex128(y))), float(abs(np.complex128(y)))
-        return Place(index, _text(x), _text(y), far, far / size if size else None)
-    one, two = (np.asarray(value).reshape(1) for value in (x, y))
-    a, b = (float(widened(value)[0]) for value in (one, two))
-    return Place(index, _text(x), _text(y), abs(a - b), abs(a - b) / abs(b) if b else None, int(steps(one, two)[0]))
+def _place(index: tuple[int, ...], x: Any, y: Any, away: float, ulp: int, kind: str) -> Place:
+    size: float = (
+        abs(int(y)) if kind in ("integer", "bool") else float(abs(np.complex128(y))) if kind == "complex" else abs(float(y))
+    )
+    return Place(index, _text(x), _text(y), away, away / size if size else None, ulp if kind == "float" else None)
 
 
 def _text(value: Any) -> str:
@@ -355,35 +409,36 @@ def _text(value: Any) -> str:
 
 # ---- strings -----------------------------------------------------------------------------------------------------------------
 
-_CONTEXT = 12
+_CONTEXT = 12  # characters on each side of the first difference
+_STRINGS = 2**15  # between two reports of progress
 
 
-def _texts(a: np.ndarray, b: np.ndarray) -> Facts:
-    """The facts of two arrays of str or bytes; a str is never equal to bytes."""
+def _string_stats(a: np.ndarray, b: np.ndarray) -> Facts:
+    """Compare two arrays of str or bytes; a str is never equal to bytes."""
     count = 0
-    found: list[tuple[int, Any, Any]] = []
+    first_pairs: list[tuple[int, Any, Any]] = []
     for at, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
-        if at % _BLOCK == _BLOCK - 1:
-            advance("elements", _BLOCK)
-        if not _equal_texts(x, y):
+        if at % _STRINGS == _STRINGS - 1:
+            advance("elements", _STRINGS)
+        if not _equal_string_stats(x, y):
             count += 1
-            if len(found) < WORST:
-                found.append((at, x, y))
-    worst = tuple(Place(_index(at, a.shape), *_quoted(x, y)) for at, x, y in found)
+            if len(first_pairs) < _WORST:
+                first_pairs.append((at, x, y))
+    worst = tuple(Place(_index(at, a.shape), *_quoted(x, y)) for at, x, y in first_pairs)
     first = worst[0].index if worst else None
     return Facts(a.size, bits=count, differing=count, over=count, odd=count, worst=worst, first=first)
 
 
-def _equal_texts(x: Any, y: Any) -> bool:
+def _equal_string_stats(x: Any, y: Any) -> bool:
     return isinstance(x, str) == isinstance(y, str) and bool(x == y)
 
 
 def _quoted(x: Any, y: Any) -> tuple[str, str]:
-    """Both texts around their first difference, which a number says."""
+    """Both strings around the first character in which they differ, with its position."""
     if isinstance(x, str) != isinstance(y, str):
         return _cut(x, 0), _cut(y, 0)
-    apart = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
-    return f"{_cut(x, apart)} (character {apart})", _cut(y, apart)
+    position = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
+    return f"{_cut(x, position)} (character {position})", _cut(y, position)
 
 
 def _cut(text: Any, at: int) -> str:
@@ -393,5 +448,5 @@ def _cut(text: Any, at: int) -> str:
 
 
 def _escaped(part: Any) -> str:
-    """A text as Python writes it, so that what looks the same is seen to differ."""
+    """A string in ASCII escapes, so that strings that only look the same are seen to differ."""
     return ascii(str(part) if isinstance(part, str) else bytes(part))

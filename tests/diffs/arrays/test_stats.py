@@ -409,19 +409,3 @@ def test_judging_again_is_judging_anew_on_long_arrays(kind: Any, make: str) -> N
             passes = bool((away <= atol + rtol * size).all())
             assert found.judged(rtol=rtol, atol=atol).ok == passes == diff(a, b, rtol=rtol, atol=atol).ok
             assert facts(a, b, rtol=rtol, atol=atol).over == np.count_nonzero(away > (atol + rtol * size) * (1 + 2.0**-40))
-
-
-def test_sums_of_products_are_left_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenBLAS shares more than 10,000 float64 among threads, which wait for each other where other programs are busy."""
-    sizes: list[int] = []
-    dot = np.dot
-    monkeypatch.setattr(np, "dot", lambda x, y: sizes.append(x.size if x.dtype == f64 else 0) or dot(x, y))
-    monkeypatch.delattr(np, "vdot")
-    for one in (np.zeros(10**5, f32), np.linspace(-1, 1, 10**5), np.arange(10**5), np.ones(10**5, "c16")):
-        found = array_stats(one, one + 1, 0.0, 0.0)
-        two = (one + 1).astype("c16" if one.dtype.kind == "c" else f64)
-        cosine = (
-            dot(one.conj(), two).real / np.sqrt(dot(one.conj(), one).real * dot(two.conj(), two).real) if one.any() else None
-        )
-        assert found.cosine == pytest.approx(cosine)
-    assert 5_000 < max(sizes) <= 10_000

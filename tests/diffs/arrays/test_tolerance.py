@@ -9,22 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyopnb.diffs.arrays.tolerance import SLACK, Frontier, Growing, grid
+from pyopnb.diffs.arrays._stats import HullBuilder
+from pyopnb.diffs.arrays.tolerance import SLACK, Frontier, round_numbers
 
 numbers = st.floats(5e-324, 1e308)
 
 
-def grown(points: list[tuple[float, float]], by: int = 1000) -> Frontier:
-    growing = Growing()
+def frontier_of(points: list[tuple[float, float]], by: int = 1000) -> Frontier:
+    hull = HullBuilder()
     for at in range(0, len(points), by):
-        t, d = np.array(points[at : at + by]).T
-        growing.add(t, d)
-    return growing.done()
+        t, d = np.array(points[at : at + by]).T.copy()
+        hull.add(t, d)
+    return Frontier(hull.corners())
 
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30), st.integers(1, 7), st.floats(0, 1e3), numbers)
 def test_corners_judge_like_all_points(points: list[tuple[float, float]], by: int, rtol: float, atol: float) -> None:
-    found = grown(points, by)
+    found = frontier_of(points, by)
     assert found.largest == max(d for _, d in points)
     for factor in (1 - 1e-9, 1 + 1e-9):  # a bound that is met but for rounding may be said to be either
         tried = rtol * factor, atol * factor
@@ -36,9 +37,9 @@ def test_corners_judge_like_all_points(points: list[tuple[float, float]], by: in
 def test_corners_of_a_curve_stay_few_and_on_the_safe_side() -> None:
     t = np.linspace(1e-3, 10, 200_000)
     d = np.sqrt(t)
-    growing = Growing()
-    growing.add(t, d)
-    found = growing.done()
+    hull = HullBuilder()
+    hull.add(t, d)
+    found = Frontier(hull.corners())
     assert len(found.corners) <= 512
     for rtol in (0.0, 0.2, 1.0, 5.0):
         least = float((d - rtol * t).max())
@@ -47,9 +48,9 @@ def test_corners_of_a_curve_stay_few_and_on_the_safe_side() -> None:
 
 def test_points_on_one_line_have_one_corner() -> None:
     t = np.linspace(1, 2, 100_000)
-    growing = Growing()
-    growing.add(t, t / 2)
-    assert growing.done().corners == ((2.0, 1.0),)
+    hull = HullBuilder()
+    hull.add(t, t / 2)
+    assert hull.corners() == ((2.0, 1.0),)
 
 
 def test_what_no_relative_tolerance_covers() -> None:
@@ -60,7 +61,7 @@ def test_what_no_relative_tolerance_covers() -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, 0.1, 123456.7, 1e-300, 9.9999e-5, 5e-324])
-def test_grid_begins_below(value: float) -> None:
-    first = list(islice(grid(value), 4))
+def test_round_numbers_begin_below(value: float) -> None:
+    first = list(islice(round_numbers(value), 4))
     assert first[0] <= value <= first[3] and first == sorted(first)
     assert all(float(f"{number:.3e}") == number for number in first[1:])

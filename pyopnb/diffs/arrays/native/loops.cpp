@@ -1,0 +1,220 @@
+#include "loops.h"
+
+#include <cmath>
+#include <limits>
+
+// ThreadSanitizer's own checks cannot run where the dynamic linker chooses a version.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define PYOPNB_VERSIONS __attribute__((target_clones("avx2", "default")))
+#else
+#define PYOPNB_VERSIONS
+#endif
+
+namespace pyopnb::loops {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Two's complement from sign and magnitude: rises with the float.
+inline int32_t order(uint32_t bits) {
+  int32_t value = static_cast<int32_t>(bits);
+  return value ^ ((value >> 31) & std::numeric_limits<int32_t>::max());
+}
+inline int64_t order(uint64_t bits) {
+  int64_t value = static_cast<int64_t>(bits);
+  return value ^ ((value >> 63) & std::numeric_limits<int64_t>::max());
+}
+
+// 0.0 and -0.0 are one step apart, and no difference.
+template <class Bits>
+inline Bits step(Bits x, Bits y) {
+  auto p = order(x), q = order(y);
+  Bits steps = p > q ? static_cast<Bits>(p) - static_cast<Bits>(q) : static_cast<Bits>(q) - static_cast<Bits>(p);
+  return steps & static_cast<Bits>(-static_cast<Bits>(static_cast<Bits>((x | y) << 1) != 0));
+}
+
+}  // namespace
+
+PYOPNB_VERSIONS void widen(const uint32_t* bits, double* values, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    float value;
+    __builtin_memcpy(&value, bits + i, sizeof value);
+    values[i] = value;
+  }
+}
+
+PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* sizes, double* peak) {
+  double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
+  double near = kInfinity, far = 0, low = kInfinity, high = 0, top = 0;
+#pragma omp simd reduction(+ : total, bias, squares) reduction(max : far) reduction(min : near)
+  for (size_t i = 0; i < n; i++) {
+    double difference = a[i] - b[i], size = std::fabs(difference);
+    d[i] = size;
+    bias += difference, total += size, squares += size * size;
+    far = size > far ? size : far;
+    near = size < near ? size : near;
+  }
+#pragma omp simd reduction(+ : left, right, product) reduction(max : high, top) reduction(min : low)
+  for (size_t i = 0; i < n; i++) {
+    double p = a[i], q = b[i], s = std::fabs(p), t = std::fabs(q);
+    b[i] = t;
+    left += p * p, right += q * q, product += p * q;
+    top = t > top ? t : top;
+    high = s > high ? s : high;
+    low = s < low ? s : low;
+    low = t < low ? t : low;
+  }
+  *away = {near, far}, *sizes = {low, high > top ? high : top}, *peak = top;
+  return {total, bias, squares, left, right, product};
+}
+
+PYOPNB_VERSIONS double sum_squares(const double* values, size_t n, Range* sizes) {
+  double squares = 0, low = kInfinity, high = 0;
+#pragma omp simd reduction(+ : squares) reduction(max : high) reduction(min : low)
+  for (size_t i = 0; i < n; i++) {
+    double size = std::fabs(values[i]);
+    squares += size * size;
+    high = size > high ? size : high;
+    low = size < low ? size : low;
+  }
+  *sizes = {low, high};
+  return squares;
+}
+
+PYOPNB_VERSIONS Specials clear_specials(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n) {
+  int64_t nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
+  for (size_t i = 0; i < n; i++) {
+    double p = a[i], q = b[i];
+    int64_t na = p != p, nb = q != q, ia = std::fabs(p) == kInfinity, ib = std::fabs(q) == kInfinity, equal = p == q;
+    int64_t finite = (na | nb | ia | ib) ^ 1, far = finite & (std::fabs(p - q) == kInfinity);
+    nan_both += na & nb, nan_a += na & (nb ^ 1), nan_b += nb & (na ^ 1);
+    same += ia & ib & equal, opposite += ia & ib & (equal ^ 1);
+    infinite_a += ia & ((ib | nb) ^ 1), infinite_b += ib & ((ia | na) ^ 1);
+    too_far += far;
+    int64_t here = (finite ^ 1) | far;
+    special[i] = static_cast<uint64_t>(here);
+    odd[i] = static_cast<uint64_t>(here & ((na & nb) ^ 1) & ((ia & ib & equal) ^ 1));
+    a[i] = here ? 0 : p;
+    b[i] = here ? 0 : q;
+  }
+  return {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, too_far};
+}
+
+PYOPNB_VERSIONS int64_t count_unequal(const uint32_t* x, const uint32_t* y, size_t n) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < n; i++) count += x[i] != y[i];
+  return count;
+}
+
+PYOPNB_VERSIONS int64_t count_between_zero_and(double limit, const double* values, size_t n) {
+  int64_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    double size = std::fabs(values[i]);
+    count += (size < limit) & (size > 0);
+  }
+  return count;
+}
+
+PYOPNB_VERSIONS uint32_t count_steps(const uint32_t* x, const uint32_t* y, uint32_t* steps, size_t n) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < n; i++) {
+    steps[i] = step(x[i], y[i]);
+    most = steps[i] > most ? steps[i] : most;
+  }
+  return most;
+}
+
+PYOPNB_VERSIONS uint64_t count_steps(const uint64_t* x, const uint64_t* y, uint64_t* steps, size_t n) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < n; i++) {
+    steps[i] = step(x[i], y[i]);
+    most = steps[i] > most ? steps[i] : most;
+  }
+  return most;
+}
+
+PYOPNB_VERSIONS int64_t mark_over(const double* d, const double* t, double rtol, double atol, double slack, uint64_t* hits,
+                                  size_t n) {
+  int64_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    int64_t over = d[i] > (atol + rtol * t[i]) * slack;
+    hits[i] = static_cast<uint64_t>(over);
+    count += over;
+  }
+  return count;
+}
+
+PYOPNB_VERSIONS void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n) {
+#pragma omp simd
+  for (size_t i = 0; i < n; i++) {
+    hits[i] |= odd[i];
+    d[i] = odd[i] ? kInfinity : d[i];
+  }
+}
+
+PYOPNB_VERSIONS int64_t count_from_zero(const double* d, const double* t, double* most, size_t n) {
+  int64_t count = 0;
+  double largest = *most;
+#pragma omp simd reduction(+ : count) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    double away = d[i];
+    away = t[i] == 0 ? away : 0;
+    count += away > 0;
+    largest = away > largest ? away : largest;
+  }
+  *most = largest;
+  return count;
+}
+
+PYOPNB_VERSIONS Range range(const double* values, size_t n) {
+  double low = kInfinity, high = 0;
+#pragma omp simd reduction(max : high) reduction(min : low)
+  for (size_t i = 0; i < n; i++) {
+    high = values[i] > high ? values[i] : high;
+    low = values[i] < low ? values[i] : low;
+  }
+  return {low, high};
+}
+
+PYOPNB_VERSIONS uint64_t largest(const uint64_t* values, size_t n) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
+  return most;
+}
+
+PYOPNB_VERSIONS void raise(double* line, const double* values, size_t n) {
+#pragma omp simd
+  for (size_t i = 0; i < n; i++) line[i] = values[i] > line[i] ? values[i] : line[i];
+}
+
+PYOPNB_VERSIONS void add(uint64_t* line, const uint64_t* values, size_t n) {
+#pragma omp simd
+  for (size_t i = 0; i < n; i++) line[i] += values[i];
+}
+
+PYOPNB_VERSIONS size_t measure_excess(const double* t, const double* d, const Line lines[4], double level, double* excess,
+                                      double* most, size_t n) {
+  const Line p = lines[0], q = lines[1], r = lines[2], s = lines[3];
+  double largest = 0;
+  size_t count = 0;
+#pragma omp simd reduction(+ : count) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    double one = p.base + p.slope * t[i], two = q.base + q.slope * t[i], three = r.base + r.slope * t[i],
+           four = s.base + s.slope * t[i];
+    one = two < one ? two : one;
+    three = four < three ? four : three;
+    one = three < one ? three : one;
+    one = level < one ? level : one;
+    double above = d[i] - one;
+    above = t[i] > 0 ? above : 0;
+    excess[i] = above;
+    count += above > 0;
+    largest = above > largest ? above : largest;
+  }
+  *most = largest;
+  return count;
+}
+
+}  // namespace pyopnb::loops

@@ -1,0 +1,59 @@
+// The loops over a block's elements that compilers make vector instructions of. Functions of their own, so that they can be
+// compiled for newer processors as well; which version runs is found out when the module is loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pyopnb {
+
+struct Sums {
+  double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
+
+  void add(const Sums& more) {
+    total += more.total, bias += more.bias, squares += more.squares;
+    left += more.left, right += more.right, product += more.product;
+  }
+};
+
+struct Range {
+  double least, most;
+};
+
+// Pairs that are not two finite numbers.
+struct Specials {
+  int64_t nan_both = 0, nan_a = 0, nan_b = 0, same_infinity = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
+};
+
+struct Line {
+  double base, slope;
+};
+
+namespace loops {
+
+void widen(const uint32_t* bits, double* values, size_t n);
+// Of n pairs a, b the sums; d becomes |a-b|, and b its modulus. `away` is the range of d, `sizes` that of |a| and |b|.
+Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* sizes, double* peak);
+double sum_squares(const double* values, size_t n, Range* sizes);
+// Sets a and b to 0 where they are not two finite numbers; says where, and where no tolerance covers them.
+Specials clear_specials(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n);
+int64_t count_unequal(const uint32_t* x, const uint32_t* y, size_t n);
+int64_t count_between_zero_and(double limit, const double* values, size_t n);
+// The steps from each x to its y, in the integers that rise with the floats of which they are the bits; gives the most.
+uint32_t count_steps(const uint32_t* x, const uint32_t* y, uint32_t* steps, size_t n);
+uint64_t count_steps(const uint64_t* x, const uint64_t* y, uint64_t* steps, size_t n);
+int64_t mark_over(const double* d, const double* t, double rtol, double atol, double slack, uint64_t* hits, size_t n);
+// Makes mismatches of what is odd, by an infinite difference.
+void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n);
+// How many d there are where t is 0, and in `most` the largest.
+int64_t count_from_zero(const double* d, const double* t, double* most, size_t n);
+Range range(const double* values, size_t n);
+uint64_t largest(const uint64_t* values, size_t n);
+void raise(double* line, const double* values, size_t n);
+void add(uint64_t* line, const uint64_t* values, size_t n);
+// By how much each point (t, d) is above the lowest of four lines and a level; 0 at t == 0. Gives how many are, and the most.
+size_t measure_excess(const double* t, const double* d, const Line lines[4], double level, double* excess, double* most,
+                      size_t n);
+
+}  // namespace loops
+}  // namespace pyopnb
