@@ -31,7 +31,7 @@ from pyopnb.models.nodes import (
     type_of_proto,
 )
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.support.ort_types import in_notation, kind_of
+from pyopnb.models.support.ort_types import kind_of, to_notation
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
@@ -85,7 +85,7 @@ class Facts:
         if key not in self._texts:
             found = self._types.find(container, name)
             kind = ANY if found is None else type_of_proto(found)
-            self._texts[key] = str(kind) if kind != ANY else in_notation(kind_of(found) or "") if found else ""
+            self._texts[key] = str(kind) if kind != ANY else to_notation(kind_of(found) or "") if found else ""
         return self._texts[key]
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:

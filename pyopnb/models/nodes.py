@@ -1,6 +1,6 @@
-"""Every node of a model, wherever it stands, the values of its attributes, and the types that the file declares.
+"""The nodes of a model at any depth, the values of their attributes, and the types that the file declares.
 
-One walk serves all readers, so that no place is forgotten: the main graph, the bodies of If, Loop and Scan (in single and in
+One walk serves all readers, so that none forgets a part: the main graph, the bodies of If, Loop and Scan (in single and in
 list attributes), and the model's local functions. It is iterative: a deep nest costs no stack.
 """
 
@@ -52,7 +52,7 @@ __all__ = [
     "nodes_of_functions",
     "path_of_body",
     "path_of_function",
-    "refuse_circles",
+    "refuse_recursion",
     "summary",
     "tensors",
     "text_of",
@@ -64,13 +64,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Site:
-    """A node and where it stands.
+    """A node and its position in the model.
 
     Attributes
     ----------
     node : NodeProto
     scope : GraphProto or FunctionProto
-        What the node's names belong to.
+        The graph or function whose names the node uses.
     path : str
         ``""`` in the main graph, else ``"function local::Twice"`` or ``"If 'choose', then_branch"``.
     """
@@ -154,15 +154,21 @@ def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProt
     return {(f.domain, f.name): list(nodes_in(f)) for f in model.functions}
 
 
-def refuse_circles(held: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
-    """Raise for functions that call themselves, over whatever detour: inlining them, or inferring types, would never end."""
-    calls = {f: {(n.domain, n.op_type) for n in nodes} & held.keys() for f, nodes in held.items()}
-    while ends := [f for f, called in calls.items() if not called]:
-        calls = {f: called - set(ends) for f, called in calls.items() if f not in ends}
+def refuse_recursion(functions: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
+    """Raise a ModelError for a function that is directly or indirectly recursive: inlining it would never end.
+
+    Parameters
+    ----------
+    functions : mapping
+        Domain and name to the nodes of each function, as `nodes_of_functions` gives them.
+    """
+    calls = {f: {(n.domain, n.op_type) for n in nodes} & functions.keys() for f, nodes in functions.items()}
+    while leaves := {f for f, called in calls.items() if not called}:
+        calls = {f: called - leaves for f, called in calls.items() if f not in leaves}
     if calls:
         domain, name = min(calls)
         raise ModelError(
-            f"function {sanitize(domain)}::{sanitize(name)}", expected="an end of its calls", got="a function that calls itself"
+            f"function {sanitize(domain)}::{sanitize(name)}", expected="no recursion", got="a function that calls itself"
         )
 
 
@@ -206,18 +212,18 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
 
 
 def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:
-    """The attributes whose values the caller of a local function gives."""
+    """The attributes whose values come from the caller of a local function, by name."""
     return {a.name: a for a in node.attribute if a.ref_attr_name}
 
 
 def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str, Any]:
-    """A node's attributes as Python values, those that a function's caller gives left out.
+    """A node's attributes as Python values, without those that come from the caller of a function.
 
     Returns
     -------
     dict
         int, float (the float32 that the model stores, exactly), str (bytes where they are no UTF-8), lists of these, ndarray,
-        and ModelProto for a graph, with the opset imports and functions of its model.
+        and ModelProto for a graph, with the opset imports and functions of the model around it.
 
     Raises
     ------
@@ -242,7 +248,7 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
 
 
 def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
-    """One attribute as a Python value; a graph becomes a model with the imports and functions of that one."""
+    """One attribute as a Python value; a graph becomes a model with the imports and functions of ``model``."""
     kind = attribute.type
     if kind == AttributeProto.UNDEFINED:
         raise ValueError("an attribute without a type")
@@ -263,13 +269,13 @@ def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
 
 
 def attribute_of(name: str, value: Any) -> AttributeProto:
-    """An attribute of what `onnx.helper.make_attribute` takes, an array or a ModelProto."""
+    """An AttributeProto of an array, a ModelProto, or a value that `onnx.helper.make_attribute` takes."""
     if isinstance(value, np.ndarray):
         return helper.make_attribute(name, numpy_helper.from_array(value))
     if isinstance(value, ModelProto):
         return helper.make_attribute(name, value.graph)
     if isinstance(value, (list, tuple)) and not value:
-        # Nothing tells what an empty list is a list of; ints is what ONNX's own operators mostly mean.
+        # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
         return helper.make_attribute(name, value, attr_type=AttributeProto.INTS)
     return helper.make_attribute(name, int(value) if isinstance(value, (bool, np.bool_)) else value)
 
@@ -306,16 +312,16 @@ _INFERRED = "pyopnb_inferred"
 
 
 def mark_inferred(info: ValueInfoProto, kind: TensorType) -> None:
-    """Give an output a type that nobody declared, and write beside it that this is so."""
+    """Give an output a type that was inferred rather than declared, and record that in its metadata."""
     info.type.CopyFrom(type_proto(kind))
     info.metadata_props.add(key=_INFERRED, value=str(kind))
 
 
 def forget_inferred(model: ModelProto) -> None:
-    """Take the types of `mark_inferred` out of a model; one that was changed since then was declared by whoever did it.
+    """Remove the types that `mark_inferred` gave; one that was changed since then counts as declared.
 
-    A session of ops has these types from the ops themselves. As declarations they would stand in the way of an op that is
-    redefined with other outputs.
+    A session gets these types from the ops themselves. As declarations they would conflict with an op that is redefined with
+    other outputs.
     """
     for info in model.graph.output:
         for place, entry in reversed(list(enumerate(info.metadata_props))):
@@ -332,7 +338,7 @@ def declared_scalars(model: ModelProto) -> frozenset[str]:
 
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
-    """The types that a graph or function itself tells, by name: inputs, value_info and initializers."""
+    """The types that a graph or function declares, by name: inputs, value_info and initializers."""
     types = {i.name: type_of_proto(i.type) for i in getattr(scope, "value_info", ())}
     if isinstance(scope, GraphProto):
         types |= {i.name: type_of_proto(i.type) for i in scope.input}
@@ -341,7 +347,7 @@ def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
 
 
 def type_of_proto(proto: TypeProto) -> TensorType:
-    """The type that a TypeProto says; ``any[...]`` where it says none, or is no tensor's."""
+    """The type in a TypeProto; ``any[...]`` where there is none, or not that of a tensor."""
     if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
         return ANY
     tensor = proto.tensor_type
@@ -357,12 +363,12 @@ def type_proto(kind: TensorType) -> TypeProto:
 
 
 def summary(model: ModelProto) -> str:
-    """A model on one line: what it takes and gives, and how many nodes it has."""
+    """A model on one line: inputs, outputs and the number of nodes."""
     types = input_types(model.graph)
-    given = {tensor.name for tensor in model.graph.initializer}
-    takes = ", ".join(_port(info, types) for info in model.graph.input if info.name not in given)
-    gives = ", ".join(_port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output)
-    return f"({takes}) -> ({gives}), {plural(len(model.graph.node), 'node')}"
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    inputs = ", ".join(_port(info, types) for info in model.graph.input if info.name not in initializers)
+    outputs = ", ".join(_port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output)
+    return f"({inputs}) -> ({outputs}), {plural(len(model.graph.node), 'node')}"
 
 
 def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:

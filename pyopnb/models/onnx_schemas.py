@@ -33,7 +33,7 @@ from pyopnb.models.nodes import (
     attribute_values,
     linked_attributes,
     nodes_of_functions,
-    refuse_circles,
+    refuse_recursion,
     type_of_proto,
     type_proto,
     walk,
@@ -383,7 +383,7 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     Exception
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
-    refuse_circles(nodes_of_functions(model))  # old onnx would follow them until the process ends
+    refuse_recursion(nodes_of_functions(model))  # old onnx would follow them until the process ends
     copy = ModelProto()
     copy.CopyFrom(model)
     sites: list[tuple[Site, Op, ModelProto]] = []

@@ -1,4 +1,4 @@
-"""A copy of a model in which ONNX's reference implementation stands in for what the installed ONNX Runtime lacks."""
+"""Models in which ONNX's reference implementation replaces what the installed ONNX Runtime lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, node
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
 from pyopnb.models.types import Types
-from pyopnb.onnx_reference.operator import has_reference, schema_of_op, standing_in
+from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import canonical_domain, registry, split_name
@@ -27,7 +27,7 @@ from pyopnb.ops.registry import canonical_domain, registry, split_name
 __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
 
 DOMAIN = "onnx.reference"
-"""Domain of the stand-ins of ONNX's own operators; those of other domains have the domain behind it."""
+"""Domain of the stand-ins for ONNX's own operators; for other domains, theirs is appended."""
 
 _OUTPUTS = "reference_outputs"
 _SHOWN = 10
@@ -35,16 +35,16 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class FilledNode:
-    """A node that `fill` looked at because the runtime lacks it.
+    """A node that the runtime lacks, and what `fill` did about it.
 
     Attributes
     ----------
     where : str
-        The node as messages name it, by what it was.
+        The original node as messages name it.
     op : str
-        The stand-in; empty where the node was left as it was.
+        The stand-in; empty where there is none.
     reason : str
-        What the runtime lacks; of a node that was left, also why nothing stands in.
+        What the runtime lacks; for a node without a stand-in, also why.
     """
 
     where: str
@@ -56,7 +56,7 @@ class FilledNode:
 
 
 class Filled(UserWarning):
-    """What `fill` put in, and what it could not.
+    """The nodes that `fill` replaced, and those that it could not.
 
     Attributes
     ----------
@@ -65,17 +65,17 @@ class Filled(UserWarning):
 
     def __init__(self, nodes: Iterable[FilledNode]) -> None:
         self.nodes = tuple(nodes)
-        super().__init__(_told(self.nodes))
+        super().__init__(_summary(self.nodes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Filled, (self.nodes,)
 
 
-def _told(nodes: Sequence[FilledNode]) -> str:
+def _summary(nodes: Sequence[FilledNode]) -> str:
     lines: list[str] = []
     for head, same in (
         ("by ONNX's reference implementation, in Python", [node for node in nodes if node.op]),
-        ("left as it was, so that the model does not load", [node for node in nodes if not node.op]),
+        ("left unchanged, so the model does not load", [node for node in nodes if not node.op]),
     ):
         lines += [f"{len(same)} node{'s' * (len(same) > 1)} {head}:"] if same else []
         lines += [f"  {node}" for node in same[:_SHOWN]]
@@ -90,30 +90,30 @@ def fill(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """A copy of a model in which ONNX's reference implementation stands in for every node that the runtime lacks.
+    """A copy of a model that runs every node which the runtime lacks through ONNX's reference implementation.
 
-    The stand-ins are ops of the registry, ``onnx.reference::Celu_12`` for version 12 of Celu. A model of a newer opset than the
-    runtime takes is brought down: a node whose operator has not changed since, or whose definition differs in the allowed
-    types alone, stays the runtime's; any other runs through the reference in its own version.
+    The stand-ins are ops of the registry, ``onnx.reference::Celu_12`` for version 12 of Celu. The opset of a model
+    that is too new for the runtime is lowered: a node whose operator has not changed since, or only in its allowed types, stays
+    the runtime's; any other runs through the reference in its own version.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. External data stay where they are.
+        It is not changed. External data stays in its files.
     nodes : as for `replace`, optional
-        Nodes that the reference is to run though the runtime has a kernel for them: kernels refuse some attrs.
+        Nodes to run through the reference although the runtime has a kernel: kernels refuse some attrs.
     base_dir : path, optional
         The folder of the external data of a model in memory.
 
     Returns
     -------
     ModelProto
-        For `Session`; one that was saved needs ``Session(path, fill=True)``, which defines its stand-ins anew.
+        For `Session`. After saving it, load it by ``Session(path, fill=True)``, which defines its stand-ins again.
 
     Warns
     -----
     Filled
-        Says what was filled, and what could not be and why; its ``nodes`` has each of them. No warning: nothing was missing.
+        What was filled, what could not be, and why; ``nodes`` lists them all. Without a warning, nothing was missing.
 
     Examples
     --------
@@ -133,41 +133,41 @@ def fill(
 
 
 def fill_source(source: ModelSource, nodes: Where = (), original: object = None) -> list[FilledNode]:
-    """Fill a model that belongs to its reader; what was done to each node."""
+    """Fill a model in place; returns what was done to each node."""
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
-    _define_again(proto)
-    wanted = [] if _is_nothing(nodes) else select_sites(proto, nodes, original)
+    _redefine_stand_ins(proto)
+    wanted = [] if _is_empty(nodes) else select_sites(proto, nodes, original)
     if not wanted and not missing(proto):
         return []
     filling = _Filling(proto)
-    filling.bring_down()
-    filling.put_in([(site, "asked for") for site in wanted])
-    filling.put_in([(row.site, row.reason) for row in missing(proto) if row.site is not None])
+    filling.lower_versions()
+    filling.fill_nodes([(site, "asked for") for site in wanted])
+    filling.fill_nodes([(row.site, row.reason) for row in missing(proto) if row.site is not None])
     return filling.done
 
 
-def _is_nothing(nodes: Where) -> bool:
+def _is_empty(nodes: Where) -> bool:
     return not isinstance(nodes, (str, NodeProto)) and not callable(nodes) and not list(nodes)
 
 
 class _Filling:
-    """A model on its way, and what was done to it."""
+    """A model that is being filled."""
 
     def __init__(self, proto: ModelProto) -> None:
         self.proto = proto
         self.done: list[FilledNode] = []
         self._types = Types(proto)
-        self._kept: list[Any] = []  # keeps the nodes alive, so that their ids stay theirs
-        self._versions: dict[int, int] = {}  # of the domain of a node, as the file has it
-        self._over: set[int] = set()  # nodes with which nothing more is to be done
+        self._alive: list[Any] = []  # keeps nodes alive, so that ids stay unique
+        self._versions: dict[int, int] = {}  # by node id: the version of its domain in the file
+        self._settled: set[int] = set()  # ids of nodes that are filled or cannot be
 
     # ---- versions ------------------------------------------------------------------------------------------------------------
 
-    def bring_down(self) -> None:
+    def lower_versions(self) -> None:
         """Import the versions that the runtime takes, where each node still means the same or is replaced."""
         sites = {id(site.node): site for site in walk(self.proto)}
-        self._kept.append(sites)
+        self._alive.append(sites)
         for scope in [self.proto, *self.proto.functions]:
             inside = [sites[id(node)] for node in nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)]
             for entry in scope.opset_import:
@@ -176,35 +176,35 @@ class _Filling:
                 for site in mine:
                     self._versions.setdefault(id(site.node), entry.version)
                 limit = newest_version(domain)
-                if limit is not None and entry.version > limit and self._without_changed(mine, domain, entry.version, limit):
+                if limit is not None and entry.version > limit and self._fill_changed(mine, domain, entry.version, limit):
                     entry.version = limit
 
-    def _without_changed(self, sites: Sequence[Site], domain: str, version: int, limit: int) -> bool:
-        """Put stand-ins for the nodes that mean something else in the older version; whether no such node is left."""
-        others = [site for site in sites if registry.find(domain, site.node.op_type) is None]  # ops of the user's own stay
-        changed = [site for site in others if not _same_in(site.node, version, limit)]
+    def _fill_changed(self, sites: Sequence[Site], domain: str, version: int, limit: int) -> bool:
+        """Fill the nodes that mean something else in the older version; returns whether no such node is left."""
+        others = [site for site in sites if registry.find(domain, site.node.op_type) is None]  # the user's own ops stay
+        changed = [site for site in others if not _same_meaning(site.node, version, limit)]
         reason = f"changed after version {limit}, the newest of {domain or 'ai.onnx'} that the runtime takes"
-        self.put_in([(site, reason) for site in changed])
+        self.fill_nodes([(site, reason) for site in changed])
         return all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed)
 
     # ---- stand-ins -----------------------------------------------------------------------------------------------------------
 
-    def put_in(self, lacking: Iterable[tuple[Site, str]]) -> None:
-        """Put stand-ins into the places of these nodes, where there are any."""
+    def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
+        """Replace nodes by their stand-ins, where they have one."""
         changes: list[tuple[Site, str]] = []
-        # What stands inside another node goes with it.
+        # A stand-in replaces what is inside its node as well.
         for site, reason in sorted(lacking, key=lambda pair: not bodies(pair[0].node)):
-            if id(site.node) in self._over:
+            if id(site.node) in self._settled:
                 continue
             inner = [node for graph in bodies(site.node) for node in nodes_in(graph)]
-            self._kept += [site, inner]
-            self._over.add(id(site.node))
-            why_not = self._no_stand_in(site)
-            if why_not:
-                self.done.append(FilledNode(site.where, "", f"{reason}; {why_not}"))
+            self._alive += [site, inner]
+            self._settled.add(id(site.node))
+            obstacle = self._obstacle(site)
+            if obstacle:
+                self.done.append(FilledNode(site.where, "", f"{reason}; {obstacle}"))
                 continue
-            self._over.update(map(id, inner))
-            changes.append((site, self._stand_in(site)))
+            self._settled.update(map(id, inner))
+            changes.append((site, self._define(site)))
             self.done.append(FilledNode(site.where, changes[-1][1], reason))
         put_ops(self.proto, changes)
         for site, _ in changes:
@@ -214,8 +214,8 @@ class _Filling:
     def _version(self, node: NodeProto) -> int | None:
         return self._versions.get(id(node), imported_versions(self.proto).get(canonical_domain(node.domain)))
 
-    def _no_stand_in(self, site: Site) -> str:
-        """Why the reference cannot run the node in the runtime; empty where it can."""
+    def _obstacle(self, site: Site) -> str:
+        """Why no stand-in can replace the node; empty where one can."""
         node = site.node
         version = self._version(node)
         if version is None or not has_reference(node, version):
@@ -232,25 +232,25 @@ class _Filling:
 
     def _changed(self, node: NodeProto) -> bool:
         version, limit = self._version(node), newest_version(canonical_domain(node.domain))
-        return version is not None and limit is not None and version > limit and not _same_in(node, version, limit)
+        return version is not None and limit is not None and version > limit and not _same_meaning(node, version, limit)
 
-    def _stand_in(self, site: Site) -> str:
+    def _define(self, site: Site) -> str:
         version = self._version(site.node)
         schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
-        return _defined(schema.domain, schema.name, schema.since_version)
+        return _define_stand_in(schema.domain, schema.name, schema.since_version)
 
 
-def _same_in(node: NodeProto, version: int, older: int) -> bool:
-    """Whether a node means the same in an older version of its domain: its operator's definition differs in types at most."""
+def _same_meaning(node: NodeProto, version: int, older: int) -> bool:
+    """Whether a node means the same in an older version of its domain: the definition differs at most in allowed types."""
     domain = canonical_domain(node.domain)
     try:
         now, then = (schema_of_op(domain, node.op_type, number) for number in (version, older))
     except ModelError:
         return False
-    return now.since_version == then.since_version or _words(now) == _words(then)
+    return now.since_version == then.since_version or _definition(now) == _definition(then)
 
 
-def _words(schema: Any) -> tuple[Any, ...]:
+def _definition(schema: Any) -> tuple[Any, ...]:
     attrs = [
         (a.name, a.type, a.required, a.description, a.default_value.SerializeToString(deterministic=True))
         for _, a in sorted(schema.attributes.items())
@@ -263,7 +263,7 @@ def _words(schema: Any) -> tuple[Any, ...]:
 
 
 def _uncarried(kind: TypeProto) -> str:
-    """What no custom op can have; empty where it can have values of the type."""
+    """The dtype or kind of value that no custom op can have; empty for a type that it can."""
     if not kind.HasField("tensor_type"):
         return (kind.WhichOneof("value") or "of no type").removesuffix("_type")
     if not kind.tensor_type.elem_type:
@@ -272,21 +272,21 @@ def _uncarried(kind: TypeProto) -> str:
     return "" if row.carried else row.name
 
 
-def _defined(domain: str, op_type: str, version: int) -> str:
-    """The stand-in of an operator, put into the registry once: defining it again would be a new version."""
+def _define_stand_in(domain: str, op_type: str, version: int) -> str:
+    """The name of an operator's stand-in, defined on first use only: again, it would be a new version."""
     name = f"{DOMAIN}{f'.{domain}' if domain else ''}::{op_type}_{version}"
     if registry.find(*split_name(name)) is None:
-        registry.define(standing_in(domain, op_type, version), name)
+        registry.define(stand_in_class(domain, op_type, version), name)
     return name
 
 
-def _define_again(proto: ModelProto) -> None:
-    """The stand-ins of a model that was filled before, maybe in another process."""
+def _redefine_stand_ins(proto: ModelProto) -> None:
+    """Define the stand-ins of a model that was filled before, perhaps in another process."""
     for site in walk(proto):
         domain, (op_type, _, version) = site.node.domain, site.node.op_type.rpartition("_")
         ours = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
         if not ours or not version.isdecimal():
             continue
-        with contextlib.suppress(ModelError):  # then it is none of ours, and a node that nobody has
+        with contextlib.suppress(ModelError):  # then it is not one of ours
             schema = schema_of_op(domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6]))
-            _defined(schema.domain, schema.name, schema.since_version)
+            _define_stand_in(schema.domain, schema.name, schema.since_version)

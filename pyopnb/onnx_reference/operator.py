@@ -22,7 +22,7 @@ from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, sugges
 from pyopnb.ops.registry import canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "one_for_all", "reference", "schema_of_op", "standing_in"]
+__all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "reference", "runs_as_newest", "schema_of_op", "stand_in_class"]
 
 _KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
 _NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
@@ -136,7 +136,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
     return evaluation.exists()
 
 
-def one_for_all(domain: str, op_type: str, opset: int) -> bool:
+def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
     """Whether the reference runs the newest version of an operator though this one is defined in other words."""
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
@@ -313,7 +313,7 @@ def _without_others(kind: TensorType, symbols: Collection[str]) -> TensorType:
 
 
 class StandIn:
-    """ONNX's reference implementation of an operator as an op; `standing_in` makes one for each operator.
+    """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one for each operator.
 
     ``reference_outputs`` is how many outputs the node has, which ``compute`` is not told otherwise.
     """
@@ -331,12 +331,12 @@ class StandIn:
         return results if len(results) > 1 else results[0]
 
 
-def standing_in(domain: str, op_type: str, opset: int) -> type[StandIn]:
+def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
     """The class of an op in which the reference implementation runs.
 
     Examples
     --------
-    >>> standing_in("", "Celu", 12)(alpha=2.0).compute(np.float32([3]))
+    >>> stand_in_class("", "Celu", 12)(alpha=2.0).compute(np.float32([3]))
     array([3.], dtype=float32)
     """
     doc = f"ONNX's reference implementation of {domain}::{op_type}, version {opset}."

@@ -31,7 +31,7 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.models.types import Types
-from pyopnb.onnx_reference.operator import has_reference, one_for_all, schema_of_op
+from pyopnb.onnx_reference.operator import has_reference, runs_as_newest, schema_of_op
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, canonical_domain, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
@@ -472,7 +472,7 @@ def _body(described: _Described, name: str) -> list[str]:
         arguments += [f"outputs={len(described.outputs)}"]
     arguments += [f"{attr.name}=self.{attr.name}" for attr in described.attrs if _is_plain(attr.name)]
     arguments += ["**self.attrs"] if any(not _is_plain(attr.name) for attr in described.attrs) else []
-    if one_for_all(schema.domain, schema.name, schema.since_version):
+    if runs_as_newest(schema.domain, schema.name, schema.since_version):
         lines += [
             "# ONNX has changed this operator since, and its reference implementation knows one version only:",
             "# compare the numbers.",

@@ -108,5 +108,5 @@ def test_functions_of_another_opset_stay() -> None:
 def test_circles_are_refused() -> None:
     functions = [function("A", [pyopnb.node("f::B", "u", "v")]), function("B", [pyopnb.node("f::A", "u", "v")])]
     model = pyopnb.model([pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions)
-    with pytest.raises(pyopnb.ModelError, match="f::A: expected an end of its calls, got a function that calls itself"):
+    with pytest.raises(pyopnb.ModelError, match="f::A: expected no recursion, got a function that calls itself"):
         inline_ops(model, is_op)

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.onnx_reference.operator import Evaluation, has_reference, one_for_all, standing_in
+from pyopnb.onnx_reference.operator import Evaluation, has_reference, runs_as_newest, stand_in_class
 from pyopnb.ops.types import tensor_type
 
 ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
@@ -173,14 +173,14 @@ def test_which_operators_there_are() -> None:
 
 
 def test_an_implementation_that_knows_one_version_only() -> None:
-    assert one_for_all("", "Softmax", 11)
-    assert not one_for_all("", "Softmax", 13)
-    assert not one_for_all("", "BatchNormalization", 9)  # of which it has three
-    assert not one_for_all("", "Upsample", 9)  # which nothing came after
+    assert runs_as_newest("", "Softmax", 11)
+    assert not runs_as_newest("", "Softmax", 13)
+    assert not runs_as_newest("", "BatchNormalization", 9)  # of which it has three
+    assert not runs_as_newest("", "Upsample", 9)  # which nothing came after
 
 
 def test_a_stand_in_is_an_op() -> None:
-    pyopnb.registry.define(standing_in("", "TopK", 11), "demo::TopK")
+    pyopnb.registry.define(stand_in_class("", "TopK", 11), "demo::TopK")
     model = pyopnb.model(
         [pyopnb.node("demo::TopK", "x k", "v i", reference_outputs=2, axis=0)], {"x": "float32[N]", "k": "int64[1]"}, "v i"
     )

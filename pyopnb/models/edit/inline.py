@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
-from pyopnb.models.nodes import nodes_of_functions, refuse_circles, walk
+from pyopnb.models.nodes import nodes_of_functions, refuse_recursion, walk
 from pyopnb.models.ort_capabilities import schema_domains
 
 __all__ = ["inline_ops"]
@@ -22,7 +22,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     import onnx.inliner  # what most sessions never need
 
     held = nodes_of_functions(proto)
-    refuse_circles(held)
+    refuse_recursion(held)
     holders: set[tuple[str, str]] = set()
     while True:  # a function that calls one with an op in it holds that op as well
         more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}

@@ -19,8 +19,8 @@ from pyopnb.ops.text_table import Table
 __all__ = ["Missing", "MissingNode", "missing"]
 
 
-_TOLD = 200
-"""Rows that a table shows; all of them are in the sequence."""
+_SHOWN = 200
+"""Rows that the table shows; the sequence has all of them."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class MissingNode:
     Attributes
     ----------
     site : Site or None
-        The node itself and where it stands; None where it is the import that is too new, and no node.
+        The node and its position; None for an import that is too new.
     op : str
-        ``domain::OpType-N``, with the version of the domain in which the operator came, where that is known.
+        ``domain::OpType-N``, with the version of the domain that introduced the operator, where that is known.
     kind : str
         ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"`` or ``"opset too new"``.
     reason : str
@@ -50,7 +50,7 @@ class MissingNode:
 
     @property
     def path(self) -> str:
-        """The body or function that the node stands in; ``""`` for the main graph."""
+        """The body or function that the node is in; ``""`` for the main graph."""
         return "" if self.site is None else self.site.path
 
     @property
@@ -82,11 +82,11 @@ class Missing(Sequence[MissingNode]):
         return iter(self._rows)
 
     def _table(self) -> Table:
-        told = self._rows[:_TOLD]
-        inside = any(row.path for row in told)
-        rows = [(row.node, row.op, row.kind, row.reason, *([row.path] if inside else [])) for row in told]
-        if len(told) < len(self._rows):
-            rows.append((f"and {len(self._rows) - len(told)} more", *[""] * (len(rows[0]) - 1)))
+        shown = self._rows[:_SHOWN]
+        inside = any(row.path for row in shown)
+        rows = [(row.node, row.op, row.kind, row.reason, *([row.path] if inside else [])) for row in shown]
+        if len(shown) < len(self._rows):
+            rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
         head = ("node", "op", "missing", "reason", *(["in"] if inside else []))
         return Table(head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node")
 
@@ -101,14 +101,14 @@ class Missing(Sequence[MissingNode]):
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
-    It is looked up in the runtime's own lists of operators and kernels; the model is not tried, and external data not looked
-    for. Bodies are walked into, and local functions as they are called. Nodes that run through ops of the registry, or that are
-    the retired PyOp's, are not missing. The IR version is not looked at, nor what a kernel refuses once it is there.
+    The answer comes from the runtime's own lists of operators and kernels: the model is not loaded, and external data is not
+    read. Bodies are included, and local functions for each call. Nodes that run through ops of the registry, and those of the
+    retired PyOp, are not missing. Neither the IR version nor what a kernel refuses at run time is checked.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-        Its nodes, where it is a ModelProto, are those that the rows hold.
+        The rows refer to the nodes of a ModelProto itself, not to copies.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     Raises
     ------
     ModelError
-        There is no model, a name is made twice, nodes wait for each other, or a function calls itself.
+        There is no model, a name is defined twice, nodes form a cycle, or a function calls itself.
 
     Examples
     --------
@@ -135,17 +135,17 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
         MissingNode(site, sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
         for site, lack in lacks(proto)
     ]
-    told = {full_name(row.site.node).partition("::")[0] for row in rows if row.site and row.kind == "opset too new"}
-    return Missing([*rows, *_imports(proto, told)])
+    shown = {full_name(row.site.node).partition("::")[0] for row in rows if row.site and row.kind == "opset too new"}
+    return Missing([*rows, *_imports(proto, shown)])
 
 
-def _imports(proto: ModelProto, told: set[str]) -> Iterator[MissingNode]:
-    """A row for each import that the runtime refuses although it could run every node."""
+def _imports(proto: ModelProto, shown: set[str]) -> Iterator[MissingNode]:
+    """A row for each import that is too new although the runtime has every node."""
     for scope in (proto, *proto.functions):
         for domain, version in imported_versions(scope).items():
             newest = newest_version(domain)
-            if newest is not None and version > newest and domain not in told:
-                told.add(domain)
+            if newest is not None and version > newest and domain not in shown:
+                shown.add(domain)
                 name = domain or "ai.onnx"
                 reason = f"the runtime takes {name} up to {newest}"
                 yield MissingNode(None, f"{sanitize(name)}-{version}", "opset too new", reason)

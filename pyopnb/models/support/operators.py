@@ -1,4 +1,4 @@
-"""What ONNX knows of a node beside the runtime's lists: the types of its outputs, and the function that stands for it."""
+"""What ONNX knows of a node beyond the runtime's lists: the types of its outputs, and the function that defines it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
 
-__all__ = ["body_of", "defaults_of", "given_by_operator", "inferred"]
+__all__ = ["declared_outputs", "defaults_of", "function_of", "infer_node"]
 
 
-def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
-    """The types of a node's outputs as far as the operator's declaration tells them."""
+def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
+    """The types of a node's outputs as far as they follow from the operator's type variables."""
     if is_constant(node):
         value = constant_value(node)  # the runtime makes an initializer of it before it looks for any kernel
         tensor = value.values if isinstance(value, SparseTensorProto) else value
@@ -29,49 +29,59 @@ def given_by_operator(node: NodeProto, operator: Operator, kinds: Kinds) -> list
         port = port_at(operator.inputs, place)
         if kind and port and port.homogeneous:
             bound.setdefault(port.type, kind)
-    told: list[str | None] = []
+    outputs: list[str | None] = []
     for place, name in enumerate(node.output):
         port = port_at(operator.outputs, place)
         if not name or port is None or not port.homogeneous:
-            told.append("" if not name else None)
+            outputs.append("" if not name else None)
         else:
-            told.append(port.type if "(" in port.type else bound.get(port.type))
-    return told
+            outputs.append(port.type if "(" in port.type else bound.get(port.type))
+    return outputs
 
 
-def inferred(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:
+def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:
     """The types of a node's outputs as ONNX infers them for this node alone; None where it cannot.
 
-    The whole model never goes through ONNX's inference: that copies every weight, gives up at 2 GB and at nested functions, and
-    one wrong shape would end it for all nodes.
+    The whole model never goes through ONNX's inference here: that copies every weight, fails above 2 GB and at nested
+    functions, and one wrong shape would end it for all nodes.
     """
     from onnx.shape_inference import InferenceError, infer_node_outputs
 
     imports = [onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION)) for domain, version in versions.items()]
     for exact in (True, False):
-        known = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
+        given = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
         try:
-            made = infer_node_outputs(schema, node, known, opset_imports=imports)
+            outputs = infer_node_outputs(schema, node, given, opset_imports=imports)
         except (InferenceError, onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError):
-            continue  # shapes that contradict each other: the dtypes alone may still tell
-        return [kind_of(made[name]) if name in made else None for name in node.output]
+            continue  # contradictory shapes: try again with the dtypes alone
+        return [kind_of(outputs[name]) if name in outputs else None for name in node.output]
     return [None] * len(node.output)
 
 
-def body_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
-    """The function that ONNX gives for an operator in that version of its domain and inputs of these types, or None."""
+def function_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
+    """The function by which ONNX defines an operator, as the runtime would inline it; None where there is none.
+
+    Parameters
+    ----------
+    node : NodeProto
+    operator : Operator
+    types : sequence of TypeProto
+        Of the node's inputs.
+    version : int
+        Of the operator's domain, as the model imports it.
+    """
     schema = find_schema(operator.domain, node.op_type, operator.since)
     if schema is None or schema.since_version != operator.since:
         return None  # the installed onnx is older than the runtime and has another operator under this name
     if schema.has_context_dependent_function:
         since = _newest(schema.context_dependent_function_opset_versions, version)
-        made = b"" if since is None else _built(schema, since, node, types)
-        return FunctionProto.FromString(made) if made else None
+        function = b"" if since is None else _context_dependent(schema, since, node, types)
+        return FunctionProto.FromString(function) if function else None
     since = _newest(schema.function_opset_versions, version) if schema.has_function else None
     if since is None:
         return None
     body = FunctionProto.FromString(schema.get_function_with_opset_version(since))
-    # As the runtime has it: a function written for one version holds in a later one while none of its operators changed.
+    # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
     same = all(operator_at("", n.op_type, since) is operator_at("", n.op_type, version) for n in body.node if not n.domain)
     return body if same else None
 
@@ -80,17 +90,17 @@ def _newest(versions: Sequence[int], version: int) -> int | None:
     return max((v for v in versions if v <= version), default=None)
 
 
-def _built(schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]) -> bytes:
+def _context_dependent(schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]) -> bytes:
     try:
-        made = schema.get_context_dependent_function_with_opset_version(
+        function = schema.get_context_dependent_function_with_opset_version(
             since, node.SerializeToString(), [kind.SerializeToString() for kind in types]
         )
     except (EncodeError, ValueError, RuntimeError):
-        return b""  # attrs that the function cannot be made of: the runtime gets none then either
-    return bytes(made)
+        return b""  # no function for these attrs: the runtime gets none either
+    return bytes(function)
 
 
 def defaults_of(operator: Operator) -> list[AttributeProto]:
-    """The attrs that ONNX gives a node of the operator that does not have them."""
+    """The default attrs of the operator, for a node that leaves them out."""
     schema = find_schema(operator.domain, operator.op_type, operator.since)
     return [a.default_value for a in schema.attributes.values() if a.default_value.name] if schema else []

@@ -1,7 +1,7 @@
-"""Types as ONNX Runtime writes them, ``tensor(float)`` or ``seq(tensor(int64))``, from and to ONNX's TypeProto.
+"""Types as ONNX Runtime writes them, ``tensor(float)`` or ``seq(tensor(int64))``, to and from ONNX's TypeProto.
 
-The runtime's lists of kernels and operators name types in this form, so nodes are looked up in it; only texts for people are in
-the notation ``float32``.
+The runtime's lists of kernels and operators name types in this form, so nodes are looked up by it; only messages use the
+notation ``float32``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onnx import TensorProto, TypeProto
 
 from pyopnb.ops.dtypes import DTYPES
 
-__all__ = ["in_notation", "kind_of", "listed", "proto_of", "tensor_kind"]
+__all__ = ["join_types", "kind_of", "proto_of", "tensor_kind", "to_notation"]
 
 _NAMES = {number: name.lower() for name, number in TensorProto.DataType.items()}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
@@ -25,12 +25,12 @@ _ELEMENT = re.compile(r"(sparse_)?tensor\((\w+)\)")
 
 @cache
 def tensor_kind(number: int) -> str | None:
-    """The type of a tensor of that ``TensorProto.DataType``; None for a number that is none."""
+    """The type of a tensor of that ``TensorProto.DataType``; None for an undefined number."""
     return f"tensor({_NAMES[number]})" if _NAMES.get(number, "undefined") != "undefined" else None
 
 
 def kind_of(proto: TypeProto) -> str | None:
-    """The type as the runtime writes it; None where the proto does not tell it."""
+    """The type as the runtime writes it; None where the proto has none."""
     before, after = "", ""
     while True:
         which = proto.WhichOneof("value")
@@ -49,7 +49,7 @@ def kind_of(proto: TypeProto) -> str | None:
 
 
 def proto_of(kind: str) -> TypeProto:
-    """The TypeProto of a type as the runtime writes it; an empty one where it is not of that form."""
+    """The TypeProto of a type as the runtime writes it; an empty one for any other text."""
     made = TypeProto()
     inner = made
     while wrapped := _WRAPPED.fullmatch(kind):
@@ -65,12 +65,12 @@ def proto_of(kind: str) -> TypeProto:
     return made
 
 
-def in_notation(kind: str) -> str:
+def to_notation(kind: str) -> str:
     """``tensor(float)`` as ``float32``, ``seq(tensor(double))`` as ``seq(float64)``."""
     return re.sub(r"(?<!_)tensor\((\w+)\)", lambda found: _NOTATION.get(found[1], found[1]), kind)
 
 
-def listed(kinds: Iterable[str]) -> str:
-    """Types as a text for people, in the order of the table of dtypes."""
+def join_types(kinds: Iterable[str]) -> str:
+    """Types in our notation, comma-separated, in the order of the table of dtypes."""
     order = {f"tensor({_NAMES[row.onnx]})": place for place, row in enumerate(DTYPES)}
-    return ", ".join(in_notation(kind) for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind)))
+    return ", ".join(to_notation(kind) for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind)))

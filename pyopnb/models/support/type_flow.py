@@ -1,7 +1,8 @@
-"""The types of all values of a model, and on the way every node that the installed ONNX Runtime lacks something for.
+"""The nodes that the installed ONNX Runtime lacks something for, found by following the types of all values.
 
-Each node is judged once for the types that reach it; a body or function is walked with the types of its call. Nothing recurses:
-what stands inside a node is a generator that the walk puts on a stack of its own.
+This is another inference than `pyopnb.models.types`, which runs ONNX's over the whole model once: here each node is judged for
+the dtypes that reach it in each call of a function, without shapes, so that a wrong shape or an unknown op stops nothing.
+Nothing recurses: what is inside a node is a generator that the walk puts on a stack of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
-from pyopnb.models.support.kernels import Kinds, has_kernel, lacking, refused, widened
-from pyopnb.models.support.operators import body_of, defaults_of, given_by_operator, inferred
+from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, type_mismatch, unserved_types
+from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
 from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
@@ -27,14 +28,14 @@ __all__ = ["Lack", "lacks"]
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")
-"""The domains in which the runtime heeds no local function."""
+"""The domains in which the runtime ignores local functions."""
 
 _LARGE = frozenset(
     getattr(AttributeProto, name) for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 )
 
 _GUESSES = 200
-"""Unknown names for which the nearest known one is looked for: half a millisecond each, and a file can hold any number."""
+"""Unknown names for which a similar known one is looked up: half a millisecond each, and a file can hold any number."""
 
 _Task = Generator["_Task", Any, Any]
 
@@ -48,9 +49,9 @@ class Lack:
     kind, reason : str
         As `MissingNode` has them.
     since : int or None
-        The version of the domain in which the operator came, as the model or, for a newer one, ONNX has it.
+        The version of the domain that introduced the operator, as the model or, for a newer one, ONNX has it.
     kernel : bool
-        Whether all but a kernel is there: then a node that never runs is none the worse.
+        Whether only a kernel is lacking, which does not matter for a node that never runs.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class Lack:
 
 @dataclass
 class _Names:
-    """The values of a graph or function by name, and what is around it."""
+    """The types of a graph's values by name, during one walk of it."""
 
     graph: GraphIndex
     outer: _Names | None
@@ -86,13 +87,13 @@ class _Names:
 
 @dataclass(frozen=True)
 class _Around:
-    """What a node has around it, apart from names."""
+    """The context of a node, apart from names."""
 
     versions: Mapping[str, int]
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
     found: list[tuple[Site, Lack]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
-    expanded: bool = False  # in a function that ONNX gives for an operator, whose node is then told of
+    expanded: bool = False  # in a function that defines an operator, whose own node is reported
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -105,7 +106,7 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
     Raises
     ------
     ModelError
-        A name is made twice, nodes wait for each other, or a function calls itself.
+        A name is defined twice, nodes form a cycle, or a function calls itself.
     """
     around = _Around(imported_versions(proto))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
@@ -131,7 +132,7 @@ class _Walk:
     def __init__(self, proto: ModelProto) -> None:
         functions = [f for f in proto.functions if canonical_domain(f.domain) not in _ONNX]
         self.functions = {_function_key(f): (f, GraphIndex(f)) for f in functions}
-        self.called: set[tuple[str, str, str]] = set()  # the functions that the walk is inside of
+        self.called: set[tuple[str, str, str]] = set()  # functions that are being walked
         self.guesses = _GUESSES
         self.places: dict[Any, int] = {}
         self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
@@ -141,11 +142,11 @@ class _Walk:
         graph.refuse_duplicates()
         graph.refuse_cycles()
         scope = graph.scope
-        names = _named(graph, inputs, outer)
+        names = _names_of(graph, inputs, outer)
         declared = {info.name: info.type for info in scope.value_info} if hasattr(scope, "value_info") else {}
         ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
-        here = self.places.setdefault(around.key, len(self.places))  # a number is hashed faster
+        here = self.places.setdefault(around.key, len(self.places))  # a small number hashes faster
         for index, node in graph.in_order():
             kinds = tuple([names.kind(name) if name else "" for name in node.input])
             key = _key(node, kinds, here)
@@ -155,26 +156,26 @@ class _Walk:
                 if key:
                     self.judged[key] = judged
             lack, outputs = judged
-            if lack is not None and not (lack.kernel and (around.unused or _taken_out(node, ends))):
+            if lack is not None and not (lack.kernel and (around.unused or _is_eliminated(node, ends))):
                 around.found.append((Site(node, scope, graph.path), lack))
-            _note(node, outputs, names, declared)
+            _record(node, outputs, names, declared)
         return [names.kind(name) for name in ends]
 
     def node(self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
-        """Judge one node; returns what the runtime lacks for it, or None, and the types of its outputs."""
-        node, bodies = _linked(node, index, names.graph, around.attrs)
+        """Judge one node; returns its `Lack`, or None, and the types of its outputs."""
+        node, bodies = _with_callers_attrs(node, index, names.graph, around.attrs)
         _refuse_undecodable(node, names.graph)
         domain = canonical_domain(node.domain)
-        own = _of_op(node, domain)
+        own = _outputs_of_op(node, domain)
         if own is not None:
             return None, own
         newest = newest_version(domain)
-        version = around.versions.get(domain, newest)  # the runtime imports a domain of its own where the model forgets it
+        version = around.versions.get(domain, newest)  # the runtime adds an import of its own domains
         if newest is not None and version is not None and version > newest:
             schema = find_schema(domain, node.op_type, version)
             if schema is not None and schema.since_version > newest:
                 lack = _too_new(node, schema.since_version, newest)
-                return lack, self.inferred(schema, node, kinds, names, around)
+                return lack, self.infer(schema, node, kinds, names, around)
             version = newest
         operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
         if operator is not None:
@@ -183,7 +184,7 @@ class _Walk:
         if function is not None and version is not None:
             return (yield self.call(node, *function, kinds, around))
         schema = find_schema(domain, node.op_type, version)
-        known = [None] * len(node.output) if schema is None else self.inferred(schema, node, kinds, names, around)
+        known = [None] * len(node.output) if schema is None else self.infer(schema, node, kinds, names, around)
         return self.unknown(node, domain, version), known
 
     def standard(
@@ -199,18 +200,18 @@ class _Walk:
         """Judge a node whose operator the runtime knows; returns what `node` does."""
         outputs = yield self.inside(node, bodies, operator, kinds, names, around)
         if outputs is None:
-            outputs = given_by_operator(node, operator, kinds)
+            outputs = declared_outputs(node, operator, kinds)
             if None in outputs and (schema := find_schema(operator.domain, node.op_type, operator.since)):
-                more = self.inferred(schema, node, kinds, names, around)
+                more = self.infer(schema, node, kinds, names, around)
                 outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
-        lack = _misfit(node, operator, kinds, outputs)
+        lack = _refusal(node, operator, kinds, outputs)
         if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
             return lack, outputs
-        if "tensor(float16)" in kinds and has_kernel(operator, widened(kinds), widened(outputs)):
+        if "tensor(float16)" in kinds and has_kernel(operator, float16_as_float32(kinds), float16_as_float32(outputs)):
             return None, outputs
-        why = lacking(operator, kinds, outputs)
+        why = unserved_types(operator, kinds, outputs)
         types = [names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True)]
-        body = body_of(node, operator, types, version)
+        body = function_of(node, operator, types, version)
         if body is None:
             lack = Lack("no kernel", f"version {operator.since} has none for any dtype", operator.since, kernel=True)
             return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
@@ -231,7 +232,7 @@ class _Walk:
             return None
         ends = {}
         for name, body in bodies:
-            inner = replace(around, unused=around.unused or _never(node, name, names))
+            inner = replace(around, unused=around.unused or _is_dead_branch(node, name, names))
             given: Kinds = ()
             if node.op_type == "Loop":
                 given = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
@@ -249,7 +250,7 @@ class _Walk:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
         key = _function_key(function)
         if key in self.called:
-            raise ModelError(graph.path, expected="an end of its calls", got="a function that calls itself")
+            raise ModelError(graph.path, expected="no recursion", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
         versions = imported_versions(function) | dict(around.versions)
         attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
@@ -260,7 +261,7 @@ class _Walk:
         return None, ends
 
     def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
-        """What is lacking for a node whose operator the runtime does not have in that version."""
+        """The `Lack` of a node whose operator the runtime does not have in that version."""
         asked = sanitize(full_name(node))
         self.guesses -= 1
         if domain not in schema_domains():
@@ -281,9 +282,9 @@ class _Walk:
         return f"; nearest: {sanitize(close)}" if close else ""
 
     @staticmethod
-    def inferred(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
+    def infer(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
         types = {name: names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True) if name}
-        return inferred(schema, node, types, around.versions)
+        return infer_node(schema, node, types, around.versions)
 
 
 # ---- one scope ---------------------------------------------------------------------------------------------------------------
@@ -296,7 +297,7 @@ def _function_key(function: FunctionProto) -> tuple[str, str, str]:
     return function.domain, function.name, getattr(function, "overload", "")  # onnx has overloads since 1.16
 
 
-def _named(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
+def _names_of(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
     names, scope = _Names(graph, outer), graph.scope
     if isinstance(scope, FunctionProto):
         names.kinds |= dict(zip(scope.input, [*inputs, *[None] * len(scope.input)], strict=False))
@@ -307,15 +308,15 @@ def _named(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
         names.protos[info.name] = info.type
     for tensor in scope.initializer:
         if tensor.name not in names.kinds:  # else a default, which a feed may replace
-            _note_truth(names, tensor.name, tensor)
+            _record_truth(names, tensor.name, tensor)
         names.kinds[tensor.name] = tensor_kind(tensor.data_type)
     for sparse in scope.sparse_initializer:
         names.kinds[sparse.values.name] = tensor_kind(sparse.values.data_type)
     return names
 
 
-def _note(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
-    """Write down the types of a node's outputs; those that nothing tells are what the file declares."""
+def _record(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
+    """Record the types of a node's outputs; for unknown ones, what the file declares."""
     for name, kind in zip(node.output, outputs, strict=False):
         if name in declared and name:
             names.protos[name] = declared[name]
@@ -324,23 +325,23 @@ def _note(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str,
     if is_constant(node):
         for attribute in node.attribute:
             if attribute.name == "value":
-                _note_truth(names, first_output(node), attribute.t)
+                _record_truth(names, first_output(node), attribute.t)
 
 
-def _note_truth(names: _Names, name: str, tensor: TensorProto) -> None:
+def _record_truth(names: _Names, name: str, tensor: TensorProto) -> None:
     if tensor.data_type == TensorProto.BOOL and tuple(tensor.dims) in ((), (1,)):
         names.truths[name] = any(tensor.raw_data) or any(tensor.int32_data)
 
 
-def _never(node: NodeProto, branch: str, names: _Names) -> bool:
-    """Whether a branch is never taken: the runtime drops it before it looks for kernels."""
+def _is_dead_branch(node: NodeProto, branch: str, names: _Names) -> bool:
+    """Whether a constant condition excludes a branch: the runtime drops it before it looks for kernels."""
     if node.op_type != "If" or not node.input:
         return False
     truth = names.scope_of(node.input[0]).truths.get(node.input[0])
     return truth is not None and branch == ("else_branch" if truth else "then_branch")
 
 
-def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
+def _is_eliminated(node: NodeProto, ends: Mapping[str, Any]) -> bool:
     """Whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
     plain = node.op_type == "Dropout" and not canonical_domain(node.domain) and len(node.input) <= 2
     return plain and len(node.output) == 1 and node.output[0] not in ends
@@ -350,7 +351,7 @@ def _taken_out(node: NodeProto, ends: Mapping[str, Any]) -> bool:
 
 
 def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
-    """What a judgement depends on; None where that is more than is worth to be kept."""
+    """What a judgement depends on, as a dictionary key; None where that would be large."""
     attrs = []
     for attribute in node.attribute:
         if attribute.type in _LARGE or attribute.ref_attr_name:
@@ -374,7 +375,9 @@ def _refuse_undecodable(node: NodeProto, graph: GraphIndex) -> None:
             raise ModelError(where, expected="names in UTF-8", got=sanitize(name))
 
 
-def _linked(node: NodeProto, index: int, graph: GraphIndex, attrs: Mapping[str, AttributeProto]) -> tuple[NodeProto, _Bodies]:
+def _with_callers_attrs(
+    node: NodeProto, index: int, graph: GraphIndex, attrs: Mapping[str, AttributeProto]
+) -> tuple[NodeProto, _Bodies]:
     """A node with the values that the caller of its function gives, and the graphs among these."""
     if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node, graph.bodies.get(index, ())
@@ -389,8 +392,8 @@ def _linked(node: NodeProto, index: int, graph: GraphIndex, attrs: Mapping[str, 
     return made, [(name, GraphIndex(body, graph, (index, name))) for name, body in named_bodies(made)]
 
 
-def _of_op(node: NodeProto, domain: str) -> Kinds | None:
-    """The types of the outputs of a node that runs through an op; None for other nodes."""
+def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
+    """The types of the outputs of a node that runs through an op; None for any other node."""
     known: list[str | None] = []
     op = registry.find(domain, node.op_type)
     if op is not None:
@@ -407,8 +410,8 @@ def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
     return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
 
 
-def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
-    """What is lacking before any kernel is looked for: the runtime refuses the node as such."""
+def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
+    """The `Lack` of a node that the runtime refuses before it looks for a kernel."""
     since = operator.since
     if operator.deprecated:
         return Lack("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
@@ -418,5 +421,5 @@ def _misfit(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -
             if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
                 reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
                 return Lack("opset too new", reason, int(schema.since_version))
-    wrong = refused(operator, kinds, outputs) if not is_constant(node) else None
+    wrong = type_mismatch(operator, kinds, outputs) if not is_constant(node) else None
     return Lack("no kernel for dtype", wrong, since) if wrong else None

@@ -440,9 +440,7 @@ def test_a_function_that_calls_itself():
     model.functions.extend(
         [function("A", [pyopnb.node("local::B", "x", "y")]), function("B", [pyopnb.node("local::A", "x", "y")])]
     )
-    with pytest.raises(
-        pyopnb.ModelError, match="function local::A: expected an end of its calls, got a function that calls itself"
-    ):
+    with pytest.raises(pyopnb.ModelError, match="function local::A: expected no recursion, got a function that calls itself"):
         missing(model)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, TypeProto
 
 from pyopnb.models.ort_capabilities import operators
-from pyopnb.models.support.ort_types import in_notation, kind_of, listed, proto_of, tensor_kind
+from pyopnb.models.support.ort_types import join_types, kind_of, proto_of, tensor_kind, to_notation
 
 elements = st.sampled_from([n for n in TensorProto.DataType.values() if n]).map(tensor_kind)
 kinds = st.recursive(
@@ -57,8 +57,8 @@ def test_a_deep_type_costs_no_stack():
     ],
 )
 def test_the_notation(kind, text):
-    assert in_notation(kind) == text
+    assert to_notation(kind) == text
 
 
 def test_lists_are_in_the_order_of_the_dtypes():
-    assert listed(["tensor(float)", "seq(tensor(float))", "tensor(int8)"]) == "int8, float32, seq(float32)"
+    assert join_types(["tensor(float)", "seq(tensor(float))", "tensor(int8)"]) == "int8, float32, seq(float32)"
