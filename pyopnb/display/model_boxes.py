@@ -1,4 +1,4 @@
-"""The nodes of a graph, body or function as boxes: what stands in a box, what is folded into it, and what leads to what."""
+"""The nodes of a graph, body or function as boxes: the text of each box, what is folded into it, and the lines between them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from pyopnb.ops.types import ANY
 
 __all__ = ["Constant", "Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "graph_of", "title_of"]
 
-_MOST_INFERRED = 20_000  # nodes of a model whose types are inferred for a picture
-_SMALL = 4  # elements of a constant whose values are shown instead of its shape
+_MOST_INFERRED = 20_000  # nodes up to which a picture has inferred types
+_SMALL = 4  # elements up to which a constant's values are displayed instead of its shape
 _ROW = 38  # characters of a row
 _MOST_INSIDE = 2_000  # boxes that are drawn inside one
-_RETIRED = "PyOp"
-_OF_RETIRED = ("module", "class_name", "compute", "input_types", "output_types")
+_LEGACY = "PyOp"
+_LEGACY_ATTRS = ("module", "class_name", "compute", "input_types", "output_types")
 
 Container = GraphProto | FunctionProto
 Constant = TensorProto | SparseTensorProto | tuple[int, ...]
 """A tensor, or the shape of one whose values are not looked at."""
 
 
-# ---- what is known of a whole model
+# ---- a whole model
 
 
 class Facts:
@@ -61,7 +61,7 @@ class Facts:
     ----------
     model : ModelProto
     remarks : list of str
-        What could not be found out, and why.
+        What is unknown, and why.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -89,7 +89,7 @@ class Facts:
         return self._texts[key]
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
-        """The names of the inputs of a node's operator, and the values that its attributes have by themselves."""
+        """The names of the inputs of a node's operator, and the defaults of its attributes."""
         domain = canonical_domain(node.domain)
         key = (domain, node.op_type)
         if key not in self._operators:
@@ -105,7 +105,7 @@ class Facts:
         return self.functions.get((node.domain, node.op_type))
 
     def held(self, node: NodeProto) -> list[tuple[str, Container]]:
-        """The graphs that a node holds or calls, and what each is to it."""
+        """The bodies of a node or the function that it calls, each with a title."""
         function = self.function(node)
         if function is not None:
             return [(f"function {title_of(node)}", function)]
@@ -116,20 +116,20 @@ class Facts:
 
 
 class Scope:
-    """A graph, body or function with the names that it sees.
+    """A graph, body or function as it is drawn.
 
     Attributes
     ----------
     graph : GraphIndex
     container : GraphProto or FunctionProto
-        What ``graph`` reads.
+        The protobuf of ``graph``.
     facts : Facts
     outer : Scope or None
-        Of a body, what it stands in.
+        Of a body: the scope around it.
     nodes : list of NodeProto
-        In an order in which they can run, as far as there is one; without those that `fold` took out.
+        In an order in which they can run, if there is one; without those that `fold` removed.
     constants : dict
-        Name to its tensor, or to the shape alone.
+        Name to tensor, or to a shape.
     """
 
     def __init__(self, graph: GraphIndex, facts: Facts, outer: Scope | None = None) -> None:
@@ -139,13 +139,13 @@ class Scope:
         try:
             graph.refuse_duplicates()
             graph.refuse_cycles()
-        except ModelError as error:  # it is drawn all the same
+        except ModelError as error:  # a broken graph is drawn as well
             facts.remarks.append(str(error))
         self.nodes = [node for _, node in graph.in_order()]
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
 
     def fold(self, kept: set[int]) -> None:
-        """Take nodes that only give a constant for constants, those at ``kept`` aside: ids of nodes that shall be seen."""
+        """Turn nodes whose output is constant into constants, except those whose ids are in ``kept``."""
         ends = set(self.outputs)
         left = []
         for node in self.nodes:
@@ -171,7 +171,7 @@ class Scope:
         return None if values is None else tuple(int(size) for size in values.reshape(-1))
 
     def constant(self, name: str) -> Constant | None:
-        """What a name always is; also the constants of what this stands in."""
+        """The constant of a name, in this scope or one around it; None for a name that is computed."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.constants:
@@ -190,23 +190,23 @@ class Scope:
         return self.graph.outer is not None and self.graph.outer.resolve(name) is not None
 
     def rows(self, node: NodeProto) -> list[str]:
-        """What is folded into a node's box: its constants and its attributes."""
+        """The lines of a node's box: its constants and attributes."""
         names, defaults = self.facts.operator(node)
-        told = []
+        texts = []
         for place, name in enumerate(node.input):
             value = self.constant(name) if name else None
             if value is not None:
                 port = names[min(place, len(names) - 1)] if names else f"input {place}"
-                told.append(f"{port} {constant_text(value)}")
-        rows = list(_in_rows(told))
-        if node.op_type == _RETIRED:
+                texts.append(f"{port} {constant_text(value)}")
+        rows = list(_wrap(texts))
+        if node.op_type == _LEGACY:
             values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
             rows.append(sanitize(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
         attrs = attrs_of(node, defaults)
         return rows[:2] + ([" ".join(attrs)] if attrs else [])
 
 
-def _in_rows(texts: Iterable[str]) -> Iterator[str]:
+def _wrap(texts: Iterable[str]) -> Iterator[str]:
     row = ""
     for text in texts:
         if row and len(row) + len(text) > _ROW:
@@ -219,18 +219,18 @@ def _in_rows(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _values(tensor: TensorProto) -> np.ndarray | None:
-    """The values of a small constant; None where they lie in a file, are many, or cannot be read."""
+    """The values of a small constant; None where they are external, too many, or damaged."""
     count = int(np.prod([float(size) for size in tensor.dims])) if tensor.dims else 1
     if count > 16 or tensor.data_location == TensorProto.EXTERNAL:
         return None
     try:
         return np.asarray(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError, KeyError):  # a broken file's tensor: its shape is shown instead
+    except (ValueError, TypeError, KeyError):  # damaged: its shape is displayed instead
         return None
 
 
 def constant_text(value: Constant) -> str:
-    """A constant as a box shows it: ``⟨64×3⟩``, or ``= 0.5`` where it is small."""
+    """A constant in a box: ``⟨64×3⟩``, or ``= 0.5`` if it is small."""
     dims = value if isinstance(value, tuple) else tuple(value.dims)
     values = _values(value) if isinstance(value, TensorProto) else None
     if values is not None and values.size <= _SMALL and values.ndim <= 1:
@@ -248,15 +248,15 @@ def _short(value: Any) -> str:
 
 
 def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
-    """The attributes of a node that are not what they are by themselves, shortly."""
-    told = []
+    """The attributes of a node that differ from their defaults, abbreviated."""
+    texts = []
     for attribute in node.attribute:
-        if node.op_type == _RETIRED and attribute.name in _OF_RETIRED:
+        if node.op_type == _LEGACY and attribute.name in _LEGACY_ATTRS:
             continue
         text = _attribute(attribute, defaults)
         if text:
-            told.append(f"{sanitize(attribute.name, 30)}={text}")
-    return told
+            texts.append(f"{sanitize(attribute.name, 30)}={text}")
+    return texts
 
 
 def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
@@ -282,7 +282,7 @@ def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
 
 
 def title_of(node: NodeProto) -> str:
-    """The op of a node, with its domain where that is not ONNX's own."""
+    """The op of a node, with its domain unless that is ONNX's own."""
     domain = canonical_domain(node.domain)
     return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
 
@@ -292,7 +292,7 @@ def title_of(node: NodeProto) -> str:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a picture shall show beyond the model itself; by the ids of nodes."""
+    """What a picture shows beyond the model itself; values and marks by the ids of nodes."""
 
     values: Mapping[int, float] = field(default_factory=dict)
     marks: Mapping[int, str] = field(default_factory=dict)
@@ -309,31 +309,31 @@ def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: s
         Folded.
     wishes : Wishes
     opened : mapping
-        The pictures of bodies and functions that are to be drawn inside, by their ids.
+        The pictures of bodies and functions to draw inside their nodes, by the ids of their protobufs.
     title : str
     """
-    made = _Boxes(scope, wishes)
+    boxes = _Boxes(scope, wishes)
     for name in scope.inputs:
-        made.makers.setdefault(name, (made.add(made.end(name)), 0))
+        boxes.producers.setdefault(name, (boxes.add(boxes.end(name)), 0))
     for place, node in enumerate(scope.nodes):
-        number = made.add(made.node(node, opened))
+        number = boxes.add(boxes.node(node, opened))
         for port, name in enumerate(node.output):
             if name:
-                made.makers.setdefault(name, (number, port))
-        made.numbers[place] = number
+                boxes.producers.setdefault(name, (number, port))
+        boxes.numbers[place] = number
     for place, node in enumerate(scope.nodes):
         for name in scope.used(node):
-            made.lead(name, made.numbers[place])
+            boxes.connect(name, boxes.numbers[place])
     for name in scope.outputs:
-        made.lead(name, made.add(made.end(name)), constant=True)
-    return Graph(made.boxes, made.lines, title)
+        boxes.connect(name, boxes.add(boxes.end(name)), constant=True)
+    return Graph(boxes.boxes, boxes.lines, title)
 
 
 class _Boxes:
     def __init__(self, scope: Scope, wishes: Wishes) -> None:
         self.boxes: list[Box] = []
         self.lines: list[Line] = []
-        self.makers: dict[str, tuple[int, int]] = {}
+        self.producers: dict[str, tuple[int, int]] = {}
         self.numbers: dict[int, int] = {}
         self._scope, self._wishes = scope, wishes
         self._used = {name for node in scope.nodes for name in scope.used(node)}
@@ -350,14 +350,14 @@ class _Boxes:
     def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
         scope, wishes = self._scope, self._wishes
         rows = scope.rows(node)
-        if wishes.names and _says_more(node):
+        if wishes.names and _is_informative(node):
             rows.insert(0, sanitize(node.name[-40:], 40))
         held = scope.facts.held(node)
         inside = [opened[id(body)] for _, body in held if id(body) in opened]
         if len(inside) < len(held):
             rows += [f"▸ {what}: {plural(len(body.node), 'node')}" for what, body in held if id(body) not in opened]
         kind = "opened" if inside else "folded" if held else "node"
-        if registry.find(node.domain, node.op_type) or node.op_type == _RETIRED:
+        if registry.find(node.domain, node.op_type) or node.op_type == _LEGACY:
             kind = "own"
         container = scope.container
         labels = tuple(
@@ -366,22 +366,22 @@ class _Boxes:
         title = title_of(node)
         return Box(title, tuple(rows), kind, labels, wishes.values.get(id(node)), wishes.marks.get(id(node), ""), tuple(inside))
 
-    def lead(self, name: str, target: int, *, constant: bool = False) -> None:
-        """A line from whoever makes a name."""
+    def connect(self, name: str, target: int, *, constant: bool = False) -> None:
+        """Add a line to box ``target`` from the producer of a name."""
         value = self._scope.constant(name)
-        if value is not None and name not in self.makers:
+        if value is not None and name not in self.producers:
             if not constant:
                 return
-            self.makers[name] = self.add(Box("constant", (constant_text(value),))), 0
-        if name not in self.makers:
+            self.producers[name] = self.add(Box("constant", (constant_text(value),))), 0
+        if name not in self.producers:
             outside = self._scope.seen_outside(name)
             rows = ("from outside",) if outside else ("nothing makes it",)
-            self.makers[name] = self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")), 0
-        source, port = self.makers[name]
+            self.producers[name] = self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")), 0
+        source, port = self.producers[name]
         self.lines.append(Line(source, target, port))
 
 
-def _says_more(node: NodeProto) -> bool:
-    """Whether a node's name tells more than that it is the twelfth of its kind."""
+def _is_informative(node: NodeProto) -> bool:
+    """Whether a node's name says more than its op type and a number."""
     rest = node.name.removeprefix(node.op_type).strip("_0123456789")
     return bool(rest) and node.name != first_output(node)

@@ -233,28 +233,17 @@ class GraphIndex:
 
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
         """
-        for index, node in enumerate(self.scope.node):
-            names = list(node.input)
-            read = self._names_in_bodies(index)
-            names += (name for name in self.captures.get(index, ()) if name in read)
-            for name in names:
-                if name and self.resolve(name) is None:
-                    raise self._unknown(f"{self._reader(index, name)}, input {sanitize(name)}", name)
-        for name in self.outputs:
-            if self.resolve(name) is None:
-                raise self._unknown(f"output {sanitize(name)}{self._inside}", name)
-
-    def _names_in_bodies(self, index: int) -> set[str]:
-        """The names that the bodies of a node and of nodes in them read, if the nodes are ONNX's own operators."""
-        names: set[str] = set()
-        owners = [(self, index)]
-        for graph, owner in owners:  # grows while it is walked
-            if canonical_domain(graph.nodes[owner].domain):
-                continue
-            for _, body in graph.bodies.get(owner, ()):
-                names.update(*(node.input for node in body.scope.node), body.outputs)
-                owners += [(body, inner) for inner in body.bodies]
-        return names
+        graphs = [self]
+        for graph in graphs:  # grows while it is walked
+            for index, node in enumerate(graph.scope.node):
+                for name in node.input:
+                    if name and graph.resolve(name) is None:
+                        raise self._unknown(f"{graph._around(index, self)}, input {sanitize(name)}", name)
+                if not canonical_domain(node.domain):
+                    graphs += [body for _, body in graph.bodies.get(index, ())]
+            for name in graph.outputs:
+                if graph.resolve(name) is None:
+                    raise self._unknown(f"output {sanitize(name)}{graph._inside}", name)
 
     @property
     def _inside(self) -> str:
@@ -321,16 +310,14 @@ class GraphIndex:
             next="let one of them use another name",
         )
 
-    def _reader(self, index: int, name: str) -> str:
-        """The node that reads a name, itself or in a body at some depth, and the nodes around it."""
-        graph, texts = self, [Site(self.nodes[index], self.scope, "").where]
-        while name not in graph.nodes[index].input:
-            held = next((body for _, body in graph.bodies[index] if name in body.free), None)
-            if held is None or name not in held.consumers:  # an output of the body that nothing in it makes
-                break
-            graph, index = held, held.consumers[name][0][0]
+    def _around(self, index: int, outermost: GraphIndex) -> str:
+        """A node and the nodes that hold its graph, as messages name them."""
+        texts, graph = [Site(self.nodes[index], self.scope, "").where], self
+        while graph is not outermost and graph.outer is not None and graph.holder is not None:
+            index, _ = graph.holder
+            graph = graph.outer
             texts.append(Site(graph.nodes[index], graph.scope, "").where)
-        return " in ".join(reversed(texts))
+        return " in ".join(texts)
 
     def _unknown(self, where: str, name: str) -> ModelError:
         known = {text for text in (*self._given, *self.producers) if isinstance(text, str)}

@@ -1,4 +1,4 @@
-"""Ops for onnx's own ``ReferenceEvaluator``: no runtime, one node after the other, the same checks on what they return."""
+"""Ops for onnx's own ``ReferenceEvaluator``: no runtime, node by node, with the same checks of results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["evaluated_op", "reference_ops"]
 def reference_ops() -> list[type]:
     """Every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
 
-    The evaluator knows no other way to an operator that onnx does not bring. The classes follow the registry: a redefined op
-    serves from the next run on. Attrs, optional inputs, read-only views or copies, and the checks on results are those of a
-    `Session`; an op's exception arrives as itself, with a note. Bodies get them as well, local functions do not: evaluate
-    ``onnx.inliner.inline_local_functions(model)`` where a model has some.
+    Pass them as ``new_ops``. They follow the registry: a redefined op is used from the next run on. Attrs, optional inputs,
+    read-only views or copies, and the checks of results are those of a `Session`; an op's exception arrives unchanged, with a
+    note. The evaluator uses them in bodies but not in local functions: for these, evaluate
+    ``onnx.inliner.inline_local_functions(model)``.
 
     Returns
     -------
@@ -52,8 +52,8 @@ def reference_ops() -> list[type]:
 
 
 def evaluated_op(op: Op) -> type:
-    """One op as such a class."""
-    # The evaluator finds a class by its own name. Without op_schema it would take that of any operator of this name.
+    """One op as a subclass of ``OpRun``."""
+    # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
     return type(op.op_type, (_base(),), {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__})
 
 
@@ -69,7 +69,7 @@ def _base() -> type:
         def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
             plain = NodeProto()
             plain.CopyFrom(onnx_node)
-            del plain.attribute[:]  # onnx would read them in its own way: a float as np.float32, a graph as an evaluator
+            del plain.attribute[:]  # onnx would convert them: a float to np.float32, a graph to an evaluator
             super().__init__(plain, run_params, schema)
             self.onnx_node = onnx_node
             self.has_linked_attribute = bool(linked_attributes(onnx_node))
@@ -91,49 +91,49 @@ class _Evaluated:
     def __init__(self, op: Op, node: NodeProto, run_params: Mapping[str, Any]) -> None:
         self.op, self.node = op, node
         self.where = Site(node, GraphProto(), "").where
-        self.values = attribute_values(node, _around(node, run_params), self.where)
-        self._making = threading.RLock()
-        self._made: tuple[Version, dict[str, Any], object] | None = None
+        self.values = attribute_values(node, _surrounding_model(node, run_params), self.where)
+        self._lock = threading.RLock()
+        self._instantiated: tuple[Version, dict[str, Any], object] | None = None
 
     def _instance(self, linked: dict[str, Any]) -> tuple[Version, object]:
-        """The instance of the current version; a new one where the function's caller gives other attrs."""
+        """The instance of the current version; a new one if the function's caller passes other attrs."""
         version = self.op.current
-        with self._making:
+        with self._lock:
             if (
-                self._made is None
-                or self._made[0] is not version
-                or not same_value([*self._made[1].items()], [*linked.items()])
+                self._instantiated is None
+                or self._instantiated[0] is not version
+                or not same_value([*self._instantiated[1].items()], [*linked.items()])
             ):
                 made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
-                self._made = version, linked, made
-            return version, self._made[2]
+                self._instantiated = version, linked, made
+            return version, self._instantiated[2]
 
     def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
         names = {a.ref_attr_name: a.name for a in self.node.attribute if a.ref_attr_name}
-        version, instance = self._instance({names[k]: _plain(v) for k, v in linked.items() if k in names})
+        version, instance = self._instance({names[k]: _to_python(v) for k, v in linked.items() if k in names})
         schema = version.schema
-        given = [_taken(array) for array in arrays]
+        given = [_as_input(array) for array in arrays]
         types = [None if array is None else type_of(array) for array in given]
         schema.check_inputs(types, self.where)
         hint_sizes: dict[str, int] = {}
         infer_sizes: dict[str, int] = {}
         self._check_sizes(schema, types, hint_sizes)
         count = len(self.node.output)
-        told = promised_types(schema, instance, types, count, self.where)
+        promised = promised_types(schema, instance, types, count, self.where)
         with self.op.lock if schema.serial else nullcontext():
             try:
-                returned = instance.compute(*(_lent(array, schema) for array in given))  # type: ignore[attr-defined]
+                returned = instance.compute(*(_view_or_copy(array, schema) for array in given))  # type: ignore[attr-defined]
             except BaseException as error:
                 add_note(error, f"in {self.where}, version {version.number}")
                 raise
-        results = self._counted(schema, returned)
+        results = self._checked_count(schema, returned)
         return tuple(
             self._result(
                 schema,
                 place,
                 results[place],
-                told[place],
-                resolve_type(told[place], ANY, types),
+                promised[place],
+                resolve_type(promised[place], ANY, types),
                 hint_sizes,
                 infer_sizes,
                 given,
@@ -154,7 +154,7 @@ class _Evaluated:
                     next=f"feed that shape, or change the hint of {port.name} in compute",
                 )
 
-    def _counted(self, schema: Schema, returned: Any) -> Sequence[Any]:
+    def _checked_count(self, schema: Schema, returned: Any) -> Sequence[Any]:
         outputs = len(self.node.output)
         wanted = outputs if schema.outputs is None else len(schema.outputs)
         if wanted < outputs:
@@ -176,7 +176,7 @@ class _Evaluated:
         schema: Schema,
         place: int,
         value: Any,
-        told: TensorType | None,
+        promised: TensorType | None,
         kind: TensorType | None,
         hint_sizes: dict[str, int],
         infer_sizes: dict[str, int],
@@ -186,9 +186,9 @@ class _Evaluated:
         if kind is None or kind.dtype is None:
             array = np.asarray(value)
         else:
-            array = result_array(value, kind.dtype, where, str(told or TensorType(kind.dtype, None)), arrays_only=False)
+            array = result_array(value, kind.dtype, where, str(promised or TensorType(kind.dtype, None)), arrays_only=False)
         hint = schema.outputs[place] if schema.outputs else ANY
-        for said, sizes in ((hint, hint_sizes), (told if schema.infers and told else ANY, infer_sizes)):
+        for said, sizes in ((hint, hint_sizes), (promised if schema.infers and promised else ANY, infer_sizes)):
             if not said.accepts_shape(array.shape, sizes):
                 raise ResultError(
                     where,
@@ -196,19 +196,19 @@ class _Evaluated:
                     got=str(type_of(array)),
                     next="return that shape, or promise another",
                 )
-        # A result of its own: the next node may be given it to write in, and an input belongs to somebody else.
+        # A copy, since the next node may write to it, and an input is not ours.
         return array.copy() if any(a is not None and np.may_share_memory(a, array) for a in given) else array
 
 
-def _taken(array: Any) -> Any:
+def _as_input(array: Any) -> Any:
     if array is None:
         return None
     array = np.asarray(array)
     return array.astype(object) if array.dtype.kind in "UT" else array
 
 
-def _lent(array: Any, schema: Schema) -> Any:
-    """An input as ``compute`` gets it: a view that cannot be written to, or a copy that can."""
+def _view_or_copy(array: Any, schema: Schema) -> Any:
+    """An input as ``compute`` gets it: a read-only view, or a writable copy."""
     if array is None:
         return None
     if schema.copy_inputs:
@@ -218,15 +218,15 @@ def _lent(array: Any, schema: Schema) -> Any:
     return view
 
 
-def _plain(value: Any) -> Any:
-    """An attr that a function's caller gives, as onnx hands it over, as Python's own."""
+def _to_python(value: Any) -> Any:
+    """An attr from a function's caller as Python types; onnx passes NumPy's."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_to_python(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _around(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
-    """What surrounds the node's graph attrs: opset imports and local functions."""
+def _surrounding_model(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
+    """The opset imports and local functions for the node's graph attrs."""
     if not bodies(node):
         return ModelProto()
     imports = [helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()]

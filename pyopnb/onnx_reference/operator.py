@@ -1,7 +1,7 @@
-"""ONNX's reference implementation of one operator, as something that can be called.
+"""ONNX's reference implementation of one operator, as a function of arrays.
 
-``onnx.reference`` evaluates models. Here one operator, at one version and with its attrs, becomes a function of arrays: either
-the reference has a class for it, or ONNX defines it by a function of other operators, which is then what runs.
+``onnx.reference`` evaluates models. Here one operator, in one version and with its attrs, can be called: either the reference
+has a class for it, or ONNX defines it by a function of other operators, and that runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,21 @@ from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, sugges
 from pyopnb.ops.registry import canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["Evaluation", "StandIn", "body_of", "has_reference", "reference", "runs_as_newest", "schema_of_op", "stand_in_class"]
+__all__ = [
+    "Evaluation",
+    "StandIn",
+    "has_reference",
+    "inlined_function",
+    "reference",
+    "runs_as_newest",
+    "schema_of_op",
+    "stand_in_class",
+]
 
-_KEPT = 16  # evaluators of one operator whose definition depends on types; with more shapes than that they are made anew
+_MOST_EVALUATORS = 16  # of one operator whose definition depends on types; the oldest make room for new ones
 _NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
 _LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
-_STATED = "num_outputs"  # the one attr by which ONNX's operators say how many outputs a node has
+_COUNT_ATTR = "num_outputs"  # the one attr of ONNX's operators that counts their outputs
 
 
 @hide_internal_frames
@@ -39,25 +48,25 @@ def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | No
     op : str
         ``"::Celu"`` or ``"ai.onnx.ml::LabelEncoder"``.
     *inputs : array, or list of arrays for a sequence
-        None leaves an optional input out.
+        None omits an optional input.
     opset : int, optional
         The version of the operator's domain; the newest that the installed onnx knows if not given.
     outputs : int, optional
-        How many outputs are wanted; the fewest that the operator has if not given.
+        Number of outputs; by default the fewest that the operator has.
     **attrs
-        As `node` takes them. None: no attr.
+        As for `node`; None omits an attr.
 
     Returns
     -------
     array or tuple
-        A tuple where there are several outputs.
+        A tuple for several outputs.
 
     Raises
     ------
     ModelError
         There is no such operator, no reference implementation of it, or it has no such attr.
     Exception
-        What the reference implementation raised, as itself.
+        What the reference implementation raised, unchanged.
 
     Examples
     --------
@@ -71,7 +80,7 @@ def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | No
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     schema = schema_of_op(domain, op_type, opset)
     version = schema.since_version if opset is None else opset
-    count = _count(schema, attrs) if outputs is None else outputs
+    count = _output_count(schema, attrs) if outputs is None else outputs
     made = Evaluation(domain, op_type, version, attrs, count)(*map(_argument, inputs))
     return made if count > 1 else made[0]
 
@@ -84,14 +93,14 @@ def _argument(value: Any) -> Any:
     return np.asarray(value, dtype=object if isinstance(value, str) else None)
 
 
-def _count(schema: Any, attrs: Mapping[str, Any]) -> int:
+def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
     variadic = schema.outputs and schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
-    if variadic and attrs.get(_STATED):
-        return int(attrs[_STATED])
+    if variadic and attrs.get(_COUNT_ATTR):
+        return int(attrs[_COUNT_ATTR])
     if variadic:
         raise ModelError(
             f"reference of {schema.domain}::{schema.name}",
-            expected="outputs=…, as it gives as many as the node asks for",
+            expected="outputs=…, as the node decides how many there are",
             got="nothing",
             next="outputs=2",
         )
@@ -121,7 +130,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     raise ModelError(
         where,
         expected=f"an operator of onnx {onnx.__version__}",
-        got="a name that it does not know",
+        got="an unknown name",
         next=suggest(f"{domain}::{op_type}", names) if names else None,
     )
 
@@ -137,7 +146,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
-    """Whether the reference runs the newest version of an operator though this one is defined in other words."""
+    """Whether the reference runs the newest version in place of this one, although their definitions differ."""
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
@@ -160,7 +169,7 @@ def _classes(domain: str) -> set[str]:
 
 
 class Evaluation:
-    """One operator, at one version and with its attrs, as a function of arrays that gives a tuple.
+    """One operator, in one version and with its attrs, as a function of arrays that returns a tuple.
 
     Parameters
     ----------
@@ -178,25 +187,25 @@ class Evaluation:
     """
 
     def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
-        opset, attrs = _mended(domain, op_type, opset, attrs, outputs)
+        opset, attrs = _corrected(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
         self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
         self._functions: list[FunctionProto] = []
         for value in attrs.values():
-            self._heed(value)
+            self._adopt_imports(value)
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
         given = {name: _attribute(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None}
-        self._node.attribute.extend(_told_apart(self._schema, given))
-        self._made: dict[Any, Any] = {}
-        self._making = threading.Lock()
+        self._node.attribute.extend(_attributes_to_pass(self._schema, given))
+        self._evaluators: dict[Any, Any] = {}
+        self._lock = threading.Lock()
 
-    def _heed(self, value: Any) -> None:
-        """A graph among the attrs was written for the versions of its own model."""
+    def _adopt_imports(self, value: Any) -> None:
+        """Import the versions for which a graph among the attrs was written."""
         if isinstance(value, (list, tuple)):
             for item in value:
-                self._heed(item)
+                self._adopt_imports(item)
         if not isinstance(value, ModelProto):
             return
         self._functions = list(value.functions)
@@ -207,7 +216,7 @@ class Evaluation:
                 self._opset = entry.version
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The outputs; an input that is None is left out."""
+        """The outputs; None omits an input."""
         present = tuple(value is not None for value in inputs)
         evaluator, names = self._evaluator(present, inputs)
         feeds = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
@@ -215,7 +224,10 @@ class Evaluation:
             return tuple(evaluator.run(None, feeds))
 
     def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
-        """The outputs' types, as far as onnx's shape inference tells them from those of the inputs."""
+        """The outputs' types as far as onnx infers them from the inputs'.
+
+        A model of one node, since onnx follows functions and graph attrs only in a model.
+        """
         node = NodeProto()
         node.CopyFrom(self._node)
         node.input.extend("" if kind is None else f"x{n}" for n, kind in enumerate(given))
@@ -226,9 +238,9 @@ class Evaluation:
         ]
         model = self._model([node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
         known = input_types(GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output))
-        # onnx makes up names for sizes that it does not know, and two nodes would be told the same one.
+        # onnx invents names for unknown sizes, the same ones for different nodes.
         symbols = {dim for kind in given if kind is not None for dim in kind.shape or () if isinstance(dim, str)}
-        return tuple(_without_others(known.get(name, ANY), symbols) for name in node.output)
+        return tuple(_without_invented(known.get(name, ANY), symbols) for name in node.output)
 
     def exists(self) -> bool:
         """Whether there is a reference implementation."""
@@ -236,27 +248,27 @@ class Evaluation:
             self._direct(tuple(True for _ in self._schema.inputs))
         except NotImplementedError:
             return False
-        except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or does not like the attrs
+        except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or refuses the attrs
             return True
         return True
 
     def _evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
-        with self._making:
-            if None not in self._made:
-                self._made[None] = self._kind(present)
-            if self._made[None] == "class":
+        with self._lock:
+            if None not in self._evaluators:
+                self._evaluators[None] = self._definition_kind(present)
+            if self._evaluators[None] == "class":
                 key: Any = present
-            elif self._made[None] == "function":
+            elif self._evaluators[None] == "function":
                 key = len(present)
             else:
                 key = tuple(_type_key(value) for value in inputs)
-            if key not in self._made:
-                while len(self._made) > _KEPT:
-                    self._made.pop(next(k for k in self._made if k is not None))
-                self._made[key] = self._direct(present) if key is present else self._through_body(inputs)
-            return self._made[key]
+            if key not in self._evaluators:
+                while len(self._evaluators) > _MOST_EVALUATORS:
+                    self._evaluators.pop(next(k for k in self._evaluators if k is not None))
+                self._evaluators[key] = self._direct(present) if key is present else self._by_function(inputs)
+            return self._evaluators[key]
 
-    def _kind(self, present: tuple[bool, ...]) -> str:
+    def _definition_kind(self, present: tuple[bool, ...]) -> str:
         """``class`` where the reference has one; else ``function``, or ``typed`` where that depends on the inputs' types."""
         from onnx.reference.op_run import OpFunction, RuntimeContextError
 
@@ -268,7 +280,7 @@ class Evaluation:
             raise ModelError(
                 self._where,
                 expected=f"an operator that onnx {onnx.__version__} implements or defines by a function",
-                got="a definition in words alone",
+                got="a definition in words only",
                 next="write it: pyopnb.skeleton(model, node)",
             ) from error
         return "function" if isinstance(evaluator.rt_nodes_[0], OpFunction) else "class"
@@ -280,16 +292,18 @@ class Evaluation:
         node.input.extend(names)
         return self._evaluator_of([node], [n for n in names if n], node.output, self._imports), names
 
-    def _through_body(self, inputs: Sequence[Any]) -> Any:
+    def _by_function(self, inputs: Sequence[Any]) -> Any:
         node = NodeProto()
         node.CopyFrom(self._node)
         node.input.extend("" if value is None else f"x{n}" for n, value in enumerate(inputs))
-        body = body_of(self._schema, node, [None if value is None else _type_proto(value) for value in inputs], self._opset)
+        body = inlined_function(
+            self._schema, node, [None if value is None else _type_proto(value) for value in inputs], self._opset
+        )
         if body is None:
             raise ModelError(self._where, expected="inputs that its definition allows", got=", ".join(map(_type_key, inputs)))
         imports = self._imports | {entry.domain: entry.version for entry in body.opset_import}
         names = list(body.input)
-        evaluator = self._evaluator_of(_without_absent(body, inputs), names, body.output[: len(node.output)], imports)
+        evaluator = self._evaluator_of(_without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports)
         return evaluator, names
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
@@ -306,16 +320,16 @@ class Evaluation:
         )
 
 
-def _without_others(kind: TensorType, symbols: Collection[str]) -> TensorType:
+def _without_invented(kind: TensorType, symbols: Collection[str]) -> TensorType:
     if kind.shape is None:
         return kind
     return kind.like(shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape])
 
 
 class StandIn:
-    """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one for each operator.
+    """ONNX's reference implementation of an operator as an op; `stand_in_class` makes one per operator.
 
-    ``reference_outputs`` is how many outputs the node has, which ``compute`` is not told otherwise.
+    ``reference_outputs`` is the node's number of outputs, which ``compute`` has no other way to know.
     """
 
     operator: tuple[str, str, int]
@@ -332,7 +346,7 @@ class StandIn:
 
 
 def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
-    """The class of an op in which the reference implementation runs.
+    """The class of an op that runs the reference implementation.
 
     Examples
     --------
@@ -344,7 +358,7 @@ def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
 
 
 def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
-    """The value as the operator's definition has it; an AttributeProto as it is."""
+    """The value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
     if isinstance(value, AttributeProto):
         return value
     known = schema.attributes.get(name)
@@ -357,7 +371,7 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
         )
     kind = AttributeProto.AttributeType.Value(known.type.name)
     try:
-        return _made(name, value, kind)
+        return _make_attribute(name, value, kind)
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{where}, attr {name}",
@@ -366,7 +380,7 @@ def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto
         ) from error
 
 
-def _made(name: str, value: Any, kind: int) -> AttributeProto:
+def _make_attribute(name: str, value: Any, kind: int) -> AttributeProto:
     if kind in _NUMBERS:
         exact = _NUMBERS[kind](value)
         if exact != value and exact == exact:
@@ -386,11 +400,11 @@ def _made(name: str, value: Any, kind: int) -> AttributeProto:
     return made
 
 
-def _mended(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
-    """The version and attrs by which the reference does what an operator's definition says.
+def _corrected(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
+    """The version and attrs with which the reference does what an operator's definition says.
 
-    From version 7 to 13, BatchNormalization trains where the node has more outputs than one, and onnx's classes for these
-    versions train always. Version 14 tells the same by an attr, and does not train by default.
+    From version 7 to 13, BatchNormalization trains if the node has more than one output, but onnx's classes for these versions
+    always train. Version 14 has an attr for that, and does not train by default.
     """
     spatial = attrs.get("spatial", 1)
     flat = not (spatial.i if isinstance(spatial, AttributeProto) else spatial)
@@ -399,11 +413,11 @@ def _mended(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], out
     return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
 
 
-def _told_apart(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
-    """The attrs that the reference must be told.
+def _attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
+    """The attrs that the reference needs.
 
-    It knows the defaults of the newest version: what is the same there is left out, as not every class of the reference takes
-    every attr, and where this version has another default it is written out.
+    It applies the defaults of the newest version. Defaults that are the same there are left out, as not every class of the
+    reference takes every attr; those that differ in this version are passed.
     """
     newest = find_schema(schema.domain, schema.name).attributes
     mine = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
@@ -428,15 +442,17 @@ def _default_of(attr: Any) -> AttributeProto:
 # ---- operators that ONNX defines by a function of others ---------------------------------------------------------------------
 
 
-def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
-    """The function by which ONNX defines a node's operator, the node's attrs put in their places; None where there is none.
+def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
+    """The function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
+
+    `pyopnb.models.support.operators.function_of` asks what ONNX Runtime would inline; this is what the reference evaluates.
 
     Parameters
     ----------
     schema : onnx.defs.OpSchema
     node : NodeProto
     types : sequence of (TypeProto or None)
-        Of its inputs; None for what is left out or not known.
+        Of its inputs; None for one that is omitted or unknown.
     opset : int
         Version of the operator's domain.
     """
@@ -447,7 +463,7 @@ def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], ops
         kinds = [(kind or TypeProto()).SerializeToString() for kind in types]
         try:
             text = schema.get_context_dependent_function(node.SerializeToString(), kinds)
-        except RuntimeError:  # how onnx says that these types have none
+        except RuntimeError:  # which is how onnx says that there is none for these types
             return None
         body.ParseFromString(text)
     if not body.node:
@@ -457,13 +473,13 @@ def body_of(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], ops
     given = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
     given |= {a.name: a for a in node.attribute}
     for inner in list(nodes_in(body)):
-        _put_attrs(inner, given)
+        _substitute_attrs(inner, given)
     del body.attribute[:], body.attribute_proto[:]
     return body
 
 
-def _put_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
-    """Values for the attrs that refer to those of the function; what it was not given, its nodes do not have."""
+def _substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+    """Replace references to the function's attrs by their values, and remove those that have none."""
     for place in reversed(range(len(node.attribute))):
         attr = node.attribute[place]
         if not attr.ref_attr_name:
@@ -476,8 +492,8 @@ def _put_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
             attr.name = name
 
 
-def _without_absent(body: FunctionProto, inputs: Sequence[Any]) -> Any:
-    """The function's nodes without the inputs that the function was not given."""
+def _without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
+    """The function's nodes, with omitted inputs of the function omitted in them too."""
     absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
     for node in list(nodes_in(body)) if absent else ():
         node.input[:] = ["" if name in absent else name for name in node.input]

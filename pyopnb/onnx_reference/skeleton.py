@@ -1,6 +1,6 @@
-"""The ``%%pyop`` cell for a node: ports, types and attrs as they are in the model, and a body that runs where there is one.
+"""The ``%%pyop`` cell for a node: its ports, types and attrs, and a body that runs where ONNX has a reference.
 
-Texts of a model never become code here: names are taken only where they are identifiers, all else is written as a literal.
+Text from a model never becomes code: names are used only if they are identifiers, everything else is written as a literal.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["Cell", "skeleton"]
 
-_TAKEN = {"self", "np", "onnx", "pyopnb", "attrs"}  # names that the cell itself uses
+_TAKEN = {"self", "np", "onnx", "pyopnb", "attrs"}  # names in use in the cell
 _METHODS = {"compute", "infer"}
 _SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
-_UNKNOWN = re.compile(r"unk__\d+")  # what onnx's shape inference calls sizes that it does not know
-_LITERAL = 64  # items of a list or tensor that are written out; longer ones come from the node alone
+_UNKNOWN = re.compile(r"unk__\d+")  # onnx's names for unknown sizes
+_MOST_ITEMS = 64  # items of a list or tensor that are written out; longer ones come from the node
 _DOC_LINES = 12
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _KINDS: dict[int, str] = {
@@ -60,7 +60,7 @@ _KINDS: dict[int, str] = {
 
 
 class Cell(str):
-    """The text of a cell; its repr is the text itself, so that a prompt shows it as it would be typed."""
+    """The text of a cell; its repr is the text itself, so a prompt displays it as it would be typed."""
 
     __slots__ = ()
 
@@ -78,9 +78,9 @@ def skeleton(
     ----------
     model : ModelProto, bytes or path
     node : NodeProto, str, or a row of `missing`
-        A text is the node's name, the name of an output, or an op type that occurs once.
+        A str is the node's name, the name of an output, or an op type that occurs once.
     base_dir : path, optional
-        The folder of the external data of a model in memory; they are not read.
+        The folder of the external data of a model in memory; it is not read.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def skeleton(
     Raises
     ------
     ModelError
-        There is no such node, several are meant, or its operator has a name that no op can have.
+        There is no such node, several match, or its operator has a name that no op can have.
 
     Examples
     --------
@@ -114,9 +114,9 @@ def skeleton(
     """
     proto = read_model(model, base_dir, data=False).proto
     site = _site(proto, node, model)
-    domain, op_type = _checked_name(site)
-    alike = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]
-    described = _Described(proto, site, [site, *alike])
+    domain, op_type = _op_name(site)
+    similar = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]
+    described = _Described(proto, site, [site, *similar])
     lacking = any(row.site and row.site.node == site.node for row in missing(proto)) or registry.find(domain, op_type)
     return Cell(_text(described, domain, op_type, bool(lacking)))
 
@@ -135,7 +135,7 @@ def _site(proto: ModelProto, node: Any, model: object) -> Site:
     return sites[0]
 
 
-def _checked_name(site: Site) -> tuple[str, str]:
+def _op_name(site: Site) -> tuple[str, str]:
     try:
         return split_name(full_name(site.node))
     except DefinitionError as error:
@@ -147,7 +147,7 @@ def _checked_name(site: Site) -> tuple[str, str]:
         ) from error
 
 
-# ---- what the model says of the operator -------------------------------------------------------------------------------------
+# ---- what the model says about the operator ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -169,30 +169,30 @@ class _Attr:
 class _Described:
     """An operator as its nodes in one model use it."""
 
-    def __init__(self, proto: ModelProto, site: Site, alike: Sequence[Site]) -> None:
-        self.site, self.alike = site, alike
+    def __init__(self, proto: ModelProto, site: Site, similar: Sequence[Site]) -> None:
+        self.site, self.similar = site, similar
         self.version = _versions(proto, site).get(canonical_domain(site.node.domain))
         self.schema = _schema(site.node, self.version)
         self.types = Types(proto)
         self.inputs = self._inputs()
         self.outputs = [self._merged(n, inputs=False) for n in range(len(site.node.output))]
-        values = [attribute_values(s.node, proto, s.where) for s in alike]
+        values = [attribute_values(s.node, proto, s.where) for s in similar]
         self.attrs = [self._attr(name, values) for name in self._attr_names()]
         self.has_reference = self.schema is not None and has_reference(site.node, self.schema.since_version)
 
     def _merged(self, place: int, *, inputs: bool) -> TensorType:
-        """What holds for the port at every node; `ANY` where nothing does."""
-        ends = [(s, s.node.input if inputs else s.node.output) for s in self.alike]
+        """What the types of the port have in common at all nodes; `ANY` if nothing."""
+        ends = [(s, s.node.input if inputs else s.node.output) for s in self.similar]
         kinds = [self.types.of(s, names[place]) for s, names in ends if place < len(names) and names[place]]
-        return _both(kinds)
+        return _common_type(kinds)
 
     def _inputs(self) -> list[_Input]:
         node, ports = self.site.node, list(self.schema.inputs) if self.schema else []
         names = _Names(_TAKEN)
         if not ports:
-            count = max(len(s.node.input) for s in self.alike)
+            count = max(len(s.node.input) for s in self.similar)
             texts = [node.input[n] if n < len(node.input) else "" for n in range(count)]
-            lacking = [any(n >= len(s.node.input) or not s.node.input[n] for s in self.alike) for n in range(count)]
+            lacking = [any(n >= len(s.node.input) or not s.node.input[n] for s in self.similar) for n in range(count)]
             made = [_Input(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False) for n, t in enumerate(texts)]
         else:
             made = [
@@ -204,34 +204,34 @@ class _Described:
                 )
                 for n, port in enumerate(ports)
             ]
-        for earlier, later in pairwise(made):  # Python wants it so
+        for earlier, later in pairwise(made):  # as Python requires
             later.optional |= earlier.optional and not later.variadic
         return made
 
     def _rest(self, first: int) -> TensorType:
-        return _both([self._merged(n, inputs=True) for n in range(first, max(len(s.node.input) for s in self.alike))])
+        return _common_type([self._merged(n, inputs=True) for n in range(first, max(len(s.node.input) for s in self.similar))])
 
     def _attr_names(self) -> list[str]:
-        names = dict.fromkeys(a.name for s in self.alike for a in s.node.attribute)
+        names = dict.fromkeys(a.name for s in self.similar for a in s.node.attribute)
         if self.schema:
             names |= dict.fromkeys(self.schema.attributes)
         return list(names)
 
     def _attr(self, name: str, values: Sequence[Mapping[str, Any]]) -> _Attr:
-        """The value seen, unless another node leaves the attr out: then what the operator's definition says."""
+        """The node's value, unless another node omits the attr: then the operator's default."""
         known = self.schema.attributes.get(name) if self.schema else None
-        protos = [a for s in self.alike for a in s.node.attribute if a.name == name]
+        protos = [a for s in self.similar for a in s.node.attribute if a.name == name]
         kind = known.type.value if known else protos[0].type
         hint = _hint(int(kind), [v[name] for v in values if name in v])
         here = values[0]
         everywhere = all(name in v for v in values)
         if name in here and (everywhere or not known):
-            return _Attr(name, hint, *_written(here[name], int(kind)))
+            return _Attr(name, hint, *_literal(here[name], int(kind)))
         if any(a.ref_attr_name for a in protos) and not (known and known.default_value.type):
-            return _Attr(name, hint, "", "the caller of the function gives it")
+            return _Attr(name, hint, "", "from the caller of the function")
         if known and known.default_value.type:
-            default = attribute_values(NodeProto(attribute=[_named(known.default_value, name)]), ModelProto(), "default")
-            return _Attr(name, hint, *_written(default[name], int(kind)))
+            default = attribute_values(NodeProto(attribute=[_renamed(known.default_value, name)]), ModelProto(), "default")
+            return _Attr(name, hint, *_literal(default[name], int(kind)))
         if known and known.required:
             return _Attr(name, hint, "")
         return _Attr(name, f"{hint} | None" if hint else "", "None")
@@ -252,15 +252,15 @@ def _schema(node: NodeProto, version: int | None) -> Any:
         return None
 
 
-def _named(attribute: AttributeProto, name: str) -> AttributeProto:
+def _renamed(attribute: AttributeProto, name: str) -> AttributeProto:
     named = AttributeProto()
     named.CopyFrom(attribute)
     named.name = name
     return named
 
 
-def _both(kinds: Iterable[TensorType]) -> TensorType:
-    """The type that all of these are."""
+def _common_type(kinds: Iterable[TensorType]) -> TensorType:
+    """What these types have in common."""
     met: TensorType | None = None
     for kind in kinds:
         met = kind if met is None else _meet(met, kind)
@@ -278,13 +278,13 @@ def _meet(a: TensorType, b: TensorType) -> TensorType:
 
 
 class _Names:
-    """Identifiers, each given out once."""
+    """Unique identifiers."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
 
     def of(self, text: str, otherwise: str) -> str:
-        """The text as an identifier, or as near to it as one can be."""
+        """The text, changed as little as needed to be a new identifier."""
         name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_")
         name = name if name and not name[0].isdigit() else otherwise if not name else f"x{name}"
         while keyword.iskeyword(name) or name in self._taken:
@@ -295,21 +295,21 @@ class _Names:
 
 def _hint(kind: int, values: Sequence[Any]) -> str:
     hint = _KINDS.get(kind, "")
-    # A text that is no UTF-8 arrives as bytes.
+    # A string that is not UTF-8 arrives as bytes.
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if any(isinstance(item, bytes) for item in flat):
         hint = "" if any(isinstance(item, str) for item in flat) else hint.replace("str", "bytes")
     return hint
 
 
-def _written(value: Any, kind: int) -> tuple[str, str]:
-    """A value as Python text, and a remark; no text where the value must come from the node."""
+def _literal(value: Any, kind: int) -> tuple[str, str]:
+    """A value as Python source, and a remark; no source where the value must come from the node."""
     if isinstance(value, float):
         return _number(value), ""
     if isinstance(value, (int, str, bytes)):
         return (repr(value), "") if not isinstance(value, (str, bytes)) or len(value) <= 1000 else ("", f"{len(value)} long")
     if isinstance(value, list) and kind in (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS):
-        if len(value) <= _LITERAL and all(len(item) <= 200 for item in value if isinstance(item, (str, bytes))):
+        if len(value) <= _MOST_ITEMS and all(len(item) <= 200 for item in value if isinstance(item, (str, bytes))):
             return f"[{', '.join(_number(item) if isinstance(item, float) else repr(item) for item in value)}]", ""
         return "", f"{len(value)} values"
     if isinstance(value, np.ndarray):
@@ -323,7 +323,7 @@ def _number(value: float) -> str:
 
 def _array(value: np.ndarray) -> tuple[str, str]:
     builtin = value.dtype.kind in "biuf" and hasattr(np, value.dtype.name)
-    if value.size > _LITERAL or not (builtin or value.dtype == object):
+    if value.size > _MOST_ITEMS or not (builtin or value.dtype == object):
         return "", f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}"
     items = ", ".join(_number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist())
     if value.dtype == object and any(not isinstance(item, (str, bytes)) or len(item) > 200 for item in value.ravel().tolist()):
@@ -357,8 +357,7 @@ def _text(described: _Described, domain: str, op_type: str, lacking: bool) -> st
     lines += ["import pyopnb", "", ""]
     if not lacking:
         lines += [
-            f"# ONNX Runtime has {sanitize(full_name(described.site.node))}: "
-            f"this op stands in the domain {DEFAULT_DOMAIN}, and",
+            f"# ONNX Runtime has {sanitize(full_name(described.site.node))}: this op is in the domain {DEFAULT_DOMAIN}, and",
             f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
         ]
     lines += [f"class {class_name}:"]
@@ -400,11 +399,11 @@ def _init(described: _Described) -> list[str]:
     plain = [attr for attr in described.attrs if _is_plain(attr.name)]
     others = [attr for attr in described.attrs if not _is_plain(attr.name)]
     parts = []
-    for attr in sorted(plain, key=lambda attr: bool(attr.default)):  # those without a default come first, as Python wants
+    for attr in sorted(plain, key=lambda attr: bool(attr.default)):  # those without a default come first, as Python requires
         hint = f": {attr.kind}" if attr.kind else ""
         parts.append((f"{attr.name}{hint}" + (f" = {attr.default}" if hint else f"={attr.default}") * bool(attr.default), attr))
     if others:
-        parts.append(("**attrs: object", _Attr("attrs", "", "", "with names that are no identifiers")))
+        parts.append(("**attrs: object", _Attr("attrs", "", "", "whose names are not identifiers")))
     return [
         *_signature("__init__", parts),
         *(f"    self.{attr.name} = {attr.name}" for attr in plain),
@@ -427,7 +426,7 @@ def _signature(method: str, parts: Sequence[tuple[str, _Attr]]) -> list[str]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether an attr can be a parameter: Python turns other letters and two leading underlines into something else."""
+    """Whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
     usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and not name.startswith("__")
     return usable and name not in _TAKEN | _METHODS
 
@@ -452,7 +451,7 @@ def _returns(outputs: Sequence[TensorType]) -> str:
     return f" -> {texts}" if len(outputs) == 1 else f" -> ({texts})"
 
 
-def _wanted(kinds: Sequence[str]) -> str:
+def _result_text(kinds: Sequence[str]) -> str:
     if len(kinds) == 1:
         return "an array" if kinds[0] == "?" else f"an array of type {kinds[0]}"
     return f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
@@ -464,7 +463,7 @@ def _body(described: _Described, name: str) -> list[str]:
     closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
     lines = [f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."] if closed else []
     if not described.has_reference:
-        return [*lines, f"# Return {_wanted(kinds)}.", f'raise NotImplementedError("{name}")']
+        return [*lines, f"# Return {_result_text(kinds)}.", f'raise NotImplementedError("{name}")']
     schema = described.schema
     arguments = [f'"{name}"', *(f"{'*' * port.variadic}{port.name}" for port in described.inputs)]
     arguments += [f"opset={schema.since_version}"]

@@ -236,6 +236,7 @@ def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
     closed = op("", "y", body=graph(op("x", "t")))
     closed.domain = "demo"  # what its op does with the graph is its own affair
     GraphIndex(graph(closed)).refuse_unknown_names()
+    GraphIndex(graph(op("", "z", body=graph(closed)))).refuse_unknown_names()
 
 
 def test_names_that_are_not_utf_8() -> None:

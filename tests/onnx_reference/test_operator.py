@@ -129,7 +129,7 @@ def test_an_unknown_operator() -> None:
 
 
 def test_an_operator_without_reference() -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"::Scatter: expected .* got a definition in words alone"):
+    with pytest.raises(pyopnb.ModelError, match=r"::Scatter: expected .* got a definition in words only"):
         pyopnb.reference("Scatter", F([[1]]), np.int64([[0]]), F([[2]]), opset=10)
 
 

@@ -1,7 +1,8 @@
-"""Graphs as numbers: equal numbers stand for equal computations, whatever the names.
+"""Numbers for nodes: equal numbers mean equal computations, whatever the names.
 
-Keys are tuples of numbers of earlier keys, and a table that both graphs share gives each new key the next number. So nothing
-can collide, nothing is hashed twice, and no depth costs stack.
+This is Weisfeiler-Lehman hashing along the edges of a directed graph (Shervashidze et al., 2011): a node's key is its op,
+attributes and weights with the numbers of what it reads, and once more with the numbers of what reads it. Instead of a hash,
+each new key gets the next number from a table that both graphs share, so nothing can collide.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints"]
 
 
 class Numbers(dict[Hashable, int]):
-    """Keys to numbers, the next number for a key that is new."""
+    """Keys to numbers; a new key gets the next number."""
 
     def __missing__(self, key: Hashable) -> int:
         number = self[key] = len(self)
@@ -32,50 +33,50 @@ class Numbers(dict[Hashable, int]):
 
 
 class Contents:
-    """Numbers of what tensors hold, each tensor read once.
+    """Numbers for the contents of tensors.
 
     Parameters
     ----------
     numbers : Numbers
     folder : str, optional
-        Where external data is; tensors whose data nobody can read are known by where it would be.
+        The folder of external data; without it, external tensors count as equal if they refer to the same bytes.
     taken_out : mapping, optional
-        Tensors that had to leave the model, by name.
+        Tensors that were replaced by external ones in the model, by name.
     """
 
     def __init__(self, numbers: Numbers, folder: str | None = None, taken_out: Mapping[str, TensorProto] | None = None) -> None:
         self.numbers, self.folder, self._taken_out = numbers, folder, taken_out or {}
 
-    def whole(self, tensor: TensorProto) -> TensorProto:
-        """The tensor, or the one that was taken out of the model in its place."""
+    def original(self, tensor: TensorProto) -> TensorProto:
+        """The tensor, or the one that it replaced in the model."""
         return self._taken_out.get(tensor.name, tensor) if tensor.data_location == TensorProto.EXTERNAL else tensor
 
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
         """Equal numbers for equal dtype, shape and bytes, however they are stored."""
         if isinstance(tensor, SparseTensorProto):
             return self.numbers["sparse", tuple(tensor.dims), self.of(tensor.values), self.of(tensor.indices)]
-        tensor = self.whole(tensor)
+        tensor = self.original(tensor)
         head = ("tensor", tensor.data_type, tuple(tensor.dims))
         if tensor.data_location == TensorProto.EXTERNAL:
-            return self.numbers[*head, self._outside(tensor)]
+            return self.numbers[*head, self._external(tensor)]
         if tensor.HasField("raw_data"):
             return self.numbers[*head, _digest(tensor.raw_data)]
         if tensor.data_type == TensorProto.STRING:
             return self.numbers[*head, tuple(tensor.string_data)]
         try:
             return self.numbers[*head, _digest(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)]
-        except (ValueError, TypeError, KeyError):  # a damaged one is equal to those of the same bytes
+        except (ValueError, TypeError, KeyError):  # damaged: equal to those of the same bytes
             bare = TensorProto()
             bare.CopyFrom(tensor)
             bare.name = bare.doc_string = ""
             return self.numbers[*head, "damaged", _digest(bare.SerializeToString(deterministic=True))]
 
-    def _outside(self, tensor: TensorProto) -> Hashable:
-        said = {entry.key: entry.value for entry in tensor.external_data}
+    def _external(self, tensor: TensorProto) -> Hashable:
+        reference = {entry.key: entry.value for entry in tensor.external_data}
         if self.folder is None:
-            return "outside", tuple(sorted(said.items()))
-        path = Path(self.folder) / said.get("location", "")
-        start, length = (_bytes(said.get(key) or "0", tensor.name) for key in ("offset", "length"))
+            return "outside", tuple(sorted(reference.items()))
+        path = Path(self.folder) / reference.get("location", "")
+        start, length = (_bytes(reference.get(key) or "0", tensor.name) for key in ("offset", "length"))
         with path.open("rb") as file:
             size = path.stat().st_size
             end = min(start + length, size) if length else size
@@ -97,14 +98,14 @@ def _digest(data: bytes | memoryview) -> bytes:
 
 
 class Graph(GraphIndex):
-    """A graph or function, indexed for comparison: beside its names, the numbers of its weights and of its nodes.
+    """A graph or function for comparison: an index with numbers for weights and nodes.
 
-    `graph_of` makes one with all of its parts.
+    `graph_of` creates one.
 
     Attributes
     ----------
     tensors : dict
-        Initializers and what Constant nodes give, by name.
+        Initializers and the outputs of Constant nodes, by name.
     weights : dict
         The numbers of their contents, by name.
     constants : frozenset of int
@@ -128,7 +129,7 @@ class Graph(GraphIndex):
         self.defaults, self.contents = defaults, contents
         self.tensors: dict[str, TensorProto | SparseTensorProto] = {}
         for name, tensor in self.initializers.items():
-            self.tensors[name] = contents.whole(tensor) if isinstance(tensor, TensorProto) else tensor
+            self.tensors[name] = contents.original(tensor) if isinstance(tensor, TensorProto) else tensor
         constants = {index: self._constant(node) for index, node in enumerate(self.nodes)}
         self.constants = frozenset(index for index, tensor in constants.items() if tensor is not None)
         self.tensors |= {self.nodes[i].output[0]: tensor for i, tensor in constants.items() if tensor is not None}
@@ -143,24 +144,24 @@ class Graph(GraphIndex):
         return constant_value(node) if given else None
 
     def weight(self, name: str) -> int | None:
-        """The number of a weight's content, be it held here or outside."""
+        """The number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)
         return graph.weights.get(name) if isinstance(graph, Graph) else None
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
-        """The weight of a name, be it held here or outside."""
+        """The weight of a name, in this graph or one around it."""
         graph = self.resolve(name)
         return graph.tensors.get(name) if isinstance(graph, Graph) else None
 
     def predecessors(self, index: int) -> Iterator[tuple[int, int, int]]:
-        """Slot, and the producing node and its slot, for what a node reads of nodes that are no Constants."""
+        """Input slot, node and output slot for each input that comes from a node other than Constant."""
         for slot, name in self.reads(index):
             producer = self.producers.get(name)
             if producer is not None and producer[0] not in self.constants:
                 yield slot, *producer
 
     def number_nodes(self) -> None:
-        """Give each node its number in `local`; the nodes of its bodies have theirs already."""
+        """Fill `local`; that of the bodies must be filled already."""
         self.local = [self._number(index) for index in range(len(self.nodes))]
 
     def _number(self, index: int) -> int:
@@ -179,7 +180,7 @@ class Graph(GraphIndex):
         return numbers["node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes]
 
     def shape(self) -> int:
-        """A number for the graph as a body, whatever it is given from outside."""
+        """A number for the graph as a body, whatever it reads from outside."""
         printed = prints(self, {})
         numbers = self.contents.numbers
         results = tuple(printed.values.get(name, -1) for name in self.outputs)
@@ -187,7 +188,7 @@ class Graph(GraphIndex):
 
 
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:
-    """A graph or function with all the bodies in it, read."""
+    """A graph or function, with all bodies in it, for comparison."""
     top = Graph(scope, defaults, contents)
     for graph in reversed([graph for graph in top.walk() if isinstance(graph, Graph)]):  # inner ones first
         graph.number_nodes()
@@ -201,9 +202,9 @@ class Prints:
     Attributes
     ----------
     up, down : list of int
-        By place: what a node computes from the graph's inputs, and what becomes of it on the way to the outputs.
+        By node: what it computes from the graph's inputs, and what the graph computes from it.
     values : dict
-        What each tensor is, by name.
+        The number of each tensor, by name.
     """
 
     up: list[int]
@@ -218,10 +219,10 @@ def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | Non
     ----------
     graph : Graph
     given : mapping
-        Numbers of its inputs and of what it reads from outside; inputs without one are known by their position, others are
-        all the same.
+        Numbers of inputs and of names from outside. Without one, an input counts by its position, and all names from
+        outside count as equal.
     ends : mapping, optional
-        Numbers of its outputs; without them, ``down`` is empty.
+        Numbers of the outputs; without them, ``down`` is empty.
     """
     numbers = graph.contents.numbers
     values = {name: numbers["input", place] for place, name in enumerate(graph.inputs)}
@@ -240,8 +241,8 @@ def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | Non
         read = [values.get(name, -2) if name else -1 for name in node.input]
         while read and read[-1] == -1:
             read.pop()
-        caught = tuple(sorted({values.get(name, -2) for name in graph.captures.get(place, ())}))
-        number = up[place] = numbers["up", graph.local[place], tuple(read), caught]
+        captured = tuple(sorted({values.get(name, -2) for name in graph.captures.get(place, ())}))
+        number = up[place] = numbers["up", graph.local[place], tuple(read), captured]
         for slot, name in enumerate(node.output):
             if name and graph.producers.get(name) == (place, slot):
                 values[name] = numbers["slot", number, slot] if slot else number

@@ -1,6 +1,6 @@
-"""A main graph as tensors that are known, and the stretches of nodes between them.
+"""The main graph of a traced model, and its segments: the nodes between known tensors.
 
-A node with bodies is one unit: what its bodies read of the graph, it reads.
+A node with bodies is one unit: it reads what its bodies read from the graph.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["Segment", "Segments", "called"]
 
 @dataclass(frozen=True)
 class Segment:
-    """What makes one tensor out of known ones.
+    """The nodes that compute one tensor from known ones.
 
     Attributes
     ----------
     nodes : tuple of int
-        Places of the nodes in the graph, in its order; the last makes the tensor.
+        Positions of the nodes in `Segments.nodes`; the last one produces the tensor.
     ends : tuple of str
         The known tensors and the feeds that they read.
     weights : tuple of str
@@ -60,11 +60,11 @@ class Segments:
 
     @property
     def order(self) -> list[str]:
-        """Every tensor: the inputs, then as the nodes make them; what Constant nodes give is a weight."""
+        """Every tensor: the inputs, then the outputs of the nodes in order; the outputs of Constant nodes are weights."""
         return [*self.inputs, *(name for name, place in self.maker.items() if place not in self.constant)]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
-        """The nodes that make a tensor out of known ones."""
+        """The nodes that compute a tensor from known ones."""
         waiting, nodes = [self.maker[name]], {self.maker[name]}
         ends: dict[str, None] = {}
         weights: dict[str, None] = {}
@@ -90,5 +90,5 @@ def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
 
 
 def called(node: NodeProto) -> str:
-    """A node as it is spoken of: its name or else its output."""
+    """A node in messages: its name, or else its first output, and its op."""
     return sanitize(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)
