@@ -1,8 +1,8 @@
-// The prebuilt JupyterLab extension, written by hand: what a bundler would put around two small modules is the object at the
-// end. It draws Netron for outputs and for .onnx files, and tells the kernel of a notebook which node was clicked. It also draws
-// the controls of pyopnb.interact while they live, and what they said at first where they do not.
+// The prebuilt JupyterLab extension. It is written without a bundler: the object at the end of this file is what a bundler would
+// generate around two small modules. The extension shows Netron for outputs and .onnx files, and tells the kernel which node was
+// clicked. It also shows the widgets of pyopnb.interact, or their saved HTML if the widgets no longer exist.
 //
-// Everything comes from the folder that this file is served from, so it works behind any base URL, token or proxy.
+// All files are loaded from the folder of this script, so it works behind any base URL, token or proxy.
 (() => {
   'use strict';
 
@@ -16,73 +16,75 @@
   const HERE = document.currentScript.src.replace(/[^/]*$/, '');
 
   let scope;  // JupyterLab's shared modules
-  let notebooks;  // its tracker of notebooks; none in an application without them
+  let notebooks;  // JupyterLab's notebook tracker; undefined in applications without notebooks
 
   const shared = async (name) => {
-    // Several extensions may offer a module; JupyterLab's own, which is loaded, is the one whose classes and tokens count.
-    const offers = Object.values(scope[name] || {});
-    const offer = offers.find(({from}) => /application-top/.test(from)) || offers.find(({loaded}) => loaded) || offers[0];
-    if (!offer) {
+    // Several extensions may provide a module. We need JupyterLab's own, because classes and tokens are compared by identity.
+    const providers = Object.values(scope[name] || {});
+    const provider = providers.find(({from}) => /application-top/.test(from)) ||
+      providers.find(({loaded}) => loaded) || providers[0];
+    if (!provider) {
       throw new Error(`JupyterLab does not share ${name}`);
     }
-    return (await offer.get())();
+    return (await provider.get())();
   };
 
-  const fetched = new Map();
+  const downloads = new Map();
   const fetchOnce = (file) => {
-    if (!fetched.has(file)) {
-      const answer = fetch(HERE + file).then(async (response) => {
+    if (!downloads.has(file)) {
+      const content = fetch(HERE + file).then(async (response) => {
         if (!response.ok) {
           throw new Error(`${response.status} for ${file}`);
         }
-        // A proxy may have decompressed it on the way.
+        // A proxy may have decompressed the file.
         const bytes = new Uint8Array(await response.arrayBuffer());
         return JSON.parse(bytes[0] === 0x1f ? await gunzip(bytes) : new TextDecoder().decode(bytes));
       });
-      answer.catch(() => fetched.delete(file));  // to be tried again
-      fetched.set(file, answer);
+      content.catch(() => downloads.delete(file));  // so that the next call tries again
+      downloads.set(file, content);
     }
-    return fetched.get(file);
+    return downloads.get(file);
   };
 
-  const stream = (bytes) => new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')));
-  const gunzip = (bytes) => stream(bytes).text();
+  const decompress = (bytes) => new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')));
+  const gunzip = (bytes) => decompress(bytes).text();
   const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const isDark = () => document.body.dataset.jpThemeLight === 'false';
 
-  // Show a model in `node`; `selected` is called with the name of each node that is clicked. Gives what takes it away again.
+  // Shows a model in the DOM element `node` and calls `selected` with the name of each node that is clicked. Returns a function
+  // that removes it again.
   const show = async (node, {model, documentation, name, selected}) => {
     const {page, modules} = await fetchOnce('assets.json.gz');
     const frame = document.createElement('iframe');
     frame.setAttribute('sandbox', 'allow-scripts allow-downloads');
     frame.title = `Netron: ${name}`;
     frame.style.cssText = 'width:100%;height:100%;border:0;display:block';
-    const tell = (message) => frame.contentWindow?.postMessage({pyopnb: 'netron', ...message}, '*');
-    const listen = ({source, data}) => {
+    const post = (message) => frame.contentWindow?.postMessage({pyopnb: 'netron', ...message}, '*');
+    const receive = ({source, data}) => {
       if (!source || source !== frame.contentWindow || !data || data.pyopnb !== 'netron') {
         return;
       }
-      if (data.do === 'ask') {  // also when the frame was moved in the page, which loads it anew
-        tell({do: 'open', modules, documentation, model, dark: isDark()});
+      if (data.do === 'ask') {  // again whenever the frame is moved in the page, which reloads it
+        post({do: 'open', modules, documentation, model, dark: isDark()});
       } else if (data.do === 'select' && typeof data.node === 'string') {
         selected(data.node);
       }
     };
-    window.addEventListener('message', listen);
-    const theme = new MutationObserver(() => tell({do: 'paint', dark: isDark()}));
+    window.addEventListener('message', receive);
+    const theme = new MutationObserver(() => post({do: 'paint', dark: isDark()}));
     theme.observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
     frame.srcdoc = page;
-    // Netron measures its labels, and what JupyterLab does not draw, as it is far below, has no measures.
-    const seen = new IntersectionObserver((entries) => {
+    // Netron measures its labels, which is impossible until JupyterLab renders this part of the page.
+    const visible = new IntersectionObserver((entries) => {
       if (entries.some(({isIntersecting}) => isIntersecting)) {
-        seen.disconnect();
+        visible.disconnect();
         node.replaceChildren(frame);
       }
     });
-    seen.observe(node);
+    visible.observe(node);
     return () => {
-      seen.disconnect();
-      window.removeEventListener('message', listen);
+      visible.disconnect();
+      window.removeEventListener('message', receive);
       theme.disconnect();
       frame.remove();
     };
@@ -107,8 +109,8 @@
         this.stop?.();
         this.stop = null;
         try {
-          const what = this.mimeType === FILE ? await this.file(content) : await this.output(content);
-          this.stop = await show(this.view.node, {...what, selected: (node) => this.selected(content.view, node)});
+          const model = this.mimeType === FILE ? await this.file(content) : await this.output(content);
+          this.stop = await show(this.view.node, {...model, selected: (node) => this.selected(content.view, node)});
         } catch (error) {
           this.view.node.textContent = `Netron cannot show this model: ${error.message}`;
         }
@@ -133,13 +135,13 @@
           this.addWidget(this.caption);
         }
         this.caption.node.textContent = String(caption);
-        const bytes = new Uint8Array(await stream(bytesOf(model)).arrayBuffer());
+        const bytes = new Uint8Array(await decompress(bytesOf(model)).arrayBuffer());
         return {name: String(name), model: bytes, documentation};
       }
 
-      // Tell the kernel, and show below the view what comes of it: prints, displays, tracebacks.
+      // Tells the kernel, and shows below the view what its listeners print, display or raise.
       selected(view, node) {
-        const panel = notebooks?.find((found) => found.node.contains(this.node));
+        const panel = notebooks?.find((candidate) => candidate.node.contains(this.node));
         const kernel = panel?.sessionContext.session?.kernel;
         if (!view || !kernel || kernel.status === 'dead') {
           return;
@@ -149,11 +151,11 @@
           this.comm = kernel.createComm(TARGET);
           this.comm.open({});
         }
-        if (!this.answers) {
-          this.answers = new OutputArea({model: new OutputAreaModel({trusted: true}), rendermime: panel.content.rendermime});
-          this.addWidget(this.answers);
+        if (!this.replies) {
+          this.replies = new OutputArea({model: new OutputAreaModel({trusted: true}), rendermime: panel.content.rendermime});
+          this.addWidget(this.replies);
         }
-        this.answers.future = this.comm.send({view, node});
+        this.replies.future = this.comm.send({view, node});
       }
 
       dispose() {
@@ -166,8 +168,9 @@
     };
   };
 
-  // A widget whose model is gone says "model not found", and the HTML beside it is ignored. So the same output has a type of
-  // ours, for which both are made here: the widget is shown once there is one, the HTML until then and afterwards.
+  // JupyterLab shows "model not found" for a widget whose model no longer exists, and ignores the HTML in the same output.
+  // Therefore the output also has a MIME type of ours, for which both are rendered here: the widget as long as it exists, and the
+  // HTML before and after that.
   const controls = async () => {
     const {Panel, Widget} = await shared('@lumino/widgets');
 
@@ -182,13 +185,13 @@
         this.draw();
       }
 
-      // What can draw the parts is known by the output area that this is in, of a notebook, a console or a copied output.
+      // The renderers are those of the output area around this widget, in a notebook, a console or a copied output.
       get rendermime() {
-        let above = this.parent;
-        while (above && !above.rendermime) {
-          above = above.parent;
+        let ancestor = this.parent;
+        while (ancestor && !ancestor.rendermime) {
+          ancestor = ancestor.parent;
         }
-        return above?.rendermime;
+        return ancestor?.rendermime;
       }
 
       draw() {
@@ -199,17 +202,17 @@
         this.drawn = this.model;
         const {data, trusted} = this.model;
         this.clear();
-        this.still = this.part(rendermime, HTML, data[HTML], trusted);
-        // As JupyterLab has it: nothing that may call the kernel for outputs that were not made here.
+        this.saved = this.part(rendermime, HTML, data[HTML], trusted);
+        // Like JupyterLab itself: no widgets, which can call the kernel, in untrusted outputs.
         if (trusted && data[WIDGET] && rendermime.mimeTypes.includes(WIDGET)) {
           this.animate(rendermime, {...data[WIDGET]});
-          // In a notebook that is being opened, what draws widgets is given its manager a moment later, by another factory.
+          // While a notebook is being opened, the renderer of widgets is replaced by one that has a widget manager.
           let tries = 40;
           let factory = rendermime.getFactory(WIDGET);
           this.timer = setInterval(() => {
-            const found = rendermime.getFactory(WIDGET);
-            if (found && found !== factory) {
-              factory = found;
+            const current = rendermime.getFactory(WIDGET);
+            if (current && current !== factory) {
+              factory = current;
               this.animate(rendermime, {...data[WIDGET]});
             }
             if (--tries === 0 || !this.live.isHidden) {
@@ -223,25 +226,25 @@
         this.watcher?.disconnect();
         this.live?.dispose();
         this.live = this.part(rendermime, WIDGET, content, true);
-        // It is empty, or a text, until its model is found, which may be when a kernel comes, and after its widget is closed.
+        // It is empty or a text until its model is found, possibly after a kernel has started, and once its widget is closed.
         this.watcher = new MutationObserver(() => this.choose());
         this.watcher.observe(this.live.node, {childList: true, subtree: true});
         this.choose();
       }
 
       part(rendermime, type, content, trusted) {
-        const around = new Panel();
-        const drawn = rendermime.createRenderer(type);
-        around.addWidget(drawn);
-        this.addWidget(around);
-        drawn.renderModel(rendermime.createModel({data: {[type]: content}, trusted}));
-        return around;
+        const panel = new Panel();
+        const renderer = rendermime.createRenderer(type);
+        panel.addWidget(renderer);
+        this.addWidget(panel);
+        renderer.renderModel(rendermime.createModel({data: {[type]: content}, trusted}));
+        return panel;
       }
 
       choose() {
-        const there = this.live.widgets[0].widgets?.some((widget) => !widget.isDisposed);
-        this.live.setHidden(!there);
-        this.still.setHidden(there);
+        const exists = this.live.widgets[0].widgets?.some((widget) => !widget.isDisposed);
+        this.live.setHidden(!exists);
+        this.saved.setHidden(exists);
       }
 
       clear() {
@@ -263,7 +266,7 @@
   };
 
   const modules = {
-    // safe: what it draws is in a frame of its own origin, so no trust is asked for.
+    // safe: Netron runs in a frame with an origin of its own, so no trust is needed.
     './mimeExtension': async () => {
       const Netron = await renderer();
       const Controls = await controls();
@@ -272,9 +275,9 @@
         {id: `${NAME}:output`, rendererFactory: factory(MIME), rank: 0, dataType: 'json'},
         {
           id: `${NAME}:controls`,
-          // safe: without trust it draws the HTML alone, which JupyterLab cleans.
+          // safe: without trust it renders the HTML alone, which JupyterLab sanitizes.
           rendererFactory: {safe: true, mimeTypes: [CONTROLS], createRenderer: () => new Controls()},
-          rank: -100,  // before the widget, which has -10
+          rank: -100,  // preferred to the widget's -10
           dataType: 'json',
         },
         {
@@ -307,8 +310,8 @@
 
   window._JUPYTERLAB = window._JUPYTERLAB || {};
   window._JUPYTERLAB[NAME] = {
-    init: (given) => {
-      scope = given;
+    init: (shareScope) => {
+      scope = shareScope;
     },
     get: async (name) => {
       const exported = await modules[name]();

@@ -1,16 +1,17 @@
-// Runs inside the sandboxed frame, at the end of Netron's own page: loads Netron's modules and opens one model in them.
-// The frame has an origin of its own and a policy without any request, so nothing here, nor in a model, reaches the notebook.
+// Runs in the sandboxed frame, at the end of Netron's own page: loads Netron's modules and opens a model.
+// The frame has an origin of its own and a policy that forbids all requests, so neither this code nor a model can reach the
+// notebook.
 //
-// What it opens comes in one of two ways:
-//   - two <script type="text/plain"> elements, when the page holds everything (an output that is HTML);
-//   - a message {pyopnb: 'netron', do: 'open', ...} from the page around it (the JupyterLab extension).
-// It tells the page around it: {do: 'ask'} at first, then 'ready', 'failed' and 'select'.
+// The model arrives in one of two ways:
+//   - in two <script type="text/plain"> elements, if the page contains everything (an output as HTML);
+//   - in a message {pyopnb: 'netron', do: 'open', ...} from the parent page (the JupyterLab extension).
+// The frame sends {do: 'ask'} to the parent page first, and then 'ready', 'failed' and 'select'.
 (() => {
   'use strict';
 
-  const tell = (message) => parent.postMessage({pyopnb: 'netron', ...message}, '*');
+  const post = (message) => parent.postMessage({pyopnb: 'netron', ...message}, '*');
 
-  // Netron asks for the system's colour scheme; a notebook has its own. Its rules are switched by hand.
+  // Netron follows the colour scheme of the system, but a notebook has a theme of its own, so Netron's rules are switched here.
   const paint = (dark) => {
     for (const sheet of document.styleSheets) {
       for (const rule of sheet.cssRules) {
@@ -22,22 +23,22 @@
     document.documentElement.style.colorScheme = dark ? 'dark' : 'light';
   };
 
-  // Each module becomes a blob; './x.js' cannot be found from a blob, so imports are rewritten to blobs as well.
+  // Each module becomes a blob. Relative imports do not work from a blob, so they are rewritten to the URLs of other blobs.
   const loader = (modules) => {
-    const made = new Map();
-    const address = (name) => {
+    const urls = new Map();
+    const urlOf = (name) => {
       if (!Object.hasOwn(modules, name)) {
         throw new Error(`module '${name}' is not part of this view`);
       }
-      if (!made.has(name)) {
+      if (!urls.has(name)) {
         const text = modules[name]
-          .replace(/from\s*(['"])\.\/([\w-]+)\.js\1/g, (_, quote, other) => `from '${address(other)}'`)
+          .replace(/from\s*(['"])\.\/([\w-]+)\.js\1/g, (_, quote, other) => `from '${urlOf(other)}'`)
           .replace(/\bimport\(\s*(['"])\.\/([\w-]+)\.js\1\s*\)/g, (_, quote, other) => `window.__pyopnb('${other}')`);
-        made.set(name, URL.createObjectURL(new Blob([text], {type: 'text/javascript'})));
+        urls.set(name, URL.createObjectURL(new Blob([text], {type: 'text/javascript'})));
       }
-      return made.get(name);
+      return urls.get(name);
     };
-    return async (name) => import(address(name));
+    return async (name) => import(urlOf(name));
   };
 
   const open = async ({modules, documentation, model, dark}) => {
@@ -56,7 +57,7 @@
         Object.assign(this._environment, {serial: true, menu: false, type: 'Python'});  // serial: no worker
       }
 
-      async view(view) {  // Netron's own asks for the age of the version, for consent, and starts its telemetry
+      async view(view) {  // Netron's own checks the version's age, asks for consent and starts telemetry
         this._view = view;
       }
 
@@ -67,7 +68,7 @@
 
       async require(id) {
         const name = id.replace(/^\.\//, '');
-        // Of a file that is no ONNX model Netron asks its readers of all other formats; none of them is here.
+        // For a file that is not an ONNX model, Netron tries its readers of all other formats, which are not part of this view.
         return Object.hasOwn(modules, name) ? load(name) : {ModelFactory: class { async match() {} }};
       }
 
@@ -78,7 +79,7 @@
         throw new Error(`${file} is not part of this view`);
       }
 
-      async request(file) {  // its name in Netron 8
+      async request(file) {  // the name of asset() in Netron 8
         return this.asset(file);
       }
 
@@ -99,21 +100,21 @@
       }
 
       exception(error) {
-        tell({do: 'failed', why: String(error && error.message || error)});
+        post({do: 'failed', why: String(error && error.message || error)});
       }
     }
 
-    class Clicked extends View {
+    class ClickableView extends View {
       showNodeProperties(node, ...rest) {
         if (node && typeof node.name === 'string') {
-          tell({do: 'select', node: node.name});
+          post({do: 'select', node: node.name});
         }
         return super.showNodeProperties(node, ...rest);
       }
     }
 
     const host = new Host();
-    // A link in some documentation would put another page into this frame, or nothing.
+    // A link in the documentation would replace the page in this frame.
     document.addEventListener('click', (event) => {
       const link = event.target.closest?.('a[href]');
       if (link && /^https?:/.test(link.href)) {
@@ -121,18 +122,18 @@
         host.openURL(link.href);
       }
     }, true);
-    await new Clicked(host).start();
+    await new ClickableView(host).start();
     const nodes = document.querySelectorAll('g.node').length;
-    tell({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});
+    post({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});
   };
 
   const fail = (error) => {
     document.body.className = '';
     document.body.textContent = `Netron cannot show this model: ${error.message}`;
-    tell({do: 'failed', why: String(error.message)});
+    post({do: 'failed', why: String(error.message)});
   };
 
-  const unpacked = async (id) => {
+  const unpack = async (id) => {
     const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
     return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
   };
@@ -152,16 +153,16 @@
 
   if (document.getElementById('pyopnb-model')) {
     opened = true;
-    Promise.all([unpacked('pyopnb-netron'), unpacked('pyopnb-model')])
+    Promise.all([unpack('pyopnb-netron'), unpack('pyopnb-model')])
       .then(([netron, {model, documentation}]) => open({
         modules: netron,
         documentation,
         model: Uint8Array.from(atob(model), (c) => c.charCodeAt(0)),
         dark: matchMedia('(prefers-color-scheme: dark)').matches,
       }))
-      .then(() => tell({do: 'ask'}))  // for the theme of the page around it, if anybody there listens
+      .then(() => post({do: 'ask'}))  // for the theme of the parent page, if it has our script
       .catch(fail);
   } else {
-    tell({do: 'ask'});
+    post({do: 'ask'});
   }
 })();

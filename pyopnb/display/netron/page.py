@@ -1,4 +1,4 @@
-"""One piece of HTML that is Netron where scripts may run, and the picture of the model where they may not."""
+"""HTML that shows Netron where scripts may run, and the picture of the model where they may not."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ import json
 from typing import Any
 
 from pyopnb.display.html import note
-from pyopnb.display.netron.assets import FEW, PLACE, Assets, script
+from pyopnb.display.netron.assets import MINIMAL, MODEL_MARKER, Assets, read_script
 
-__all__ = ["alone", "output", "packed"]
+__all__ = ["netron_output", "netron_page", "pack"]
 
-# A notebook that is not trusted loses style, script and frame, and keeps the picture.
-_LIVE = """\
+# An untrusted notebook loses the style, the script and the frame, and keeps the picture.
+_TRUSTED = """\
 <style>.pyopnb-netron > iframe ~ .pyopnb-picture {{ display: none }}</style>\
 <div class="pyopnb-netron"><iframe sandbox="allow-scripts allow-downloads" title="{title}" srcdoc="{page}" \
 style="width:100%;height:{height}px;border:1px solid rgba(128,128,128,.4);box-sizing:border-box"></iframe>\
 <div class="pyopnb-picture">{picture}</div><script>{theme}</script></div>"""
 
 
-def packed(data: bytes) -> str:
-    """Compressed, as text that can stand anywhere."""
+def pack(data: bytes) -> str:
+    """Bytes compressed and as Base64, which is safe anywhere in HTML and JSON."""
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 @functools.lru_cache(maxsize=1)
 def _modules(assets: Assets) -> str:
-    return packed(json.dumps(assets.modules(FEW)).encode())
+    return pack(json.dumps(assets.modules(MINIMAL)).encode())
 
 
-def alone(assets: Assets, model: bytes, documentation: list[dict[str, Any]]) -> str:
-    """A whole page that needs nothing else: no file, no server, no network."""
-    opened = json.dumps({"model": base64.b64encode(model).decode(), "documentation": documentation}).encode()
-    # Nothing of the model stands here as itself: no name in it can end the element, or begin another.
+def netron_page(assets: Assets, model: bytes, documentation: list[dict[str, Any]]) -> str:
+    """A whole page with Netron and a model, which needs no other file, no server and no network."""
+    content = json.dumps({"model": base64.b64encode(model).decode(), "documentation": documentation}).encode()
+    # The model is packed, so no name in it can end the element or start another one.
     data = f'<script type="text/plain" id="pyopnb-netron">{_modules(assets)}</script>'
-    data += f'<script type="text/plain" id="pyopnb-model">{packed(opened)}</script>'
-    return assets.page.replace(PLACE, data, 1)
+    data += f'<script type="text/plain" id="pyopnb-model">{pack(content)}</script>'
+    return assets.page.replace(MODEL_MARKER, data, 1)
 
 
-def output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
-    """The page in a frame of its own origin, the picture as its fallback or alone, and the caption."""
-    shows = picture
+def netron_output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
+    """A page in a frame with an origin of its own, and the picture as its fallback; or the picture alone; and the caption."""
+    content = picture
     if page is not None:
         title = html.escape(f"Netron: {name}")
-        shows = _LIVE.format(title=title, page=html.escape(page), height=height, picture=picture, theme=script("theme"))
-    return shows + note(caption)
+        content = _TRUSTED.format(
+            title=title, page=html.escape(page), height=height, picture=picture, theme=read_script("theme")
+        )
+    return content + note(caption)

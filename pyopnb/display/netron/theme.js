@@ -1,11 +1,11 @@
-// Stands beside a frame in a trusted output and tells it whether the notebook is dark.
+// Tells the frame beside it, in a trusted output, whether the notebook has a dark theme.
 (() => {
   'use strict';
   const frame = document.currentScript && document.currentScript.parentElement.querySelector('iframe');
   if (!frame) {
     return;
   }
-  const tell = () => {
+  const post = () => {
     const {jpThemeLight, vscodeThemeKind} = document.body.dataset;
     const dark = jpThemeLight === 'false' || /dark/.test(vscodeThemeKind || '') ||
       document.documentElement.getAttribute('theme') === 'dark';
@@ -15,8 +15,8 @@
   };
   window.addEventListener('message', ({source, data}) => {
     if (source && source === frame.contentWindow && data && data.pyopnb === 'netron' && data.do === 'ask') {
-      tell();
+      post();
     }
   });
-  new MutationObserver(tell).observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
+  new MutationObserver(post).observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
 })();

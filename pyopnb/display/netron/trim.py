@@ -1,4 +1,4 @@
-"""The copy of a model that is shown: its weights left out, and a name for every node, by which a click finds it."""
+"""The copy of a model that Netron shows: without large weights, and with a unique name for every node, for clicks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onnx import ModelProto, NodeProto, StringStringEntryProto, TensorProto
+from onnx import AttributeProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto
 
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies, first_output, tensors, walk
 from pyopnb.ops.dtypes import DTYPES
 
-__all__ = ["Trimmed", "trimmed"]
+__all__ = ["Trimmed", "trim"]
 
-_LARGEST = 1024  # bytes of one tensor that is shown with its values
-_ALTOGETHER = 64 * 1024
-_LONGEST = 1000  # numbers or texts of one attribute
-_TEXT = 16 * 1024
+_MOST_BYTES = 1024  # of a tensor that keeps its values
+_TOTAL_BYTES = 64 * 1024  # of all such tensors
+_MOST_ITEMS = 1000  # of an attribute
+_MOST_CHARACTERS = 16 * 1024
 _TYPED = (("float_data", 4), ("int32_data", 4), ("int64_data", 8), ("double_data", 8), ("uint64_data", 8))
 
 
@@ -30,11 +30,11 @@ class Trimmed:
     proto : ModelProto
         A copy.
     nodes : dict
-        The original's nodes by the names that they have in the copy.
+        The nodes of the original by their names in the copy.
     left_out : int
-        Tensors and attributes without their values.
+        How many tensors and attributes lost their values.
     size : int
-        Bytes that these would take, as far as their dims say it.
+        Bytes of these values, as far as their dims tell.
     """
 
     proto: ModelProto
@@ -44,7 +44,7 @@ class Trimmed:
 
     @property
     def note(self) -> str:
-        """What is missing, for a person; empty where nothing is."""
+        """What was left out, as a sentence; empty if nothing was."""
         if not self.left_out:
             return ""
         size = self.size / 1e6
@@ -52,61 +52,63 @@ class Trimmed:
         return f"{self.left_out} large or external {'value' if self.left_out == 1 else 'values'} left out of this view ({held})"
 
 
-def trimmed(model: ModelProto) -> Trimmed:
-    """The copy to show; the model itself is only looked at, and no file beside it is opened."""
+def trim(model: ModelProto) -> Trimmed:
+    """A copy to show; the model is not changed, and its external data is not read."""
     proto = without_weights(model).proto
     proto.ClearField("training_info")
-    left_out, size = _without_data(proto)
+    left_out, size = _clear_data(proto)
     for node in (site.node for site in walk(proto)):
-        for place, taken in _long_attributes(node):
+        for index, taken in _long_attributes(node):
             left_out, size = left_out + 1, size + taken
-            _empty(node, place)
+            _clear_attribute(node.attribute[index])
     _cut_texts(proto)
-    return Trimmed(proto, _named(model, proto), left_out, size)
+    return Trimmed(proto, _name_nodes(model, proto), left_out, size)
 
 
-def _without_data(proto: ModelProto) -> tuple[int, int]:
-    """Take the data of all but the smallest tensors; how many they were, and their size by their dims."""
+def _clear_data(proto: ModelProto) -> tuple[int, int]:
+    """Clear the data of all but the smallest tensors; returns how many these were, and their bytes."""
     gone, size, kept = 0, 0, 0
-    for tensor in sorted(tensors(proto), key=_data):
-        here = _data(tensor)
+    for tensor in sorted(tensors(proto), key=_stored_bytes):
+        here = _stored_bytes(tensor)
         outside = tensor.data_location == TensorProto.EXTERNAL or bool(tensor.external_data)
-        if not outside and here <= _LARGEST and kept + here <= _ALTOGETHER:
+        if not outside and here <= _MOST_BYTES and kept + here <= _TOTAL_BYTES:
             kept += here
             continue
-        gone, size = gone + 1, size + max(here, _declared(tensor))
+        gone, size = gone + 1, size + max(here, _declared_bytes(tensor))
         for name in ("raw_data", "string_data", "external_data", "data_location", *(name for name, _ in _TYPED)):
             tensor.ClearField(name)
     return gone, size
 
 
-def _data(tensor: TensorProto) -> int:
+def _stored_bytes(tensor: TensorProto) -> int:
     typed = sum(len(getattr(tensor, name)) * width for name, width in _TYPED)
     return len(tensor.raw_data) + typed + sum(map(len, tensor.string_data))
 
 
-def _declared(tensor: TensorProto) -> int:
+def _declared_bytes(tensor: TensorProto) -> int:
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
     return math.prod(tensor.dims) * row.bits // 8 if row and row.bits and min(tensor.dims, default=0) >= 0 else 0
 
 
 def _long_attributes(node: NodeProto) -> Iterator[tuple[int, int]]:
-    """Attributes that are too long to show, by their places, and their bytes: trees as numbers, engines as text."""
-    for place, a in enumerate(node.attribute):
-        if max(len(a.floats), len(a.ints), len(a.strings)) > _LONGEST or len(a.s) + sum(map(len, a.strings)) > _TEXT:
-            yield place, 4 * len(a.floats) + 8 * len(a.ints) + sum(map(len, a.strings)) + len(a.s)
+    """The indices and bytes of attributes that are too long to show, such as the trees of a forest or an engine as text."""
+    for index, a in enumerate(node.attribute):
+        if (
+            max(len(a.floats), len(a.ints), len(a.strings)) > _MOST_ITEMS
+            or len(a.s) + sum(map(len, a.strings)) > _MOST_CHARACTERS
+        ):
+            yield index, 4 * len(a.floats) + 8 * len(a.ints) + sum(map(len, a.strings)) + len(a.s)
 
 
-def _empty(node: NodeProto, place: int) -> None:
-    a = node.attribute[place]
-    said = f"{len(a.s) or max(len(a.floats), len(a.ints), len(a.strings))} values, left out of this view"
+def _clear_attribute(a: AttributeProto) -> None:
+    text = f"{len(a.s) or max(len(a.floats), len(a.ints), len(a.strings))} values, left out of this view"
     name = a.name
     a.Clear()
-    a.name, a.type, a.s = name, a.STRING, said.encode()
+    a.name, a.type, a.s = name, a.STRING, text.encode()
 
 
 def _cut_texts(proto: ModelProto) -> None:
-    """Cut documentation and metadata that could be of any length."""
+    """Cut documentation and metadata, which can be of any length."""
     _cut_doc(proto)
     entries: list[StringStringEntryProto] = list(proto.metadata_props)
     for graph in (proto.graph, *proto.functions, *(body for site in walk(proto) for body in bodies(site.node))):
@@ -116,22 +118,22 @@ def _cut_texts(proto: ModelProto) -> None:
             _cut_doc(node)
             entries += node.metadata_props
     for entry in entries:
-        if len(entry.value) > _TEXT:
-            entry.value = entry.value[:_TEXT] + "…"
+        if len(entry.value) > _MOST_CHARACTERS:
+            entry.value = entry.value[:_MOST_CHARACTERS] + "…"
 
 
 def _cut_doc(owner: object) -> None:
-    if len(owner.doc_string) > _TEXT:  # type: ignore[attr-defined]  # protos have no types
-        owner.doc_string = owner.doc_string[:_TEXT] + "…"  # type: ignore[attr-defined]
+    if len(owner.doc_string) > _MOST_CHARACTERS:  # type: ignore[attr-defined]  # protos have no types
+        owner.doc_string = owner.doc_string[:_MOST_CHARACTERS] + "…"  # type: ignore[attr-defined]
 
 
-def _named(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
-    """Give each node of the copy a name of its own; the original's nodes by these names."""
-    found: dict[str, NodeProto] = {}
-    for place, (original, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
-        name = base = original.node.name or f"({original.node.op_type} of {first_output(original.node) or place})"
-        while name in found:  # two bodies may use one name, and a hostile model may use it everywhere
-            name = f"{base} ({place})" if name == base else f"{name}'"
+def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
+    """Give each node of the copy a unique name; returns the nodes of the original by these names."""
+    named: dict[str, NodeProto] = {}
+    for index, (original, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
+        name = base = original.node.name or f"({original.node.op_type} of {first_output(original.node) or index})"
+        while name in named:  # two bodies may use the same name, and a hostile model may use it everywhere
+            name = f"{base} ({index})" if name == base else f"{name}'"
         copy.node.name = name
-        found[name] = original.node
-    return found
+        named[name] = original.node
+    return named

@@ -12,28 +12,29 @@ from typing import Any, TypeVar
 from onnx import ModelProto, NodeProto
 
 from pyopnb.display.models import view_model
-from pyopnb.display.netron import assets, page
-from pyopnb.display.netron.op_docs import documentation
-from pyopnb.display.netron.trim import trimmed
+from pyopnb.display.netron.assets import OLDEST, UnusableNetron, read_assets
+from pyopnb.display.netron.op_docs import document_ops
+from pyopnb.display.netron.page import netron_output, netron_page, pack
+from pyopnb.display.netron.trim import trim
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 
 MIME = "application/vnd.pyopnb.onnx+json"
-"""What the JupyterLab extension shows."""
+"""The MIME type that the JupyterLab extension shows."""
 
 TARGET = "pyopnb.netron"
-"""The name under which the extension speaks to the kernel."""
+"""The comm target by which the extension talks to the kernel."""
 
-_SHORTEST, _TALLEST = 120, 4000
+_MIN_HEIGHT, _MAX_HEIGHT = 120, 4000
 _Listener = TypeVar("_Listener", bound=Callable[[NodeProto], Any])
 
 _live: weakref.WeakValueDictionary[str, NetronView] = weakref.WeakValueDictionary()
 
 
 class NetronView:
-    """A model to be shown in Netron; what `pyopnb.netron` gives.
+    """A model in Netron, as `pyopnb.netron` returns it.
 
     Attributes
     ----------
@@ -44,15 +45,15 @@ class NetronView:
     def __init__(self, model: ModelProto, name: str, height: int, embed: bool) -> None:
         self.name, self.height, self._embed = name, height, embed
         try:
-            self._assets = assets.read()
-        except assets.Unusable as error:
-            found, remedy = error.args
-            oldest = ".".join(map(str, assets.OLDEST))
-            raise PyopError("netron", expected=f"version {oldest} or newer", got=found, next=remedy) from None
-        copy = trimmed(model)
+            self._assets = read_assets()
+        except UnusableNetron as error:
+            got, remedy = error.args
+            oldest = ".".join(map(str, OLDEST))
+            raise PyopError("netron", expected=f"version {oldest} or newer", got=got, next=remedy) from None
+        copy = trim(model)
         self._nodes = copy.nodes
         self._data = copy.proto.SerializeToString(deterministic=True)
-        self._documentation = documentation(copy.proto, self._assets.documentation())
+        self._documentation = document_ops(copy.proto, self._assets.documentation())
         self._note = copy.note
         self._picture = view_model(model).body
         self._listeners: list[Callable[[NodeProto], Any]] = []
@@ -71,14 +72,14 @@ class NetronView:
 
     @property
     def selected(self) -> NodeProto | None:
-        """The node that was clicked last, of the model that was given; None before the first click."""
+        """The node of the model that was clicked last; None before the first click."""
         return self._selected
 
     def on_select(self, function: _Listener) -> _Listener:
-        """Call a function with each node that is clicked, as a NodeProto of the model that was given.
+        """Call a function with each node that is clicked, a NodeProto of the model.
 
-        What it prints, displays or raises appears below the view. Clicks arrive where a kernel runs that has done
-        ``%load_ext pyopnb``, in a JupyterLab that has pyopnb's extension, and while this object lives.
+        What it prints, displays or raises appears below the view. Clicks arrive in a JupyterLab with pyopnb's extension, if the
+        kernel has run ``%load_ext pyopnb``, and as long as this object exists.
 
         Parameters
         ----------
@@ -87,18 +88,18 @@ class NetronView:
         Returns
         -------
         callable
-            The function, so that this can be a decorator.
+            The function, so that this can be used as a decorator.
         """
         self._listeners.append(function)
         return function
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that needs neither server nor network, to be opened in any browser.
+        """Write a page that any browser opens, without a server or a network.
 
         Raises
         ------
         FeedError
-            The path does not end in ``.html``.
+            The name does not end in ``.html``.
         """
         file = Path(os.fspath(path))
         if file.suffix != ".html":
@@ -107,11 +108,11 @@ class NetronView:
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
-        return page.alone(self._assets, self._data, self._documentation)
+        return netron_page(self._assets, self._data, self._documentation)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         content = {
-            "model": page.packed(self._data),
+            "model": pack(self._data),
             "documentation": self._documentation,
             "name": sanitize(self.name),
             "caption": self._caption,
@@ -119,56 +120,56 @@ class NetronView:
             "view": self._id,
         }
         live = self._page() if self._embed else None
-        text = page.output(live, name=sanitize(self.name), picture=self._picture, caption=self._caption, height=self.height)
+        text = netron_output(live, name=sanitize(self.name), picture=self._picture, caption=self._caption, height=self.height)
         return {MIME: content, "text/html": text, "text/plain": repr(self)}
 
 
 def clicked(view: str, node: str) -> None:
-    """Tell a view of a click, by its id and the name that the node has in there.
+    """Pass a click on to a view, by its id and the name of the node in it.
 
-    A view that is gone, or a node that it does not have, is nothing: both come from a page, which may be older than the kernel.
+    Unknown views and nodes are ignored, because the page that they come from may be older than the kernel.
     """
     __tracebackhide__ = True
-    there = _live.get(view)
-    if there is not None and node in there._nodes:
-        found = there._selected = there._nodes[node]
-        for function in list(there._listeners):
-            function(found)
+    netron_view = _live.get(view)
+    if netron_view is not None and node in netron_view._nodes:
+        selected = netron_view._selected = netron_view._nodes[node]
+        for function in list(netron_view._listeners):
+            function(selected)
 
 
 @hide_internal_frames
 def netron(model: Any, *, name: str | None = None, height: int = 480, embed: bool = True) -> NetronView:
-    """Show a model in Netron, in the output of the cell: no port, no network, nothing to accept.
+    """Show a model in Netron, in the output of the cell, without a port or a network, and with nothing to accept.
 
-    With pyopnb's JupyterLab extension, which its wheel installs, it shows in any saved notebook, trusted or not, with a kernel
-    or without. Elsewhere it shows where the notebook is trusted, and a picture of the model where it is not. Large weights
+    With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved notebook, trusted or not, with or
+    without a kernel. Elsewhere it appears if the notebook is trusted, and otherwise a picture of the model does. Large weights
     are left out, and external data is never read.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
     name : str, optional
-        What to call it; the file's name, or that of the graph, if not given.
+        Its title; by default the name of the file or of the graph.
     height : int
         Of the view, in pixels.
     embed : bool
-        Whether the output holds Netron itself, 270 KB in the saved notebook, for a front end without the extension. Without
-        it such a front end shows the picture.
+        Whether the output contains Netron itself, 270 KB in the saved notebook, for front ends without the extension. Otherwise
+        these show the picture.
 
     Returns
     -------
     NetronView
-        ``on_select`` takes a function to call with each node that is clicked, ``selected`` is the last one,
-        ``save("x.html")`` writes a page of its own.
+        ``on_select`` takes a function to call with each node that is clicked, ``selected`` is the last of these, and
+        ``save("x.html")`` writes a page.
 
     Raises
     ------
     ModelError
-        No such file, or no model in it.
+        The file does not exist or is not a model.
     FeedError
-        The height is none.
+        The height is out of range.
     PyopError
-        The installed Netron is older than 8.8, or there is none.
+        Netron is not installed, or older than 8.8.
 
     Examples
     --------
@@ -177,8 +178,8 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     >>> view
     <Netron: small: 2 nodes>
     """
-    if type(height) is not int or not _SHORTEST <= height <= _TALLEST:
-        raise FeedError("netron, height", expected=f"an int from {_SHORTEST} to {_TALLEST}", got=sanitize(repr(height)))
+    if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
+        raise FeedError("netron, height", expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}", got=sanitize(repr(height)))
     proto = as_proto(model)
     if name is None:
         name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"

@@ -31,10 +31,10 @@ def installed(monkeypatch, tmp_path):
             spec.submodule_search_locations = [str(tmp_path)]
             (tmp_path / "index.html").write_text(page)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-        assets._read.cache_clear()
+        assets._read_folder.cache_clear()
 
     yield installed
-    assets._read.cache_clear()
+    assets._read_folder.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def installed(monkeypatch, tmp_path):
         (PAGE.format("8.7.9"), "netron: expected version 8.8 or newer, got 8.7.9. Try: pip install -U netron"),
         (PAGE.format("7.10.0"), "got 7.10.0. Try: pip install -U netron"),
         ("<html></html>", "got a folder netron without Netron's page"),
-        (PAGE.format("9.0.0").replace("</head>", ""), "got 9.0.0, whose page is not as we know it"),
+        (PAGE.format("9.0.0").replace("</head>", ""), "got 9.0.0, whose page has an unknown structure"),
     ],
 )
 def test_a_netron_that_cannot_be_used(installed, page, text):
@@ -57,11 +57,11 @@ def test_a_netron_that_cannot_be_used(installed, page, text):
 @pytest.mark.parametrize("version", ["8.8.0", "8.10.1", "10.0.0"])
 def test_a_newer_netron_is_taken(installed, version):
     installed(PAGE.format(version))
-    assert assets.read().version == version
+    assert assets.read_assets().version == version
 
 
 def test_the_page_asks_nobody_for_anything():
-    page = assets.read().page
+    page = assets.read_assets().page
     assert page.count("Content-Security-Policy") == 1
     policy = page.index("default-src 'none'")
     assert policy < page.index("<style>") < page.index("<script>")  # before anything that it is about
@@ -69,14 +69,14 @@ def test_the_page_asks_nobody_for_anything():
 
 
 def test_modules_are_netrons_and_complete():
-    modules = assets.read().modules(assets.ALL)
+    modules = assets.read_assets().modules(assets.ALL)
     assert set(modules) == set(assets.ALL)
     assert "ModelProto" in modules["onnx-proto"]
 
 
 def test_a_script_of_ours_does_not_end_early():
     for name in ("frame", "theme"):
-        assert not re.search(r"</|<!--|<script>", assets.script(name))
+        assert not re.search(r"</|<!--|<script>", assets.read_script(name))
 
 
 def test_the_extension_as_a_build_writes_it(tmp_path):
@@ -92,9 +92,9 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
     ).read_text()
     content = json.loads(gzip.decompress((tmp_path / "static/assets.json.gz").read_bytes()))
     assert content == {
-        "version": assets.read().version,
-        "page": assets.read().page,
-        "modules": assets.read().modules(assets.ALL),
+        "version": assets.read_assets().version,
+        "page": assets.read_assets().page,
+        "modules": assets.read_assets().modules(assets.ALL),
     }
     documentation = json.loads(gzip.decompress((tmp_path / "static/documentation.json.gz").read_bytes()))
     assert {"Gemm", "LSTM"} <= {entry["name"] for entry in documentation}

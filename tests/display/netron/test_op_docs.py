@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyopnb
 from pyopnb.display.netron import assets
-from pyopnb.display.netron.op_docs import documentation
+from pyopnb.display.netron.op_docs import document_ops
 
 MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }"
 
@@ -25,7 +25,7 @@ def define(name="demo::SoftClip"):
 
 
 def entries(model):
-    return {(e["module"], e["name"]): e for e in documentation(model, assets.read().documentation())}
+    return {(e["module"], e["name"]): e for e in document_ops(model, assets.read_assets().documentation())}
 
 
 def test_our_op():

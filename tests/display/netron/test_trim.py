@@ -7,7 +7,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import pyopnb
-from pyopnb.display.netron.trim import trimmed
+from pyopnb.display.netron.trim import trim
 
 
 def model_of(nodes, initializers=(), **more):
@@ -28,7 +28,7 @@ def weights(shape, name="w"):
 def test_large_weights_leave_and_small_ones_stay():
     model = model_of([helper.make_node("Sum", ["x", "w", "v"], ["y"])], [weights((512, 512)), weights((4,), "v")])
     before = model.SerializeToString(deterministic=True)
-    copy = trimmed(model)
+    copy = trim(model)
     w, v = copy.proto.graph.initializer
     assert (list(w.dims), w.data_type, len(w.raw_data)) == ([512, 512], TensorProto.FLOAT, 0)
     assert numpy_helper.to_array(v).tolist() == [1, 1, 1, 1]
@@ -39,7 +39,7 @@ def test_large_weights_leave_and_small_ones_stay():
 
 def test_many_small_weights_are_not_small():
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [weights((200,), f"w{n}") for n in range(1000)])
-    copy = trimmed(model)
+    copy = trim(model)
     assert sum(len(t.raw_data) for t in copy.proto.graph.initializer) <= 64 * 1024
     assert copy.left_out == 1000 - 64 * 1024 // 800
     assert copy.size == copy.left_out * 800
@@ -67,7 +67,7 @@ def test_data_of_any_kind_and_place(tensor, place):
     else:
         body = helper.make_graph([constant], "body", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, None)])
         model = model_of([helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)])
-    copy = trimmed(model)
+    copy = trim(model)
     assert copy.left_out == (2 if place == "body" else 1)
     assert len(copy.proto.SerializeToString()) < 1000
 
@@ -76,14 +76,14 @@ def test_external_data_is_not_looked_for(tmp_path):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1000, 1000], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="/etc/passwd")
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])
-    copy = trimmed(model)
+    copy = trim(model)
     assert b"passwd" not in copy.proto.SerializeToString()
     assert copy.note == "1 large or external value left out of this view (4.0 MB)"
 
 
 def test_dims_that_lie_are_harmless():
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**62, 2**62, -1], raw_data=b"1" * 5000)
-    assert trimmed(model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])).size == 5000
+    assert trim(model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])).size == 5000
 
 
 def test_long_attributes_and_texts():
@@ -92,7 +92,7 @@ def test_long_attributes_and_texts():
     )
     model = model_of([node])
     model.metadata_props.add(key="k", value="v" * 10**6)
-    copy = trimmed(model)
+    copy = trim(model)
     values = {a.name: helper.get_attribute_value(a) for a in copy.proto.graph.node[0].attribute}
     assert values == {
         "floats": b"5000 values, left out of this view",
@@ -107,7 +107,7 @@ def test_every_node_has_a_name_of_its_own_that_leads_to_the_original():
     model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  b = Neg(a)  c = Abs(b)  y = Abs(c) }")
     for place, name in enumerate(["twice", "twice", "", "(Abs of c)"]):
         model.graph.node[place].name = name
-    copy = trimmed(model)
+    copy = trim(model)
     names = [node.name for node in copy.proto.graph.node]
     assert names == ["twice", "twice (1)", "(Abs of c)", "(Abs of c) (3)"]
     assert [copy.nodes[name] for name in names] == list(model.graph.node)
@@ -121,7 +121,7 @@ def test_nodes_of_bodies_and_functions_are_found():
     )
     model = model_of([helper.make_node("If", ["x"], ["y"], name="inner", then_branch=body, else_branch=body)])
     model.functions.add(name="F", domain="f").node.add(op_type="Abs", input=["x"], output=["y"])
-    copy = trimmed(model)
+    copy = trim(model)
     assert [node.op_type for node in copy.nodes.values()] == ["If", "Abs", "Neg", "Neg"]
     assert len(set(copy.nodes)) == 4
 
@@ -129,4 +129,4 @@ def test_nodes_of_bodies_and_functions_are_found():
 def test_an_empty_model():
     model = ModelProto()
     model.graph.name = "nothing"
-    assert trimmed(model).nodes == {}
+    assert trim(model).nodes == {}

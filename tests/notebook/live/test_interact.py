@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.display.netron.assets import script
+from pyopnb.display.netron.assets import read_script
 from pyopnb.notebook.live.interact import MIME
 
 X = np.float32([-4, 0, 1, 8])
@@ -36,7 +36,7 @@ def test_the_saved_notebook_has_values_and_result_without_widgets(clip, session)
     clip.run("pyopnb.interact(session, x=x, limit=(0.5, 6.0))")
     controls, result = list(clip.places.values())[-2:]
     assert "application/vnd.jupyter.widget-view+json" in controls
-    assert MIME in controls and f"'{MIME}'" in script("extension")
+    assert MIME in controls and f"'{MIME}'" in read_script("extension")
     assert "limit" in controls["text/html"] and ">2<" in controls["text/html"]
     assert set(result) == {"text/html", "text/plain"}
 
