@@ -92,7 +92,7 @@ def test_a_watch_follows_an_edit_shows_what_it_raises_and_ends_with_its_cell(pag
     expect(watched).to_contain_text("against the previous version: different")
     assert page.count(WATCHED) == count  # its own cell was not run
     page.choose(0)
-    page.excerpt("readme-watch", OPS, 1110, 452)
+    page.excerpt("readme-watch", OPS, 1110, 548)
     page.theme("JupyterLab Dark")
     watched.locator("img").first.scroll_into_view_if_needed()
     assert page.blank() == []
@@ -158,7 +158,7 @@ def test_a_saved_notebook_shows_everything_without_a_kernel(page, server):
     page.command("application:toggle-left-area")
     page.run_all()
     assert page.errors() == []
-    page.excerpt("readme-diff", DIFF, 1110, 622)
+    page.excerpt("readme-diff", DIFF, 1190, 622)
     page.save()
     page.shut_down()
     changed = nbformat.read(server.root / "saved.ipynb", as_version=4)
