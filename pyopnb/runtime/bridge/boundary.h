@@ -1,4 +1,4 @@
-// What every part of the bridge stands on: ONNX Runtime's functions, owned references, the GIL, errors, and the wall that no
+// What every part of the bridge uses: ONNX Runtime's functions, owned references, the GIL, errors, and the wall that no
 // exception passes. The rules are at the top of bridge.cpp.
 #pragma once
 

@@ -1,32 +1,30 @@
 // The bridge: one shared library that is a Python module and a custom-op library of ONNX Runtime at once.
 //
-// ONNX Runtime calls create, infer, compute and destroy below; they call Python. Beside this file: boundary.h (what all parts
-// stand on), runs.h (what a waiting session wants to know), call.h (one call of compute), tensors.h (tensors as arrays and
+// ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
+// parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), tensors.h (tensors as arrays and
 // back), escape.h (inputs that were kept), attrs.h (attributes that only ONNX Runtime has) and onnxruntime_abi.h (the C
-// interface). The rules of this border:
+// interface). The rules of this boundary:
 //
 // Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,
 //          valid for the call; the first call of a version in a kernel gets copies instead. After each call the reference
-//          count of every view says exactly whether it escaped; escape.h then settles it. A view that nothing reaches any more
-//          is kept and points at the input of the next call. Results are copied into outputs.
-// Owners.  Python objects are owned by nanobind's references. Those of a State go when Python deallocates it. Those of a Kernel
-//          go when ONNX Runtime destroys it, or before the interpreter ends. All others are Refs on a callback's stack, which
-//          leak where the interpreter is ending.
-// GIL.     ONNX Runtime calls without it (a run) or with it (creation, registration). A callback takes it once, before it
-// touches
-//          anything, and releases it when it returns and while large results are copied. There is no C++ mutex: all state is
-//          guarded by the GIL, but for `closing`, which is atomic.
-// Errors.  A function that fails throws nb::python_error, with which the Python exception travels to the callback. There it is
-//          left in the Run of the pyopnb.Session that waits, which raises it again, and becomes an OrtStatus whose text tells
-//          the facts. No exception of either language leaves a callback. KernelDestroy cannot fail: what goes wrong there is
-//          written to stderr as an unraisable error.
-// Exit.    Once the interpreter finalizes, CPython ends threads that ask for the GIL by unwinding their stacks. That unwinding
-//          must not meet ONNX Runtime's or nanobind's catch (...), so it is caught here and the thread sleeps until the process
-//          is gone. A callback that comes while the interpreter finalizes returns without touching Python.
+//          count of a view says exactly whether something still reaches it; if so, escape.h deals with it, and if not, the
+//          array object is kept and points at the input of the next call. Results are copied into outputs.
+// Owners.  Python objects are owned by nanobind's references. A State is a Python object and releases its references when
+//          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or before the interpreter ends. All
+//          others are Refs on a callback's stack, which leak if the interpreter is ending.
+// GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes it once, before it
+//          touches anything, and releases it at its end and while it copies large results. There is no C++ mutex: the GIL
+//          guards all state but `closing`, which is atomic.
+// Errors.  A function that fails throws nb::python_error, which carries the Python exception to the callback. The callback
+//          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again, and returns an OrtStatus
+//          with its text. No exception of either language leaves a callback. KernelDestroy can return no status; what an op's
+//          __del__ raises there is reported by Python as unraisable.
+// Exit.    Once the interpreter finalizes, CPython ends a thread that asks for the GIL by unwinding its stack. That unwinding
+//          must not meet the catch (...) of ONNX Runtime or nanobind, so it is caught here, and the thread sleeps until the
+//          process is gone. A callback that comes later returns without touching Python.
 #define PY_SSIZE_T_CLEAN
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>

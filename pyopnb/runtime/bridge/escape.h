@@ -1,15 +1,14 @@
-// An input view escaped: compute kept something that reaches ONNX Runtime's memory, which is about to be used again.
+// An input view escaped: compute kept something that reaches ONNX Runtime's memory, which is about to be reused.
 //
 // The problem: everything that can legitimately reach the memory of array x holds a reference to x, so Py_REFCNT(x) says
-// exactly that something was kept, but not what. A kept ndarray can be given memory of its own, by moving its data pointer;
-// a memoryview, a DLPack capsule or a torch tensor hides a raw pointer that nobody can move.
-// The solution: ask every container that the garbage collector knows what it holds. If each reference to x, and to each
-// array that views x, is held by a kind of object that cannot hide a raw pointer, then all that was kept has been found and
-// moving it settles the matter: "proved". Whatever is not understood leaves a reference uncounted and the answer "not
-// proved"; ignorance never proves anything. What was found is moved in either case. A container that a C object holds may be
-// kept beside a raw pointer of that object (the __dict__ of a ctypes pointer is), so what such a container holds proves
-// nothing. The cost is one walk over all tracked objects (2 ms in a small process, 60 ms with 600,000 objects), once a version
-// and node.
+// exactly that something was kept, but not what. A kept ndarray can be given memory of its own by moving its data pointer; a
+// memoryview, a DLPack capsule or a torch tensor hides a raw pointer that nobody can move.
+// The solution: ask every container that the garbage collector tracks what it holds. If each reference to x, and to each array
+// that views x, is held by a kind of object that cannot hide a raw pointer, then all that was kept has been found, and moving
+// it settles the matter: this is "proved". A reference that is not understood stays uncounted, and the answer is "not proved";
+// what was found is moved in either case. A container that a C object holds may be kept beside a raw pointer of that object
+// (the __dict__ of a ctypes pointer is), so what such a container holds proves nothing. The cost is one walk over all tracked
+// objects (2 ms in a small process, 60 ms with 600,000 objects), once per version and node.
 #pragma once
 
 #include <cstring>
