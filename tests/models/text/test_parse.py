@@ -14,6 +14,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from limits import LIMIT
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
@@ -385,7 +386,6 @@ FUZZ = r"""
 import sys
 from hypothesis import HealthCheck, given, seed, settings, strategies as st
 import pyopnb
-from limits import LIMIT
 
 GOOD = [
     "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }",
