@@ -43,6 +43,9 @@ def test_exported_name_is_there_and_described(name):
 
 def test_what_is_imported_at_first_use_is_exported():
     assert set(pyopnb._HOMES) <= set(pyopnb.__all__) <= set(dir(pyopnb))
+    homes = {name: getattr(getattr(pyopnb, name), "__module__", "pyopnb") for name in dir(pyopnb) if not name.startswith("_")}
+    assert [name for name, home in homes.items() if not home.startswith("pyopnb")] == []
+    assert {"Any", "TYPE_CHECKING", "annotations", "importlib"}.isdisjoint(homes)
     with pytest.raises(AttributeError, match="module 'pyopnb' has no attribute 'sesion'"):
         pyopnb.sesion  # noqa: B018
 

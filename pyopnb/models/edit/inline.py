@@ -1,4 +1,4 @@
-"""Local functions put in the places of their calls, where they hold ops."""
+"""Local functions with ops in them, inlined."""
 
 from __future__ import annotations
 
@@ -13,18 +13,34 @@ __all__ = ["inline_ops"]
 
 
 def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
-    """The model with the local functions that hold ops put in the places of their calls.
+    """Inline the local functions that contain ops, directly or through other functions.
 
-    ONNX Runtime infers the types of a function's outputs without the ops inside it, and two calls whose values nobody declares
-    then have no types at all. Where onnx cannot inline, because a function imports another version of ONNX's operators, the
-    model stays as it is, which is enough where the file declares those types.
+    ONNX Runtime infers the types of a function's outputs without the ops inside it; where the file does not declare them, calls
+    have no types at all. onnx cannot inline a function that imports another version of ONNX's operators. The model then stays
+    as it is, which is enough if the file declares those types.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    is_op : callable
+        Whether a node is an op's.
+
+    Returns
+    -------
+    ModelProto
+        A copy, or the model itself where nothing is inlined.
+
+    Raises
+    ------
+    ModelError
+        A function calls itself.
     """
-    import onnx.inliner  # what most sessions never need
+    import onnx.inliner  # most sessions do not need it
 
     held = nodes_of_functions(proto)
     refuse_recursion(held)
     holders: set[tuple[str, str]] = set()
-    while True:  # a function that calls one with an op in it holds that op as well
+    while True:  # until no more functions are found that call one with an op in it
         more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}
         if more == holders:
             break
@@ -33,7 +49,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
         return proto
     ready = ModelProto()
     ready.CopyFrom(proto)
-    # The versions of domains that only hold ops say nothing, and onnx inlines only where all versions agree.
+    # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
     known = {e.domain: e.version for e in ready.opset_import}
     for function in ready.functions:
         for entry in function.opset_import:
@@ -49,7 +65,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
 
 def _give_defaults(model: ModelProto) -> None:
-    """Write the functions' default attrs into the calls that do not give them: onnx's inliner forgets them."""
+    """Write functions' default attributes into calls that leave them out: onnx's inliner drops them."""
     defaults = {(f.domain, f.name): f.attribute_proto for f in model.functions if f.attribute_proto}
     for site in walk(model) if defaults else ():
         given = {a.name for a in site.node.attribute}

@@ -1,4 +1,4 @@
-"""Ops in the places of nodes: a kernel debugged in Python in the middle of a real network."""
+"""Nodes replaced by ops, to debug a kernel in Python inside a real network."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def replace(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """A copy of a model in which an op of the registry runs in the place of some nodes.
+    """Copy a model and replace some of its nodes by an op of the registry.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
-        It is not changed. External data stay where they are: a `Session` in this process finds them; for another process give
-        the copy's session ``base_dir``.
+        It is not changed. External data stays where it is: a `Session` in this process finds it; in another process, pass
+        ``base_dir`` to the session of the copy.
     where : str, NodeProto, function of a node, or a list of these
-        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that domain, ``"Softmax"`` in
-        whatever domain. Nodes in the bodies of If, Loop and Scan and in local functions are chosen as well.
+        A text is a node's name, an output's name or an op type: ``"::Softmax"`` in exactly that domain, ``"Softmax"`` in any
+        domain. Nodes in the bodies of If, Loop and Scan and in local functions are selected as well.
     op : str or type
         The name of an op in the registry, or its class.
     base_dir : path, optional
@@ -49,15 +49,15 @@ def replace(
     -------
     ModelProto
         The nodes keep their names, inputs, outputs and attributes. An attr that a node leaves out gets the default of the
-        operator that was there, which need not be the op's own. Outputs keep their types, where these are known.
+        operator that it replaces, which may differ from the op's. Outputs keep their types, where these are known.
 
     Raises
     ------
     UnknownOp
         The registry does not have the op.
     ModelError
-        Nothing is chosen, a text has two meanings, or the op cannot stand there: an attr that it does not know, a port of
-        another dtype or rank, too few outputs.
+        No node is selected, a text has two meanings, or the op does not fit: an unknown attr, a port of another dtype or rank,
+        too few outputs.
 
     Examples
     --------
@@ -91,12 +91,20 @@ def replace(
 
 
 def find_op(op: str | type | Op) -> Op:
-    """The op of the registry that a name or a class stands for.
+    """Find an op of the registry by its name or class.
+
+    Parameters
+    ----------
+    op : str, type or Op
+
+    Returns
+    -------
+    Op
 
     Raises
     ------
     UnknownOp
-        There is none, or the class stands under two names.
+        There is none, or the class has two names.
     """
     if isinstance(op, str):
         return registry[op]
@@ -104,14 +112,14 @@ def find_op(op: str | type | Op) -> Op:
         return registry[op.name]
     if not isinstance(op, type):
         raise UnknownOp("op", expected="the name of an op, or its class", got=f"an object of {type(op).__name__}")
-    named = [one for one in registry if one.current.cls is op]
-    if len(named) == 1:
-        return named[0]
+    ops = [candidate for candidate in registry if candidate.current.cls is op]
+    if len(ops) == 1:
+        return ops[0]
     where = f"class {sanitize(op.__name__)}"
-    if named:
-        got = f"the class of {', '.join(one.name for one in named)}"
-        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(named[0].name))
-    older = next((one for one in registry if any(version.cls is op for version in one.versions)), None)
+    if ops:
+        got = f"the class of {', '.join(candidate.name for candidate in ops)}"
+        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(ops[0].name))
+    older = next((other for other in registry if any(version.cls is op for version in other.versions)), None)
     if older is not None:
         raise UnknownOp(
             where,
@@ -119,13 +127,22 @@ def find_op(op: str | type | Op) -> Op:
             got=f"that of an earlier version of {older.name}",
             next=f"{older.name!r}, or registry.rollback",
         )
-    known = suggest(op.__name__, [one.name for one in registry])
+    known = suggest(op.__name__, [other.name for other in registry])
     expected = "the class of an op in the registry"
     raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
 def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelSource:
-    """A model to be edited: its weights are not looked at.
+    """Read a model to edit it, without its weights.
+
+    Parameters
+    ----------
+    model, base_dir
+        As for `replace`.
+
+    Returns
+    -------
+    ModelSource
 
     Raises
     ------
@@ -140,7 +157,7 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
 
 
 def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
-    """Give nodes of a model that belongs to the caller the names of ops, and import the domains, in functions as well.
+    """Turn nodes into nodes of ops, and import the domains, in functions as well.
 
     Nothing is checked; the ops need not be in the registry yet.
 
@@ -172,7 +189,7 @@ def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None
     scope.opset_import.extend(helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known)
 
 
-# ---- may the op stand there? -------------------------------------------------------------------------------------------------
+# ---- whether the op fits -----------------------------------------------------------------------------------------------------
 
 
 def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
@@ -183,7 +200,7 @@ def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
 
 
 def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
-    """Write out what the node leaves to its operator: to the op, the same attr may have another default."""
+    """Write the operator's defaults into a node: the op's may differ."""
     domain = canonical_domain(node.domain)
     operator = find_schema(domain, node.op_type, versions.get(domain, 1))
     if operator is None:  # its defaults are its kernel's own
@@ -198,8 +215,8 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
 def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
     linked = linked_attributes(site.node)
     known = {attr.name for attr in schema.attrs}
-    # What the caller of a function gives has a name and no value yet.
-    names = {name: "what the function's caller gives" for name in linked if name not in known}
+    # Attributes that the caller of a function sets have no value yet.
+    names = {name: "set by the function's caller" for name in linked if name not in known}
     rest = changed(schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked))
     rest.bind({**attribute_values(site.node, proto, site.where), **names}, site.where)
 
@@ -208,19 +225,19 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
     given = [types.of(site, name) if name else None for name in site.node.input]
     schema.check_inputs(given, site.where)
     schema.check_outputs(len(site.node.output), site.where)
-    for number, (name, said) in enumerate(zip(site.node.output, schema.hinted(given) or (), strict=False)):
+    for number, (name, hint) in enumerate(zip(site.node.output, schema.hinted(given) or (), strict=False)):
         known = types.of(site, name) if name else ANY
-        if not known.accepts(said.without_sizes()):
+        if not known.accepts(hint.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",
                 expected=f"{known}, as in the model",
-                got=f"{said}, as the op says",
+                got=f"{hint}, as the op says",
                 next="change the hint of compute, or what it returns",
             )
 
 
 def _declare(site: Site, types: Types) -> None:
-    """Write down what is known of a node's outputs: without its operator nobody could infer them."""
+    """Declare the known types of a node's outputs: without its operator they cannot be inferred."""
     if not isinstance(site.scope, GraphProto):
         return
     declared = {info.name for info in (*site.scope.value_info, *site.scope.output)}

@@ -1,4 +1,4 @@
-"""Which nodes of a model are meant: by a name, an op type, an output, the node itself, or a function of the node."""
+"""Nodes of a model selected by name, op type, output, the node itself, or a function of the node."""
 
 from __future__ import annotations
 
@@ -14,49 +14,54 @@ from pyopnb.ops.errors import ModelError, sanitize, suggest
 __all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
 
 TAP_DOMAIN = "pyopnb.tap"
-"""Domain of the nodes that `wrap` puts behind others. They are never chosen: their outputs' names mean the nodes in front."""
+"""Domain of the nodes that `wrap` inserts. They are never selected: the names of their outputs mean the wrapped nodes."""
 
-_COMPARED = 20_000  # names that a mistyped one is compared with
+_MAX_COMPARED = 20_000  # nodes whose names a mistyped one is compared with
 
 Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
-"""What chooses nodes; see `select_sites`."""
+"""What selects nodes; see `select_sites`."""
 
 
 def select_sites(proto: ModelProto, where: Where, original: object = None) -> list[Site]:
-    """The sites of a model that ``where`` chooses, in the order of the walk.
+    """Select nodes of a model.
 
     Parameters
     ----------
     proto : ModelProto
     where : str, NodeProto, function, or several of these
-        A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of exactly that domain, ``"Softmax"`` of
-        whatever domain. Several nodes can be meant by it, but only in one of these ways.
+        A text is a node's name, an output's name, or an op type: ``"::Softmax"`` of exactly that domain, ``"Softmax"`` of any
+        domain. It may select several nodes, but only in one of these ways.
     original : object
-        The model that ``proto`` is a copy of, where a NodeProto is one of its nodes.
+        The model that ``proto`` is a copy of, if a NodeProto is one of its nodes.
+
+    Returns
+    -------
+    list of Site
+        In the order of `walk`.
 
     Raises
     ------
     ModelError
-        Nothing is chosen, or a text has two meanings.
+        No node is selected, or a text has two meanings.
     """
     sites = list(walk(proto))
     wanted = [where] if isinstance(where, (str, NodeProto)) or callable(where) else _several(where)
-    found: set[int] = set()
-    for one in wanted:
-        found.update(_places(sites, one, original))
-    if not found:
+    places: set[int] = set()
+    for selector in wanted:
+        places.update(_places(sites, selector, original))
+    if not places:
         raise ModelError("where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …')
-    return [sites[place] for place in sorted(found)]
+    return [sites[place] for place in sorted(places)]
 
 
 def _several(where: Any) -> list[Any]:
     try:
         return list(where)
     except TypeError:
-        raise _no_choice(where) from None
+        raise _unknown_selector(where) from None
 
 
-def _no_choice(where: object) -> ModelError:
+def _unknown_selector(where: object) -> ModelError:
     expected = "a node's name, an op type, an output's name, a node, a function of a node, or a list of these"
     return ModelError("where", expected=expected, got=type(where).__name__)
 
@@ -66,20 +71,20 @@ def _places(sites: Sequence[Site], where: Any, original: object) -> list[int]:
     if isinstance(where, str):
         return _by_text(sites, where, taps)
     if isinstance(where, NodeProto):
-        found = _by_node(sites, where, original)
+        places = _by_node(sites, where, original)
         got = f"a node {sanitize(full_name(where))} that is not in the model"
     elif callable(where):
-        found = [place for place, site in enumerate(sites) if place not in taps and where(site.node)]
+        places = [place for place, site in enumerate(sites) if place not in taps and where(site.node)]
         got = f"a function that chooses none of the {len(sites)} nodes"
     else:
-        raise _no_choice(where)
-    if not found:
+        raise _unknown_selector(where)
+    if not places:
         raise ModelError("where", expected="a node of the model", got=got, next="one of model.graph.node")
-    return found
+    return places
 
 
 def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[int]:
-    """By identity in the caller's model; a node that was read from elsewhere by being equal."""
+    """Find a node by identity in the caller's model, else by equality."""
     if isinstance(original, ModelProto):
         same = [place for place, site in enumerate(walk(original)) if site.node is node]
         if same and len(sites) > same[0]:
@@ -106,18 +111,14 @@ def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
             f"where {sanitize(repr(text))}",
             expected="a node's name, an op type or an output's name of the model",
             got="none of these",
-            next=_near(sites, text),
+            next=_similar(sites, text),
         )
     first, *others = meanings.values()
     if any(other != first for other in others):
         raise ModelError(
-            f"where {sanitize(repr(text))}", expected="one meaning", got=_and(meanings), next=_exactly(meanings, text)
+            f"where {sanitize(repr(text))}", expected="one meaning", got=" and ".join(meanings), next=_exactly(meanings, text)
         )
     return first
-
-
-def _and(meanings: Iterable[str]) -> str:
-    return " and ".join(meanings)
 
 
 def _exactly(meanings: Iterable[str], text: str) -> str:
@@ -128,17 +129,27 @@ def _exactly(meanings: Iterable[str], text: str) -> str:
     return sanitize(", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000)
 
 
-def _near(sites: Sequence[Site], text: str) -> str:
+def _similar(sites: Sequence[Site], text: str) -> str:
     types = {full_name(site.node) for site in sites}
     names = types | {site.node.op_type for site in sites}
-    for site in islice(sites, _COMPARED):
+    for site in islice(sites, _MAX_COMPARED):
         names |= {name for name in (site.node.name, *site.node.output) if name}
     close = suggest(text, sorted(names))
     return sanitize(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
 
 
 def original_names(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
-    """Names that `wrap` gave to outputs, with the scope that they belong to, and the names that they had before."""
+    """The names that outputs had before `wrap`.
+
+    Parameters
+    ----------
+    sites : iterable of Site
+
+    Returns
+    -------
+    dict
+        ``(id(scope), new name)`` to the old name.
+    """
     before: dict[tuple[int, str], str] = {}
     for site in sites:
         if site.node.domain == TAP_DOMAIN:

@@ -1,4 +1,4 @@
-"""Taps: the original node stays and runs in ONNX Runtime, and a Python function sees what went in and what came out."""
+"""Taps: nodes go on running in ONNX Runtime, and a Python function sees their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Seen:
     Attributes
     ----------
     node : NodeProto
-        The node as it stands in the model that was wrapped.
+        The node of the model that was wrapped.
     inputs, outputs : dict
-        Arrays by name, read-only, in the order of the ports. What is left out is left out here; so are inputs that no op can
+        Read-only arrays by name, in the order of the ports. Ports that are left out are missing; so are inputs that no op can
         take, such as sequences.
     where : str
         The node as messages name it.
@@ -45,12 +45,12 @@ class Seen:
     where: str = field(default="")
 
     def __repr__(self) -> str:
-        lines = [f"  {sanitize(name)}: {_described(array)}" for name, array in self.inputs.items()]
-        lines += [f"→ {sanitize(name)}: {_described(array)}" for name, array in self.outputs.items()]
+        lines = [f"  {sanitize(name)}: {_describe(array)}" for name, array in self.inputs.items()]
+        lines += [f"→ {sanitize(name)}: {_describe(array)}" for name, array in self.outputs.items()]
         return "\n".join([self.where, *lines])
 
 
-def _described(array: np.ndarray) -> str:
+def _describe(array: np.ndarray) -> str:
     kind = str(type_of(array))
     if not array.size or array.dtype.kind in "OUT":
         return kind
@@ -69,29 +69,33 @@ def wrap(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """A copy of a model in which a function sees the inputs and outputs of some nodes, each time after one of them ran.
+    """Copy a model so that a function is called with the inputs and outputs of some nodes whenever one of them has run.
 
     Parameters
     ----------
     model, where, base_dir
         As for `replace`.
     function : callable
-        Called with a `Seen`, in the run and on its thread; what it returns is ignored. ``print`` prints each, ``seen.append``
-        of a list keeps each, and ``breakpoint`` stops in the debugger, with ``node``, ``inputs`` and ``outputs`` as local
-        variables. What it raises fails the run, and arrives as itself.
+        Called with a `Seen`, during the run and on its thread; its return value is ignored. ``print`` prints each, the
+        ``append`` of a list keeps each, and ``breakpoint`` stops in the debugger, with ``node``, ``inputs`` and ``outputs`` as
+        local variables. An exception that it raises fails the run and arrives as itself.
+
+    Returns
+    -------
+    ModelProto
 
     Raises
     ------
     ModelError
-        Nothing is chosen, a text has two meanings, or an output is of a type that no op can pass on, such as a sequence.
+        No node is selected, a text has two meanings, or an output is of a type that no op can pass on, such as a sequence.
 
     Notes
     -----
-    The nodes run in ONNX Runtime as before and the numbers pass unchanged, but the tensors that the function sees must exist:
-    ONNX Runtime does not fuse a wrapped node with its neighbours, and a fused kernel can round otherwise than its parts.
+    The nodes run in ONNX Runtime as before and their values pass unchanged. But ONNX Runtime does not fuse a wrapped node with
+    its neighbours, and a fused kernel can round differently.
 
-    Behind each chosen node stands an op of the registry, ``pyopnb.tap::Softmax_1``, which keeps the function alive.
-    ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` lets it go once the sessions that use it are gone as well.
+    Each selected node is followed by an op of the registry, such as ``pyopnb.tap::Softmax_1``, which keeps the function alive.
+    ``pyopnb.registry.remove("pyopnb.tap::Softmax_1")`` releases it once no session uses it any more.
 
     Examples
     --------
@@ -111,10 +115,10 @@ def wrap(
     source = open_for_edit(model, base_dir)
     sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
-    carried = [_carried(site, types) for site in sites]
+    tapped_inputs = [_tappable_inputs(site, types) for site in sites]
     every = list(walk(source.proto))
     names, taken = original_names(every), _names(source.proto, every)
-    taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, carried, strict=True)]
+    taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, tapped_inputs, strict=True)]
     for scope in {id(site.scope): site.scope for site in sites}.values():
         move_behind(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
     put_ops(source.proto, taps)
@@ -129,8 +133,8 @@ def move_behind(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodePro
     scope.node.sort(key=lambda node: places[id(node)])
 
 
-def _carried(site: Site, types: Types) -> list[str]:
-    """The inputs that an op can take; raises for an output that none can pass on."""
+def _tappable_inputs(site: Site, types: Types) -> list[str]:
+    """The inputs that an op can take; an output that no op can pass on is refused."""
 
     def passes(name: str) -> bool:
         # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
@@ -150,7 +154,7 @@ def _carried(site: Site, types: Types) -> list[str]:
 
 
 def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
-    """Every name of a value: a body can see those of the graphs around it, so that a new one must be new everywhere."""
+    """All names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
     taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
     for graph in [proto.graph, *(a.g for site in sites for a in site.node.attribute if a.HasField("g"))]:
         taken.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
@@ -165,18 +169,18 @@ def _tap(
     types: Types,
     function: Callable[[Seen], object],
 ) -> tuple[Site, str]:
-    """Append a tap that gives what the node gave, and let the node's outputs have new names; the tap and its op's name."""
+    """Rename a node's outputs and append a tap that outputs them under the old names; return the tap and its op's name."""
     node, scope = site.node, site.scope
 
     def before(name: str) -> str:
         return names.get((id(scope), name), name)
 
     outputs = [name for name in node.output if name]
-    as_it_was = NodeProto()
-    as_it_was.CopyFrom(node)
-    as_it_was.output[:] = [before(name) for name in node.output]
-    cls = _tap_class(function, as_it_was, site.where, [before(n) for n in inputs], [before(n) for n in outputs])
-    fresh = {name: _fresh(name, taken) for name in outputs}
+    original = NodeProto()
+    original.CopyFrom(node)
+    original.output[:] = [before(name) for name in node.output]
+    cls = _tap_class(function, original, site.where, [before(n) for n in inputs], [before(n) for n in outputs])
+    fresh = {name: _new_name(name, taken) for name in outputs}
     node.output[:] = [fresh.get(name, "") for name in node.output]
     name = _op_name(node.op_type)
     tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
@@ -195,11 +199,11 @@ _numbers: Counter[str] = Counter()
 
 def _op_name(op_type: str) -> str:
     kind = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
-    _numbers[kind] += 1  # never twice: a session may still use one that was removed
+    _numbers[kind] += 1  # never twice: a session may still use a removed one
     return f"{TAP_DOMAIN}::{kind}_{_numbers[kind]}"
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def _new_name(name: str, taken: set[str]) -> str:
     fresh = f"{name}_untapped"
     while fresh in taken:
         fresh += "_"
@@ -215,17 +219,17 @@ def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, 
         def infer(self, *types: TensorType) -> list[TensorType]:
             if len(types) != count:
                 raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …) anew")
-            # The rank and no more: a file can declare dimensions that are not those of a run, and it runs all the same.
-            # While the runtime infers, it tells an unknown rank as it tells a scalar's: then not even the rank.
+            # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
+            # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
             return [TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None) for t in types[len(inputs) :]]
 
         def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-            came = dict(zip(inputs, arrays, strict=False))
-            gone = dict(zip(outputs, arrays[len(inputs) :], strict=True))
+            inputs_by_name = dict(zip(inputs, arrays, strict=False))
+            outputs_by_name = dict(zip(outputs, arrays[len(inputs) :], strict=True))
             if stops:
-                _stop(node, came, gone)
+                _stop(node, inputs_by_name, outputs_by_name)
             else:
-                function(Seen(node, came, gone, where))
+                function(Seen(node, inputs_by_name, outputs_by_name, where))
             return arrays[len(inputs) :]
 
     Tap.__doc__ = f"Shows {where} to a function."
@@ -233,6 +237,6 @@ def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, 
 
 
 def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
-    """Where ``wrap(model, where, breakpoint)`` stops: look at node, inputs and outputs; c goes on."""
+    """Where ``wrap(model, where, breakpoint)`` stops: see node, inputs and outputs; c continues."""
     breakpoint()
-    return  # a debugger stops at the line after the call
+    return  # the debugger stops at the line after the call

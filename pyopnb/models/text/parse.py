@@ -1,4 +1,4 @@
-"""ONNX's text form: a model read from it, and a model written in it."""
+"""Models read from and written in ONNX's text form."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["ints_to_floats", "parse", "text"]
 
-_OURS = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
-"""The dtypes that our notation spells otherwise; each is at least as long as ONNX's name, which keeps every column."""
+_OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
+"""Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
 
 _PIECES = re.compile(
-    rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OURS)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
+    rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
     re.ASCII | re.DOTALL,
 )
 _BRACKETS = re.compile(rf"{QUOTED}|\#[^\n]*+|=>|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])", re.ASCII | re.DOTALL)
 _BLANKS = re.compile(f"{BLANK}*+", re.ASCII)
 _HEADER = re.compile(rf"<(?:{QUOTED}|\#[^\n]*+|[^>\"\#])*+>", re.ASCII | re.DOTALL)
-_SAID = re.compile(r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL)
-_MOST_BRACKETS = 4 * DEEPEST
-"""Brackets in brackets; a graph needs two. The parser calls itself for each and would end the process at some thousands."""
+_PARSER_MESSAGE = re.compile(r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL)
+_MAX_BRACKETS = 4 * DEEPEST
+"""Depth of brackets; a graph needs two. The parser recurses, and would end the process at some thousands."""
 
 _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 
@@ -50,24 +50,28 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     ----------
     text : str
         ``(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 2.0>(x) }``, with or without a name before it and a
-        header ``<ir_version: 10, opset_import: ["" : 21]>`` before that; functions may follow. What the header does not say
-        is added: the IR version and the version of ONNX's own operators that the installed runtime takes, and an import for
-        each domain that occurs.
+        header ``<ir_version: 10, opset_import: ["" : 21]>`` before that; functions may follow. What the header lacks is added:
+        the IR version and the version of ONNX's own operators that the installed runtime takes, and an import for each domain
+        that occurs.
     name : str, optional
         Of a graph that has none in the text; ``graph`` if not given.
+
+    Returns
+    -------
+    ModelProto
 
     Raises
     ------
     ModelError
-        The text is not of that form, nests deeper than a model can, or has what no graph may have: a name that stands for
-        two things or for none, an op in a domain of ONNX's own that ONNX does not have, a size below zero, more or fewer
-        values than a tensor has. It shows the line. An op of another domain may be defined later.
+        The text is not of that form, nests deeper than a model can, or has what no graph may have: a name that is defined
+        twice or not at all, an operator of ONNX's own domains that ONNX does not have, a negative size, more or fewer values
+        than a tensor has. It shows the line. An op of another domain may be defined later.
 
     Notes
     -----
     Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
-    form has them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which mean
-    the reverse in the notation of hints, are refused. ``#`` begins a comment. An int where ONNX's own operator has a float
+    form defines them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which
+    mean the reverse in the notation of hints, are refused. ``#`` begins a comment. An int where ONNX's own operator has a float
     attribute is that float, unless its type is written (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or
     float8 are the integers that their bits are.
 
@@ -81,7 +85,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     pyopnb.ops.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
     ONNX, got Softmx. Try: Softmax
     """
-    model = _read(_checked(text), "graph" if name is None else name)
+    model = _parse(_check(text), "graph" if name is None else name)
     layout = Layout(text)
     import_domains(model)
     fault = next(find_faults(model), None)
@@ -91,7 +95,7 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
         )
     _pack(model)
     for number, node in enumerate(_nodes(model)):
-        ints_to_floats(node, _Typed(layout, number))
+        ints_to_floats(node, _TypedAttributes(layout, number))
     type_outputs(model)
     return model
 
@@ -106,17 +110,21 @@ def text(model: ModelProto, *, most: int = 1_000_000) -> str:
     most : int
         Values that all tensors of the model may have together.
 
+    Returns
+    -------
+    str
+
     Raises
     ------
     ModelError
-        The text form cannot hold something that the model has: a domain with a hyphen, bytes that are no UTF-8, a list of
-        graphs, doc strings of nodes, sparse initializers … It names the first. Nothing is left out in silence: the text is
-        read back and compared.
+        The text form cannot express something in the model: a domain with a hyphen, bytes that are no UTF-8, a list of graphs,
+        doc strings of nodes, sparse initializers … It names the first. Nothing is left out silently: the text is read back and
+        compared.
 
     Notes
     -----
-    Tensors are equal when their values are, bit by bit; in which field of the proto they lie is not said. A type of an output
-    that `model` or `parse` only inferred is left out, and inferred again.
+    Tensors are equal if their values are, bit by bit, in whichever field of the proto they are. Types of outputs that `model`
+    or `parse` inferred are left out, and inferred again.
 
     Examples
     --------
@@ -132,16 +140,16 @@ def text(model: ModelProto, *, most: int = 1_000_000) -> str:
     if not isinstance(model, ModelProto) or not model.HasField("graph"):
         got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
         raise ModelError("model", expected="a ModelProto", got=got)
-    model = _as_declared(model)
+    model = _without_inferred(model)
     written = format_model(model, most)
     try:
-        again = _read(written, "graph")
+        again = _parse(written, "graph")
         _pack(again)
     except ModelError as error:
         raise ModelError("model", expected="what the installed onnx can read back", got=str(error).rstrip(".")) from error
-    different = _difference(_plain(model), _plain(again), "model")
-    if different is not None:
-        where, value = different
+    difference = _first_difference(_normalize(model), _normalize(again), "model")
+    if difference is not None:
+        where, value = difference
         raise ModelError(where, expected="what ONNX's text form can hold", got=sanitize(repr(value), 80))
     return written
 
@@ -149,7 +157,7 @@ def text(model: ModelProto, *, most: int = 1_000_000) -> str:
 # ---- reading -----------------------------------------------------------------------------------------------------------------
 
 
-def _checked(text: Any) -> str:
+def _check(text: Any) -> str:
     if not isinstance(text, str):
         raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
     wrong = re.search("[\0\ud800-\udfff]", text)
@@ -161,7 +169,7 @@ def _checked(text: Any) -> str:
     depth = 0
     for match in _BRACKETS.finditer(text):
         depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
-        if depth > _MOST_BRACKETS:
+        if depth > _MAX_BRACKETS:
             raise _too_deep(Layout(text).where(match.start()))
     return text
 
@@ -170,49 +178,48 @@ def _too_deep(where: str) -> ModelError:
     return ModelError(where, expected=f"graphs and types nested at most {DEEPEST} deep", got="more than a ModelProto can hold")
 
 
-def _read(text: str, name: str) -> ModelProto:
-    """What the parser makes of a text, without what is added and checked."""
+def _parse(text: str, name: str) -> ModelProto:
+    """Parse a text without adding or checking anything."""
     import onnx.parser
 
     at = _start(text)
     named = f"{quote(name, 'name')} " if text[at : at + 1] == "(" else ""
-    ready = _respelled(text[:at]) + named + _respelled(text[at:])
+    ready = _respell(text[:at]) + named + _respell(text[at:])
     try:
         return onnx.parser.parse_model(ready)
     except DecodeError:
         raise _too_deep("text") from None
     except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
-        said = (
-            _SAID.fullmatch(error.args[0].decode(errors="replace")) if error.args and isinstance(error.args[0], bytes) else None
-        )
-        place = Layout(ready).place(int(said[1]), int(said[2])) if said else _number_that_fails(ready, type(error))
+        message = error.args[0] if error.args else None
+        match = _PARSER_MESSAGE.fullmatch(message.decode(errors="replace")) if isinstance(message, bytes) else None
+        place = Layout(ready).place(int(match[1]), int(match[2])) if match else _find_bad_number(ready, type(error))
         place = place if place < at else max(at, place - len(named))
-        _refuse(Layout(text), place, said[3] if said else "", error)
+        _refuse(Layout(text), place, match[3] if match else "", error)
 
 
 def _start(text: str) -> int:
-    """Where the graph begins, behind a header."""
+    """Where the graph begins, after a header."""
     at = _BLANKS.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
     header = _HEADER.match(text, at)
     return at if header is None else _BLANKS.match(text, header.end()).end()  # type: ignore[union-attr]
 
 
-def _respelled(text: str) -> str:
-    """Our names of dtypes as those of the text form, and ``[...]`` as ``[]``, with no column changed."""
-    if "..." not in text and not any(name in text for name in _OURS):
+def _respell(text: str) -> str:
+    """Replace our names of dtypes by those of the text form, and ``[...]`` by ``[]``; columns stay."""
+    if "..." not in text and not any(name in text for name in _OUR_NAMES):
         return text
-    return _PIECES.sub(_piece, text)
+    return _PIECES.sub(_respell_piece, text)
 
 
-def _piece(match: re.Match[str]) -> str:
+def _respell_piece(match: re.Match[str]) -> str:
     if match["dtype"]:
         empty = re.compile(r"\s*\[\s*\]").match(match.string, match.end())
-        return match[0] if empty else _OURS[match[0]].ljust(len(match[0]))
+        return match[0] if empty else _OUR_NAMES[match[0]].ljust(len(match[0]))
     return match[0].replace("...", "   ") if match["any"] else match[0]
 
 
-def _number_that_fails(text: str, kind: type[Exception]) -> int:
-    """The place of the number that the parser cannot convert, of which it does not say the place."""
+def _find_bad_number(text: str, kind: type[Exception]) -> int:
+    """Find, by bisection, the number that the parser cannot convert: it does not tell where that is."""
     import onnx.parser
 
     numbers = [t.start + len(t.text) for t in Layout(text).tokens if t.kind == "number"]
@@ -222,7 +229,7 @@ def _number_that_fails(text: str, kind: type[Exception]) -> int:
             onnx.parser.parse_model(text[:end] + " ")
         except kind as error:
             return not isinstance(error, onnx.parser.ParseError)
-        except Exception:  # the text was cut: it ends too soon
+        except Exception:  # the text was cut off
             return False
         return False
 
@@ -234,7 +241,7 @@ def _number_that_fails(text: str, kind: type[Exception]) -> int:
 
 
 def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoReturn:
-    """Raise for what the parser did not take, in our words."""
+    """Raise the parser's error in our words."""
     number = layout.at(place)
     token = None if number is None else layout.tokens[number]
     before = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
@@ -242,10 +249,10 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
     dtype = _dtype_at(layout, number, message)
     behind = not message.startswith(("Expected character", "Identifier", "Encountered"))
     if dtype is not None:
-        token, expected = dtype, "a type" if dtype.text in _OURS else f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
+        token, expected = dtype, "a type" if dtype.text in _OUR_NAMES else f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
         remedy = (
-            f"{_OURS[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
-            if dtype.text in _OURS
+            f"{_OUR_NAMES[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
+            if dtype.text in _OUR_NAMES
             else suggest(dtype.text, TEXT_NAMES.values())
         )
     elif not message:
@@ -270,7 +277,7 @@ def _expected(message: str) -> str:
 
 
 def _dtype_at(layout: Layout, number: int | None, message: str) -> Token | None:
-    """The word that stands where a type should, and is none; the parser takes it for a name and trips behind it."""
+    """The unknown word where a type should be: the parser takes it for a name and fails at the next token."""
     tokens = layout.tokens
     if number is None or number < 2 or not message.startswith("Expected character"):
         return None
@@ -285,7 +292,7 @@ def _opener(tokens: list[Token], number: int) -> Token:
     return next(tokens[n] for n in range(number - 1, -1, -1) if tokens[n].depth < depth)
 
 
-# ---- what the parser leaves to be done ---------------------------------------------------------------------------------------
+# ---- after the parser --------------------------------------------------------------------------------------------------------
 
 
 def _place(fault: Fault, layout: Layout) -> int:
@@ -297,7 +304,7 @@ def _place(fault: Fault, layout: Layout) -> int:
 
 
 def _pack(model: ModelProto) -> None:
-    """Pack the values of 4 and 2 bits, of which the parser leaves one in the place of a byte of several."""
+    """Pack values of 4 and 2 bits: the parser stores each in an element of its own."""
     small = {row.onnx: row for row in DTYPES if 0 < row.bits < 8}
     for tensor in tensors(model):
         row = small.get(tensor.data_type)
@@ -308,7 +315,15 @@ def _pack(model: ModelProto) -> None:
 
 
 def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
-    """Make floats of ints where ONNX's own operator takes a float, but not in these attributes; the runtime refuses ints."""
+    """Convert int attributes to float where ONNX's own operator takes a float; the runtime refuses ints there.
+
+    Parameters
+    ----------
+    node : NodeProto
+        It is changed.
+    but : container of str
+        Attributes to leave as they are.
+    """
     for attribute in node.attribute:
         if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:
             continue
@@ -319,8 +334,8 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
             attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
 
 
-class _Typed:
-    """The attributes of a node of which the text says the type."""
+class _TypedAttributes:
+    """The names of a node's attributes whose type is written in the text."""
 
     def __init__(self, layout: Layout, node: int) -> None:
         self._layout, self._node = layout, node
@@ -350,16 +365,16 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 # ---- comparing ---------------------------------------------------------------------------------------------------------------
 
 
-def _as_declared(model: ModelProto) -> ModelProto:
-    """The model without the types of outputs that were only inferred, which they will be again when the text is read."""
+def _without_inferred(model: ModelProto) -> ModelProto:
+    """The model without inferred types of outputs: reading the text infers them again."""
     declared = ModelProto()
     declared.CopyFrom(model)
     forget_inferred(declared)
     return declared
 
 
-def _plain(model: ModelProto) -> ModelProto:
-    """A copy in which the values of each tensor lie in the field that onnx.numpy_helper gives them."""
+def _normalize(model: ModelProto) -> ModelProto:
+    """A copy with the values of each tensor in the field that onnx.numpy_helper uses."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in tensors(copy):
@@ -374,22 +389,22 @@ def _plain(model: ModelProto) -> ModelProto:
 _FIELDS = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 
 
-def _difference(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
+def _first_difference(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
     """The path of the first field in which two messages differ, and the value of the first; None where they are equal."""
     if a.SerializeToString(deterministic=True) == b.SerializeToString(deterministic=True):
         return None
     mine, theirs = ({d.name: v for d, v in message.ListFields()} for message in (a, b))
     for name in dict.fromkeys([*mine, *theirs]):
-        found = _in_field(mine.get(name), theirs.get(name), f"{path}.{name}")
+        found = _difference_in_field(mine.get(name), theirs.get(name), f"{path}.{name}")
         if found is not None:
             return found
     return None
 
 
-def _in_field(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
+def _difference_in_field(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
     if hasattr(a if a is not None else b, "ListFields"):
         empty = type(a if a is not None else b)()
-        return _difference(empty if a is None else a, empty if b is None else b, path)
+        return _first_difference(empty if a is None else a, empty if b is None else b, path)
     if isinstance(a, (str, bytes, int, float, type(None))) and isinstance(b, (str, bytes, int, float, type(None))):
         same = repr(a) == repr(b) or (not a and not b and repr(a) != "-0.0" and repr(b) != "-0.0")
         return None if same else (path, a)
@@ -397,7 +412,7 @@ def _in_field(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
     if len(a) != len(b):
         return path, a[0] if len(a) else f"{len(b)} entries of the text"
     for place, (one, other) in enumerate(zip(a, b, strict=True)):
-        found = _in_field(one, other, f"{path}[{place}]")
+        found = _difference_in_field(one, other, f"{path}[{place}]")
         if found is not None:
             return found
     return None

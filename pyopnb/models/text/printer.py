@@ -1,7 +1,7 @@
 """ONNX's text form of a model, written from its protos.
 
-The printer of onnx says ``…`` for half of the dtypes, and drops defaults of functions. What stands here is read back by
-`pyopnb.models.text.parse` and compared, so that nothing is lost in silence.
+onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. `pyopnb.models.text.parse` reads the
+text back and compares, so that nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEXT_NAMES: dict[int, str] = {row.onnx: TensorProto.DataType.Name(row.onnx).lowe
 """Names of dtypes in ONNX's text form, by their number."""
 
 DEEPEST = 30
-"""Graphs inside graphs that a message of protobuf can be, about: it ends at 100 messages in messages."""
+"""Depth of nested graphs; protobuf's limit is 100 nested messages, about three a graph."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = "   "
@@ -44,7 +44,23 @@ _NUMBERS = {"inf", "infinity", "nan"}
 
 
 def format_model(model: ModelProto, most: int) -> str:
-    """The text of a model with at most so many values in its tensors, or ModelError for what it cannot say at all."""
+    """Write a model in ONNX's text form.
+
+    Parameters
+    ----------
+    model : ModelProto
+    most : int
+        Values that its tensors may have together.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ModelError
+        There are more values, or something has no text form.
+    """
     _refuse_many(model, most)
     imports = ", ".join(f"{quote(e.domain, 'opset_import')} : {e.version}" for e in model.opset_import)
     entries = [f"ir_version: {model.ir_version}", f"opset_import: [{imports}]"]
@@ -81,11 +97,11 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 
 def _word(text: str, what: str) -> str:
     if not _WORD.fullmatch(text):
-        raise _unsayable(what, "a name of letters, digits and _", sanitize(repr(text)))
+        raise _inexpressible(what, "a name of letters, digits and _", sanitize(repr(text)))
     return text
 
 
-def _unsayable(what: str, expected: str, got: str) -> ModelError:
+def _inexpressible(what: str, expected: str, got: str) -> ModelError:
     return ModelError(what, expected=f"{expected}: ONNX's text form has no other", got=got)
 
 
@@ -94,13 +110,29 @@ def _name(text: str, what: str) -> str:
 
 
 def quote(text: str | bytes, what: str) -> str:
-    """A string as the text form has it; ``what`` is what an error names."""
+    """Quote a string as the text form does.
+
+    Parameters
+    ----------
+    text : str or bytes
+    what : str
+        What it is, for the error.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ModelError
+        It is no UTF-8, or has a zero byte.
+    """
     try:
         plain = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError:
-        raise _unsayable(what, "UTF-8", sanitize(repr(text))) from None
+        raise _inexpressible(what, "UTF-8", sanitize(repr(text))) from None
     if "\0" in plain:
-        raise _unsayable(what, "no zero byte", sanitize(repr(text)))
+        raise _inexpressible(what, "no zero byte", sanitize(repr(text)))
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -119,7 +151,7 @@ def _type(kind: TypeProto, what: str) -> str:
         return f"optional({_type(kind.optional_type.elem_type, what)})"
     if case == "map_type":
         return f"map({_dtype(kind.map_type.key_type, what)}, {_type(kind.map_type.value_type, what)})"
-    raise _unsayable(f"{what}, type", "a tensor, sequence, optional or map", sanitize(case or "nothing"))
+    raise _inexpressible(f"{what}, type", "a tensor, sequence, optional or map", sanitize(case or "nothing"))
 
 
 def _tensor_type(kind: Any, what: str) -> str:
@@ -135,7 +167,7 @@ def _tensor_type(kind: Any, what: str) -> str:
 
 def _dtype(number: int, what: str) -> str:
     if number not in TEXT_NAMES:
-        raise _unsayable(f"{what}, type", "a dtype", f"number {number}")
+        raise _inexpressible(f"{what}, type", "a dtype", f"number {number}")
     return TEXT_NAMES[number]
 
 
@@ -145,7 +177,7 @@ def _value_info(info: ValueInfoProto) -> str:
 
 
 def _tensor(tensor: TensorProto, what: str) -> str:
-    """Type and name and values, as attributes and initializers have them."""
+    """Type, name and values of an attribute's tensor or of an initializer."""
     dims = f"[{','.join(map(str, tensor.dims))}]" if tensor.dims else ""
     name = f" {_name(tensor.name, what)}" if tensor.name else ""
     head = f"{_dtype(tensor.data_type, what)}{dims}{name}"
@@ -169,7 +201,7 @@ def _values(array: np.ndarray, tensor: TensorProto, what: str) -> Iterable[str]:
         return map(_number, flat)
     if flat.dtype == np.bool_ or (flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1) or flat.dtype.name in _SMALL_INTS:
         return (str(int(value)) for value in flat)
-    # Floats of less than 32 bits stand there as the integers that their bits are.
+    # Floats of less than 32 bits are written as the integers that their bits are.
     return map(str, flat.view(np.uint8 if flat.itemsize == 1 else np.uint16).tolist())
 
 
@@ -209,18 +241,18 @@ def _attribute(attribute: AttributeProto, what: str, depth: int) -> str:
     if kind == AttributeProto.GRAPH:
         inner = attribute.g.name
         if not _WORD.fullmatch(inner) or inner in _TYPES or inner.lower() in _NUMBERS:
-            raise _unsayable(
+            raise _inexpressible(
                 f"{what}, name of the graph", "a name of letters, digits and _ that is no type", sanitize(repr(inner))
             )
         return f"{name} = {_graph(attribute.g, inner, depth + 1)}"
-    if kind in (AttributeProto.TENSORS, AttributeProto.GRAPHS, AttributeProto.TYPE_PROTOS) and not _listed(attribute):
+    if kind in (AttributeProto.TENSORS, AttributeProto.GRAPHS, AttributeProto.TYPE_PROTOS) and not _is_nonempty_list(attribute):
         return f"{name}: {_KINDS[kind]} = []"
-    raise _unsayable(
+    raise _inexpressible(
         what, "a number, string, tensor, graph or type, or a list of numbers or strings", _KINDS.get(kind, str(kind))
     )
 
 
-def _listed(attribute: AttributeProto) -> bool:
+def _is_nonempty_list(attribute: AttributeProto) -> bool:
     return bool(attribute.tensors or attribute.graphs or attribute.type_protos)
 
 
@@ -235,25 +267,25 @@ def _node(node: NodeProto, depth: int) -> str:
     overload = f":{_word(node.overload, what)}" if node.overload else ""
     attrs = ", ".join(_attribute(a, what, depth) for a in node.attribute)
     op = f"{domain}{_word(node.op_type, what)}{overload}"
-    taken = ", ".join(_name(name, what) for name in node.input)
-    made = ", ".join(_name(name, what) for name in node.output)
-    held = f" <{attrs}>" if attrs else ""
-    # Behind the inputs, a graph does not tear the line apart.
+    inputs = ", ".join(_name(name, what) for name in node.input)
+    outputs = ", ".join(_name(name, what) for name in node.output)
+    extra = f" <{attrs}>" if attrs else ""
+    # A graph comes after the inputs, as it takes several lines.
     behind = any(a.type == AttributeProto.GRAPH for a in node.attribute)
-    return f"{name}{made} = {op} ({taken}){held}" if behind else f"{name}{made} = {op}{held} ({taken})"
+    return f"{name}{outputs} = {op} ({inputs}){extra}" if behind else f"{name}{outputs} = {op}{extra} ({inputs})"
 
 
 def _graph(graph: GraphProto, name: str, depth: int) -> str:
     if depth > DEEPEST:
         raise ModelError(f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more")
-    taken = ", ".join(map(_value_info, graph.input))
-    made = ", ".join(map(_value_info, graph.output))
+    inputs = ", ".join(map(_value_info, graph.input))
+    outputs = ", ".join(map(_value_info, graph.output))
     values = [_tensor(t, f"initializer {sanitize(t.name)}") for t in graph.initializer] + list(
         map(_value_info, graph.value_info)
     )
     indent = _STEP * (depth + 1)
-    held = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
-    return f"{name} ({taken}) => ({made}) {held}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
+    extra = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
+    return f"{name} ({inputs}) => ({outputs}) {extra}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
 
 
 def _body(nodes: Iterable[NodeProto], depth: int) -> str:
@@ -270,11 +302,11 @@ def _function(function: FunctionProto) -> str:
     head = "<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
     attrs = [_name(name, what) for name in function.attribute]
     attrs += [_defaulted(_attribute(a, what, 0), a) for a in function.attribute_proto]
-    held = f" <{', '.join(attrs)}>" if attrs else ""
-    taken, made = (", ".join(_name(name, what) for name in names) for names in (function.input, function.output))
+    extra = f" <{', '.join(attrs)}>" if attrs else ""
+    inputs, outputs = (", ".join(_name(name, what) for name in names) for names in (function.input, function.output))
     values = ", ".join(map(_value_info, function.value_info))
     inner = f"\n{_STEP}<{values}>\n" if values else ""
-    return f"{head}{_name(function.name, what)}{held} ({taken}) => ({made}) {inner}{{\n{_body(function.node, 0)}}}"
+    return f"{head}{_name(function.name, what)}{extra} ({inputs}) => ({outputs}) {inner}{{\n{_body(function.node, 0)}}}"
 
 
 def _defaulted(text: str, attribute: AttributeProto) -> str:

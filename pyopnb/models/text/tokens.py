@@ -1,7 +1,7 @@
-"""Where things stand in a text of ONNX's text form: lines and columns, nodes, the heads of graphs.
+"""Positions in ONNX's text form: lines and columns, nodes, heads of graphs.
 
-The parser says of a model nothing but the protos. Nodes and graphs come in them in the order of the text, so that counting the
-equals signs between braces, and the arrows, finds each again. Only what goes wrong needs it.
+The parser gives only the protos. Their nodes and graphs are in the order of the text, so that the n-th equals sign between
+braces belongs to the n-th node, and the n-th arrow to the n-th graph. Only error messages need this.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BLANK = r"(?:\s|\#[^\n]*+)"
 """A blank or a comment, as a regular expression."""
 
 QUOTED = r'"(?:[^"\\]|\\.)*+"?'
-"""A string, or one that nobody closed; possessive, so that a text of quotes is read once."""
+"""A string, closed or not; possessive, so that a text of quotes takes linear time."""
 
 _TOKEN = re.compile(
     rf"(?P<blank>{BLANK}+)|(?P<string>{QUOTED})|(?P<word>[A-Za-z_]\w*)|(?P<number>-?\d[\d.]*(?:[eE][+-]?\d*)?)|(?P<arrow>=>)|(?P<mark>.)",
     re.ASCII | re.DOTALL,
 )
 _CLOSING = {")": "(", "}": "{", ">": "<", "]": "["}
-_AROUND = 50  # characters of a long line that are shown on each side of a place in it
+_CONTEXT = 50  # characters of a long line that are shown on each side of a position
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Token:
     text : str
     start : int
     depth : int
-        How many brackets are open around it; a bracket is not around itself.
+        Number of brackets around it; a bracket is not around itself.
     inside : str
-        The innermost of them, or nothing.
+        The innermost of them, or an empty string.
     """
 
     kind: str
@@ -53,14 +53,14 @@ class Token:
 
     @property
     def name(self) -> str | None:
-        """What it names, with quotes and escapes taken away; None for a number or a mark."""
+        """The name, without quotes and escapes; None for a number or a mark."""
         if self.kind == "string":
             return re.sub(r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL)
         return self.text if self.kind == "word" else None
 
 
 class Layout:
-    """A text, and the places in it.
+    """A text and the positions in it, which are indices of its characters.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ class Layout:
         self.text = text
 
     def where(self, place: int) -> str:
-        """Line and column of a place, and the line itself; both count from 1."""
+        """Line and column of a position, counted from 1, and the line itself."""
         start = self.text.rfind("\n", 0, place) + 1
         end = self.text.find("\n", place)
         line = self.text[start : None if end < 0 else end]
         column = place - start
-        first, last = max(0, column - _AROUND), column + _AROUND
+        first, last = max(0, column - _CONTEXT), column + _CONTEXT
         cut = ("…" if first else "") + line[first:last].strip() + ("…" if last < len(line) else "")
         return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{sanitize(cut)}`"
 
     def place(self, line: int, column: int) -> int:
-        """The place of a line and column that count bytes, as onnx's parser does."""
+        """The position of a line and a column in bytes, which onnx's parser counts."""
         lines = self.text.split("\n")
         before = lines[: line - 1]
         here = lines[line - 1] if line <= len(lines) else ""
@@ -90,12 +90,12 @@ class Layout:
         )
 
     def at(self, place: int) -> int | None:
-        """The number of the first token at a place or after it; None where the text is at its end."""
+        """The index of the first token at a position or after it; None at the end of the text."""
         return next((n for n, token in enumerate(self.tokens) if token.start + len(token.text) > place), None)
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """All of them, without blanks and comments."""
+        """All tokens, without blanks and comments."""
         found: list[Token] = []
         open_: list[str] = []
         for match in _TOKEN.finditer(self.text):
@@ -118,11 +118,11 @@ class Layout:
         return [n for n, t in enumerate(self.tokens) if t.kind == "arrow"]
 
     def op(self, node: int) -> int:
-        """The place of a node's op type with its domain."""
+        """The position of a node's op type with its domain."""
         return self.tokens[self._nodes[node] + 1].start
 
     def output(self, node: int, name: str) -> int:
-        """The place of the last output of that name of a node."""
+        """The position of a node's last output of that name."""
         at = self._nodes[node]
         for before in range(at - 1, -1, -1):
             token = self.tokens[before]
@@ -133,7 +133,7 @@ class Layout:
         return self.tokens[at].start
 
     def input(self, node: int, name: str) -> int:
-        """The place of the first input of that name of a node."""
+        """The position of a node's first input of that name."""
         return next((t.start for _, t in self._within(node, "(") if t.name == name), self.op(node))
 
     def attribute(self, node: int, name: str) -> int:
@@ -146,7 +146,7 @@ class Layout:
         return next(named, self._nodes[node] + 1)
 
     def _within(self, node: int, bracket: str) -> Iterator[tuple[int, Token]]:
-        """The tokens directly within the brackets of that kind that belong to a node."""
+        """The tokens directly within a node's brackets of that kind, each with its index."""
         first = self._nodes[node]
         depth = self.tokens[first].depth
         for n in range(first + 1, len(self.tokens)):
@@ -157,7 +157,7 @@ class Layout:
                 yield n, token
 
     def head(self, scope: int, name: str, outputs: bool = False) -> int:
-        """The place of the last input, value or initializer of that name in the head of a graph; or of an output's."""
+        """The position of the last input, value or initializer of that name in the head of a graph, or of an output."""
         at = self._arrows[scope]
         depth = self.tokens[at].depth
         first, last = at - 2, at + 2  # past the brackets on both sides of the arrow

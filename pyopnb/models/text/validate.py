@@ -1,4 +1,4 @@
-"""What no graph may have: a name twice or from nowhere, an op that ONNX lacks, a size below zero, values that do not fit."""
+"""What no graph may have: names that are defined twice or not at all, unknown operators, negative sizes, wrong values."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.trainin
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, and where.
+    """What is wrong and where.
 
     Attributes
     ----------
     what, expected, got, next : str
-        As errors have them; ``what`` stands behind the place.
+        As in `PyopError`; ``what`` comes after the position.
     scope : int
-        Number of the graph or function: the main graph is 0, then those inside its nodes, then functions.
+        Number of the graph or function: 0 for the main graph, then the graphs inside its nodes, then the functions.
     node : int or None
-        Number of the node, an outer one before those inside it; None for the head of the graph.
+        Number of the node, each before the nodes inside it; None for the head of the graph.
     part : str
         ``op``, ``output``, ``input``, ``attribute`` of the node, or ``head`` or ``result`` of the graph.
     name : str
@@ -51,14 +51,24 @@ class Fault:
 
 
 def find_faults(model: ModelProto) -> Iterator[Fault]:
-    """The faults of a model in the order of its graphs and nodes, the main graph's first."""
+    """Find the faults of a model.
+
+    Parameters
+    ----------
+    model : ModelProto
+
+    Yields
+    ------
+    Fault
+        In the order of the graphs and nodes, the main graph's first.
+    """
     seen = _Count()
     functions = {(f.domain, f.name) for f in model.functions}
     imports = imported_versions(model)
-    yield from _in_scope(model.graph, [], imports, functions, seen)
+    yield from _scope_faults(model.graph, [], imports, functions, seen)
     for function in model.functions:
         own = imported_versions(model, function)
-        yield from _in_scope(function, [], own, functions, seen)
+        yield from _scope_faults(function, [], own, functions, seen)
 
 
 @dataclass
@@ -67,7 +77,7 @@ class _Count:
     nodes: int = 0
 
 
-def _in_scope(
+def _scope_faults(
     scope: GraphProto | FunctionProto,
     outer: list[Mapping[str, str]],
     imports: Mapping[str, int],
@@ -76,7 +86,7 @@ def _in_scope(
 ) -> Iterator[Fault]:
     number, seen.scopes = seen.scopes, seen.scopes + 1
     owners: dict[str, str] = {}
-    yield from _of_head(scope, number, owners, outer)
+    yield from _head_faults(scope, number, owners, outer)
     visible = [*outer, owners]
     named: set[str] = set()
     for place, node in enumerate(scope.node):
@@ -85,16 +95,16 @@ def _in_scope(
             got, remedy = "two nodes of that name", "rename one of them, or take the name away"
             yield Fault(f"node {sanitize(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
         named.add(node.name)
-        yield from _of_op(node, number, here, imports, functions)
+        yield from _op_faults(node, number, here, imports, functions)
         for name in node.input:
             if name and not any(name in names for names in visible):
-                yield _from_nowhere(scope, place, name, number, here, visible)
+                yield _undefined(scope, place, name, number, here, visible)
         for attribute in node.attribute:
-            yield from _of_attribute(attribute, number, here)
+            yield from _attribute_faults(attribute, number, here)
         for body in bodies(node):
-            yield from _in_scope(body, visible, imports, functions, seen)
+            yield from _scope_faults(body, visible, imports, functions, seen)
         for name in filter(None, node.output):
-            yield from _taken(name, f"an output of {node.op_type}", visible, (number, here, "output"))
+            yield from _duplicate(name, f"an output of {node.op_type}", visible, (number, here, "output"))
             owners[name] = f"an output of {node.op_type}"
     for result in scope.output:
         name = result if isinstance(result, str) else result.name
@@ -105,7 +115,9 @@ def _in_scope(
             )  # fmt: skip
 
 
-def _taken(name: str, role: str, visible: Sequence[Mapping[str, str]], place: tuple[int, int | None, str]) -> Iterator[Fault]:
+def _duplicate(
+    name: str, role: str, visible: Sequence[Mapping[str, str]], place: tuple[int, int | None, str]
+) -> Iterator[Fault]:
     for names in visible:
         if name in names:
             got = f"{names[name]} and {role}"
@@ -113,13 +125,13 @@ def _taken(name: str, role: str, visible: Sequence[Mapping[str, str]], place: tu
             return
 
 
-def _of_head(
+def _head_faults(
     scope: GraphProto | FunctionProto, number: int, owners: dict[str, str], outer: list[Mapping[str, str]]
 ) -> Iterator[Fault]:
     head = (number, None, "head")
     for item in scope.input:
         name = item if isinstance(item, str) else item.name
-        yield from _taken(name, "an input", [*outer, owners], head)
+        yield from _duplicate(name, "an input", [*outer, owners], head)
         owners[name] = "an input"
     inputs = dict(owners)
     if isinstance(scope, GraphProto):
@@ -127,19 +139,19 @@ def _of_head(
         for tensor in [*scope.initializer, *sparse]:
             # One that has an input's name is that input's default.
             if inputs.pop(tensor.name, None) is None:
-                yield from _taken(tensor.name, "an initializer", [*outer, owners], head)
+                yield from _duplicate(tensor.name, "an initializer", [*outer, owners], head)
             owners[tensor.name] = "an initializer"
         for tensor in scope.initializer:
-            if wrong := _of_tensor(tensor):
+            if wrong := _tensor_fault(tensor):
                 yield Fault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
         for part, infos in (("head", scope.input), ("result", scope.output)):
             for info in infos:
-                yield from _of_sizes(info, number, part)
+                yield from _size_faults(info, number, part)
     for info in scope.value_info:
-        yield from _of_sizes(info, number, "head")
+        yield from _size_faults(info, number, "head")
 
 
-def _of_sizes(info: Any, number: int, part: str) -> Iterator[Fault]:
+def _size_faults(info: Any, number: int, part: str) -> Iterator[Fault]:
     ahead = [info.type]
     while ahead:  # a sequence of optionals of tensors …
         kind: Any = getattr(ahead[-1], ahead.pop().WhichOneof("value") or "", None)
@@ -151,15 +163,15 @@ def _of_sizes(info: Any, number: int, part: str) -> Iterator[Fault]:
                 yield Fault(f"type of {sanitize(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name)
 
 
-# ---- names from nowhere ------------------------------------------------------------------------------------------------------
+# ---- undefined names ---------------------------------------------------------------------------------------------------------
 
 
-def _from_nowhere(
+def _undefined(
     scope: GraphProto | FunctionProto, place: int, name: str, number: int, here: int, visible: Sequence[Mapping[str, str]]
 ) -> Fault:
     makers = {output: n for n, node in enumerate(scope.node) for output in node.output if output}
     if name in makers:
-        around = _circle(scope, place, makers[name], makers)
+        around = _cycle(scope, place, makers[name], makers)
         if around:
             got = f"a cycle: {' → '.join(sanitize(step, 40) for step in around)}"
             return Fault(f"input {sanitize(name)}", "a value made above", got, "break the cycle", number, here, "input", name)
@@ -179,8 +191,8 @@ def _from_nowhere(
     )
 
 
-def _circle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]) -> list[str]:
-    """The names on the way from what a node gives back to what it takes, where there is such a way."""
+def _cycle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]) -> list[str]:
+    """The names on a cycle through the edge from node ``last`` to node ``first``; none if there is no such cycle."""
     came: dict[int, tuple[int, str]] = {}
     ahead = [last]
     while ahead:
@@ -204,7 +216,16 @@ def _circle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Ma
 
 
 def is_unknown(domain: str, op_type: str) -> bool:
-    """Whether a domain is one of ONNX's own and neither onnx, the runtime nor the registry has that op in it."""
+    """Whether a domain is ONNX's own and neither onnx, the runtime nor the registry has that op in it.
+
+    Parameters
+    ----------
+    domain, op_type : str
+
+    Returns
+    -------
+    bool
+    """
     if domain not in _OWN or registry.find(domain, op_type) is not None:
         return False
     own = canonical_domain(domain)
@@ -212,12 +233,23 @@ def is_unknown(domain: str, op_type: str) -> bool:
 
 
 def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
-    """Domain and op type of what a mistyped op can have meant, by op type, the ops of the registry last: they win."""
+    """The operators that a mistyped one may mean.
+
+    Parameters
+    ----------
+    functions : iterable of (str, str)
+        Domains and names of local functions.
+
+    Returns
+    -------
+    dict of str to (str, str)
+        Op type to domain and op type; the registry goes before functions, functions before ONNX.
+    """
     own = {schema.name: (schema.domain, schema.name) for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
     return own | {name: (domain, name) for domain, name in functions} | {op.op_type: (op.domain, op.op_type) for op in registry}
 
 
-def _of_op(
+def _op_faults(
     node: NodeProto, number: int, here: int, imports: Mapping[str, int], functions: set[tuple[str, str]]
 ) -> Iterator[Fault]:
     domain = canonical_domain(node.domain)
@@ -246,7 +278,7 @@ def _of_op(
 # ---- values ------------------------------------------------------------------------------------------------------------------
 
 
-def _of_attribute(attribute: AttributeProto, number: int, here: int) -> Iterator[Fault]:
+def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iterator[Fault]:
     place: tuple[int, int, str, str] = (number, here, "attribute", attribute.name)
     lists = [field for field in ("ints", "floats", "strings") if len(getattr(attribute, field))]
     if len(lists) > 1 or (attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name):
@@ -255,28 +287,28 @@ def _of_attribute(attribute: AttributeProto, number: int, here: int) -> Iterator
         remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
         yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
     for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
-        if wrong := _of_tensor(tensor):
+        if wrong := _tensor_fault(tensor):
             expected, got, remedy = wrong
             yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
 
 
-def _of_tensor(tensor: TensorProto) -> tuple[str, str, str | None] | None:
-    """What was expected, what is there, and a remedy, where a tensor's values are not those that its type says.
+def _tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
+    """What was expected, what is there, and a remedy, if the values of a tensor do not fit its type.
 
-    The parser leaves one value an element, also of dtypes of which several belong in a byte.
+    The parser stores one value an element, even of dtypes that are packed.
     """
     if any(size < 0 for size in tensor.dims):
         return "sizes from 0 to 2**63 - 1", str(min(tensor.dims)), None
     if tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("raw_data"):
         return None
     count = math.prod(tensor.dims)
-    held = max(len(getattr(tensor, field)) for field in _DATA)
+    count_stored = max(len(getattr(tensor, field)) for field in _DATA)
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
     if row is not None and row.name.startswith("complex"):
         count *= 2
-    if held != count:
-        return f"{count} values", str(held), None
-    outside = [v for v in _integers(tensor) if not _fits(v, row)] if row is not None else []
+    if count_stored != count:
+        return f"{count} values", str(count_stored), None
+    outside = [v for v in _integers(tensor) if not _is_in_range(v, row)] if row is not None else []
     return (f"values that {row} can hold", str(outside[0]), None) if outside and row is not None else None
 
 
@@ -284,7 +316,7 @@ def _integers(tensor: TensorProto) -> Iterable[int]:
     return [*tensor.int32_data, *tensor.uint64_data]
 
 
-def _fits(value: int, row: Any) -> bool:
+def _is_in_range(value: int, row: Any) -> bool:
     if row.numpy.kind == "b":
         return value in (0, 1)
     signed = row.name.startswith("int")

@@ -331,7 +331,7 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
     want = pyopnb.run(model, x=X)["y"]
     np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
     define_relu()
-    with pytest.raises(pyopnb.ModelError, match="attr axis: expected no attrs, got axis = .what the function's caller gives"):
+    with pytest.raises(pyopnb.ModelError, match="attr axis: expected no attrs, got axis = .set by the function's caller"):
         pyopnb.replace(model, "Softmax", "t::MyRelu")
 
 
