@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from pyopnb.ops.displayable import Displayable
@@ -12,6 +13,7 @@ from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = [
     "MAX_LINES",
+    "TOLERANCES",
     "DiffBase",
     "ToleranceDiff",
     "check_tolerances",
@@ -23,6 +25,12 @@ __all__ = [
 
 MAX_LINES = 12
 """The most lines that the text of a diff has."""
+
+TOLERANCES = MappingProxyType(
+    {"float64": (1e-7, 1e-12), "float32": (1e-5, 1e-5), "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5),
+     "complex64": (1e-5, 1e-5), "complex128": (1e-7, 1e-12)}
+)  # fmt: skip
+"""Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
 
 _MAX_WIDTH = 160
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from pyopnb.diffs.base import TOLERANCES
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.types import type_of
 
 __all__ = ["RELATIVE", "difference", "is_float", "ulps"]
 
-RELATIVE = {"float64": 1e-7, "float32": 1e-5, "float16": 1e-3, "bfloat16": 1.6e-2}
+RELATIVE = {name: rtol for name, (rtol, _) in TOLERANCES.items() if not name.startswith("complex")}
 """Relative tolerances between two good implementations of one operator; other dtypes are exact."""
 
 _OF_LARGEST = 0.1  # part of the tolerance that the largest element sets: sums of large terms cancel

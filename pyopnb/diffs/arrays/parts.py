@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.stats import TOLERANCES, Facts, LazyFacts, family, quick_stats
+from pyopnb.diffs.arrays.stats import Facts, LazyFacts, family, quick_stats
+from pyopnb.diffs.base import TOLERANCES
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
 from pyopnb.ops.result import Result

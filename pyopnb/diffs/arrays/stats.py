@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,7 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.progress import advance
 
-__all__ = ["TOLERANCES", "Axis", "Facts", "LazyFacts", "Place", "array_stats", "family", "quick_stats"]
-
-TOLERANCES = MappingProxyType(
-    {"float64": (1e-7, 1e-12), "float32": (1e-5, 1e-5), "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5),
-     "complex64": (1e-5, 1e-5), "complex128": (1e-7, 1e-12)}
-)  # fmt: skip
-"""Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
+__all__ = ["Axis", "Facts", "LazyFacts", "Place", "array_stats", "family", "quick_stats"]
 
 _WORST = 5  # elements that are kept
 _SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms

@@ -182,6 +182,7 @@ class Lane {
       odd_in_block_ = 0;
     }
     sums.add(block);
+    peak = std::max(peak, top_);
     if (sizes_.least < task_.smallest_normal) {
       classes[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
       classes[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
@@ -255,6 +256,7 @@ class Lane {
       d_[i] = static_cast<double>(keys_[i]);
     }
     sums.add(block);
+    peak = std::max(peak, top_);
     bits += more + less;
     classes[kTrueToFalse] += more, classes[kFalseToTrue] += less;  // the caller knows whether they are bools
     whole_total += above + below;
@@ -362,12 +364,7 @@ class Lane {
   }
 
   // The sums of a block, whose values are in a_ and t_. Leaves |a-b| in d_, |b| in t_, and their ranges.
-  Sums sum(size_t n) {
-    double most;
-    Sums block = loops::sum(a_, t_, d_, n, &away_, &sizes_, &most);
-    if (std::isfinite(most)) peak = std::max(peak, most);
-    return block;
-  }
+  Sums sum(size_t n) { return loops::sum(a_, t_, d_, n, &away_, &sizes_, &top_); }
 
   // What the sizes of differences (d_) and of the reference (t_) tell; how many finite pairs differ. Of special blocks,
   // special_ says what is no number.
@@ -461,6 +458,7 @@ class Lane {
   uint64_t hits_[kBlock];
   uint64_t special_[kBlock], odd_[kBlock];  // 1 for what is no pair of finite numbers, and for what no tolerance covers
   Range away_, sizes_;                      // of the block's |a-b|, and of its |a| and |b|
+  double top_ = 0;                          // the largest |b|
   int64_t odd_in_block_ = 0;
 };
 
