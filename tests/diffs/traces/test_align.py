@@ -92,6 +92,13 @@ def test_pairs_are_followed_down_both_graphs() -> None:
     assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {name: name for name in "xdabemfc"}
 
 
+def test_equal_values_elsewhere_are_no_partner_of_a_node_that_reads_the_same() -> None:
+    # With gamma 1.5, v gives what s gives with 1.0: 0.5 Selu(x) + 1.0 Selu(x).
+    text = "(float[N] x) => (float[N] %s, float[N] %s) { u = Selu<gamma = 0.5>(x)  v = Selu<gamma = %s>(x)  s = Add(v, u)  %s = Neg(s)  %s = Tanh(v) }"
+    held, _ = pairs(text % ("p", "q", "1.0", "p", "q"), text % ("r", "t", "1.5", "r", "t"), X)
+    assert held["v"] == ("v", "structure") and held["s"] == ("s", "structure")
+
+
 def test_the_other_outputs_of_a_node_follow_the_one_that_the_models_share() -> None:
     text = "(float[4] x) => (float[M] y, float[K] z) { y, %s = Split<num_outputs = 2>(x)  z = Neg(%s) }"
     held, found = pairs(text % ("t", "t"), text % ("u", "u"), np.float32([1, 2, 3, 4]))
