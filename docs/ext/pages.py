@@ -133,12 +133,14 @@ def _is_there(target: str, described: str) -> bool:
     module = described
     while module not in sys.modules:
         module = module.rpartition(".")[0]
-    for name in (f"{module}:{target}", target):
+    for name in (f"{module}.{target}", target):
+        owner, _, last = name.rpartition(".")
         try:
-            pkgutil.resolve_name(name)
+            value = pkgutil.resolve_name(owner or "builtins")
         except (ImportError, AttributeError, ValueError):
             continue
-        return True
+        if hasattr(value, last) or last in getattr(value, "__annotations__", {}):  # a field without a default
+            return True
     return False
 
 

@@ -3,7 +3,9 @@
 import ast
 import importlib.util
 import inspect
+import operator
 import pkgutil
+import re
 import typing
 from pathlib import Path
 
@@ -39,6 +41,80 @@ def accidents(source, listed):
 def test_exported_name_is_there_and_described(name):
     value = getattr(pyopnb, name)
     assert inspect.getdoc(value), f"pyopnb.{name} has no docstring"
+
+
+def section(doc, title):
+    """The lines of a numpydoc section, or None where the docstring has no such section."""
+    found = re.search(rf"^{title}\n-{{{len(title)}}}\n(.+?)(?=\n\n\w[\w ]*\n-{{3,}}$|\Z)", inspect.cleandoc(doc), re.M | re.S)
+    return found[1].splitlines() if found else None
+
+
+def lacks_returns(function):
+    """Whether a function returns something and its docstring has no section that says what."""
+    returned = str(inspect.signature(function).return_annotation)
+    doc = function.__doc__ or ""
+    silent = returned in ("None", "NoReturn", "Never") or returned == str(inspect.Signature.empty)
+    return not silent and section(doc, "Returns") is None and section(doc, "Yields") is None
+
+
+def public_functions():
+    """``(name, function)`` of each public function, and of each public method that a class of ours gives to a public class."""
+    for name in (*pyopnb.__all__, "testing.assert_close"):
+        value = operator.attrgetter(name)(pyopnb)
+        if inspect.isfunction(value):
+            yield name, value
+            continue
+        cls = value if inspect.isclass(value) else type(value)
+        methods = {
+            key: method
+            for base in reversed(cls.__mro__)
+            if base.__module__.startswith("pyopnb.")
+            for key, method in vars(base).items()
+        }
+        for key, method in sorted(methods.items()):
+            function = method.__func__ if isinstance(method, classmethod | staticmethod) else method
+            if not key.startswith("_") and inspect.isfunction(function):
+                yield f"{name}.{key}", function
+
+
+FUNCTIONS = dict(public_functions())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_function_says_what_it_returns(name):
+    function = FUNCTIONS[name]
+    assert function.__doc__, f"pyopnb.{name} has no docstring"
+    assert not lacks_returns(function), f"pyopnb.{name}: add a section Returns to its docstring"
+
+
+def test_that_a_docstring_without_returns_is_seen():
+    def silent(x: int) -> int:
+        """Double it.
+
+        Parameters
+        ----------
+        x : int
+            It has no section Returns.
+        """
+
+    def telling(x: int) -> int:
+        """Double it.
+
+        Returns
+        -------
+        int
+            Twice x.
+
+        Examples
+        --------
+        """
+
+    def nothing(x: int) -> None:
+        """Print it."""
+
+    assert [lacks_returns(function) for function in (silent, telling, nothing)] == [True, False, False]
+    assert section(telling.__doc__, "Returns") == ["int", "    Twice x."]
+    assert {"diff", "Session.run", "registry.define", "Diff.from_json", "testing.assert_close"} <= set(FUNCTIONS)
 
 
 def test_what_is_imported_at_first_use_is_exported():
