@@ -1,13 +1,13 @@
-"""Ops known to onnx itself: each op of the registry stands in ``onnx.defs``, with its ``infer`` as shape inference.
+"""Ops of the registry in ``onnx.defs``, with their ``infer`` as shape inference.
 
-What ``onnx.defs`` cannot say stays out of it, so that ``onnx.checker`` refuses nothing that a session runs:
+What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing that a session runs:
 
-- An operator that onnx has already keeps onnx's schema: other models mean that one.
+- An operator that onnx has keeps onnx's schema: other models mean that one.
 - A schema lists its attributes, each of one kind, and the checker refuses all others. An op with ``**attrs``, or with an attr
-  of no known kind, is not put in. The checker then says as much about its nodes as about any op that it does not know.
+  of no known kind, is not registered. The checker then treats its nodes like those of any unknown op.
 - ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper`` writes into every model.
 
-`infer_types` knows these ops all the same.
+`infer_types` goes through these ops as well.
 """
 
 from __future__ import annotations
@@ -83,7 +83,16 @@ def _onnx_domains() -> frozenset[str]:
 
 
 def is_onnx_domain(domain: str) -> bool:
-    """Whether the operators of a domain are ONNX's own."""
+    """Whether the operators of a domain are ONNX's own.
+
+    Parameters
+    ----------
+    domain : str
+
+    Returns
+    -------
+    bool
+    """
     return domain in _onnx_domains() or domain == "ai.onnx"
 
 
@@ -105,7 +114,16 @@ def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
 
 
 def op_schema(version: Version) -> defs.OpSchema:
-    """An op's schema as onnx has them, without the attrs that it cannot have there."""
+    """An op's schema in onnx's form, without the attrs that it cannot express.
+
+    Parameters
+    ----------
+    version : Version
+
+    Returns
+    -------
+    onnx.defs.OpSchema
+    """
     schema = version.schema
     domain, op_type = split_name(version.op)
     made = defs.OpSchema(
@@ -126,7 +144,7 @@ def _inputs(ports: Sequence[Port]) -> list[Any]:
     made: list[Any] = []
     for port in ports:
         if port.optional and ports[-1].variadic:
-            # onnx counts an optional input before a variadic one as needed: from here on, all are one variadic input.
+            # onnx requires an optional input before a variadic one, so from here on all are one variadic input.
             return [*made, _parameter(ports[-1].name, ANY, _Option.Variadic)]
         option = _Option.Variadic if port.variadic else _Option.Optional if port.optional else _Option.Single
         made.append(_parameter(port.name, port.type, option))
@@ -158,7 +176,17 @@ def _attribute(attr: Attr) -> Any:
 
 
 def default_attribute(attr: Attr) -> AttributeProto | None:
-    """The default as an attribute; None where there is none, or none that a node could have (``limit: int = None``)."""
+    """The default of an attr as a node's attribute.
+
+    Parameters
+    ----------
+    attr : Attr
+
+    Returns
+    -------
+    AttributeProto or None
+        None without a default, or for one that a node cannot have (``limit: int = None``).
+    """
     try:
         made = attribute_of(attr.name, attr.take(attr.default, "default"))
     except (PyopError, TypeError, ValueError, OverflowError):
@@ -369,17 +397,27 @@ _PLACE = "pyopnb_place"
 
 
 def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
-    """A copy of a model with the types that ONNX's shape inference and the ops' own ``infer`` give.
+    """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
 
-    Other than `onnx.shape_inference.infer_shapes` it goes through every op of the registry: through those in the places of
-    ONNX's operators and those with attrs that ``onnx.defs`` cannot list.
+    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those that replace ONNX's
+    operators and those with attrs that ``onnx.defs`` cannot list.
+
+    Parameters
+    ----------
+    model : ModelProto
+    strict : bool
+        As ``strict_mode`` of ``infer_shapes``.
+
+    Returns
+    -------
+    ModelProto
 
     Raises
     ------
     ModelError
         A local function calls itself.
     onnx.shape_inference.InferenceError
-        As ``infer_shapes`` does.
+        As from ``infer_shapes``.
     Exception
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
