@@ -182,7 +182,7 @@ def test_a_part_is_around_what_matters():
     assert [box.title for box in graph.part(1).boxes] == ["n0", "… 99 more boxes"]
 
 
-def test_lines_over_very_many_layers_end_in_a_box_that_says_whence():
+def test_lines_across_very_many_layers_begin_at_a_box_that_names_their_sources():
     count = 400
     lines = [*chain(count).lines, *(Line(0, n, 1) for n in range(2, count)), *(Line(n, count - 1, 1) for n in range(1, 300))]
     graph = Graph([Box(f"n{n}") for n in range(count)], lines)

@@ -89,7 +89,7 @@ def test_a_circle_leads_up():
     assert loop == []
 
 
-def test_a_chain_is_straight_beside_what_only_stands_there():
+def test_a_chain_is_straight_beside_boxes_without_inputs():
     # 0 → 1 → 2 → 3, and a box without inputs beside each of the last three
     boxes = [Size(40, 20)] * 7
     edges = [Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(4, 1), Edge(5, 2), Edge(6, 3)]

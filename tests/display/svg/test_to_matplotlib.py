@@ -49,7 +49,7 @@ def colours(drawn: Any) -> np.ndarray:
         return np.asarray(image.convert("RGBA"))
 
 
-def test_every_text_stands_where_the_picture_has_it() -> None:
+def test_every_text_is_where_the_svg_has_it() -> None:
     drawing = draw(GRAPH, scale=Scale(1.0, 4.0), legend_title="µs")
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
