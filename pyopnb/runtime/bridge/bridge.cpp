@@ -93,7 +93,8 @@ Ref state_for(Kernel& kernel, uint64_t epoch) {
   if (!nb::isinstance<State>(state)) fail(PyExc_SystemError, "Kernel.at did not give a State");
   if (!kernel.state.is_valid() || epoch > kernel.epoch) {
     kernel.epoch = epoch;
-    nb::object old = std::exchange(kernel.state, nb::object(state));  // what it runs when it goes may come back here
+    // Not in a destructor, as in Kernel::clear; what it runs may come back here.
+    Py_XDECREF(std::exchange(kernel.state, nb::object(state)).release().ptr());
   }
   return state;
 }
@@ -176,6 +177,7 @@ void destroy(void* pointer) {
     PendingError pending;
     std::list<Kernel> gone;
     gone.splice(gone.begin(), kernels, static_cast<Kernel*>(pointer)->self);
+    gone.front().clear();
     return nullptr;
   });
   if (status) api.ReleaseStatus(status);  // only where the interpreter ends meanwhile; ONNX Runtime takes no status here

@@ -81,9 +81,11 @@ struct Kernel {
   uint64_t epoch = 0;
   std::list<Kernel>::iterator self;
 
+  // No destructor does this: releasing them runs Python, where CPython may end the thread, and that must not unwind a
+  // destructor.
   void clear() {
-    // Moved out first: what they run when they go may come back here.
-    nb::object old_state = std::move(state), old_half = std::move(half);
+    Py_XDECREF(state.release().ptr());
+    Py_XDECREF(half.release().ptr());
   }
 };
 
