@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 from onnx.backend.test.case.test_case import TestCase
+from small_ops import SOFT_CLIP
 
 import pyopnb
 
@@ -57,16 +58,6 @@ def clipper():
     return pyopnb.model(pyopnb.node("demo::SoftClip", "x", "y", limit=2.0), {"x": "float32[N]"}, {"y": "float32[N]"})
 
 
-SOFT_CLIP = """
-    @pyopnb.pyop("demo::SoftClip")
-    class SoftClip:
-        def __init__(self, limit: float = 1.0):
-            self.limit = np.float32(limit)
-        def compute(self, x):
-            return self.limit * np.tanh(x / self.limit)
-"""
-
-
 @pytest.fixture
 def soft_clip(define):
-    return define(SOFT_CLIP)[0]
+    return define(f'@pyopnb.pyop("demo::SoftClip"){SOFT_CLIP}')[0]

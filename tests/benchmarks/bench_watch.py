@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from jupyter_client.manager import start_new_kernel
 from table import Row, milli, show
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+from small_ops import soft_clip_cell
 
 TIMES = 30
 BAR = 0.150  # seconds on top of the run
@@ -15,13 +20,7 @@ SETUP = """
 %load_ext pyopnb
 import numpy as np, pyopnb
 """
-OP = """%%pyop -q -d demo
-class SoftClip:
-    def __init__(self, limit: float = 1.0):
-        self.limit = limit
-    def compute(self, x):
-        return self.limit * np.tanh(x / self.limit) + np.float32({version})
-"""
+OP = soft_clip_cell("self.limit * np.tanh(x / self.limit) + np.float32({version})")
 WATCH = """
 session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::SoftClip", "x", "y")], {"x": "float32[N,M]"}, "y"))
 w = pyopnb.watch(session, x=np.random.default_rng(0).random((256, 256), np.float32))

@@ -18,6 +18,7 @@ from limits import LIMIT
 import pyopnb
 
 _SITE = Path(pyopnb.__file__).parents[1]
+_SHARED = Path(__file__).parents[1] / "shared"
 
 # What scripts begin with: a chain of ops over x: float32[N] as a model, and a session that is only onnxruntime's.
 _PRELUDE = """
@@ -25,11 +26,7 @@ import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
 import numpy as np, onnxruntime, pyopnb
 from pyopnb.runtime import _bridge
-
-def chain(*ops, kind="float32[N]"):
-    names = ["x"] + [f"t{i}" for i in range(1, len(ops))] + ["y"]
-    nodes = [pyopnb.node(op, names[i], names[i + 1], name=f"n{i}") for i, op in enumerate(ops)]
-    return pyopnb.model(nodes, {"x": kind}, "y")
+from small_ops import chain
 
 def bare(model):
     options = onnxruntime.SessionOptions()
@@ -60,7 +57,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
     def run(text: str, *, prelude: bool = True) -> Outcome:
         script = tmp_path_factory.mktemp("fresh") / "script.py"
         script.write_text((_PRELUDE if prelude else "") + textwrap.dedent(text))
-        paths = [str(_SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(_SITE), str(_SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
         out, err = script.with_suffix(".out"), script.with_suffix(".err")
         # Files and a process group: a child that hangs would keep a pipe open, and must not outlive the test.
         with out.open("w") as to, err.open("w") as errors:

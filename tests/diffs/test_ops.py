@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import FeedError, OpDiff, registry
 
-CLIP = """\
-class SoftClip:
-    def __init__(self, limit: float = 1.0):
-        self.limit = limit
-
-    def compute(self, x):
-        return x
-"""
+CLIP = soft_clip_source("x").lstrip()
 
 
 def define(source, name="demo::SoftClip", **options):

@@ -1,7 +1,6 @@
 """A model as a picture: what is in it, what is folded, what is said of broken and hostile ones."""
 
 import base64
-import itertools
 import os
 import re
 import xml.etree.ElementTree as ET
@@ -11,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from small_ops import chain
 
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
@@ -71,9 +71,8 @@ def model(nodes, inputs=("x",), outputs=("y",), weights=(), **more):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def chain(count):
-    names = ["x", *(f"t{n}" for n in range(count - 1)), "y"]
-    return model([helper.make_node("Relu", [a], [b]) for a, b in itertools.pairwise(names)])
+def relus(count):
+    return chain(*["Relu"] * count, kind="float32[N,3]")
 
 
 def test_a_model_as_text_and_as_a_picture():
@@ -173,13 +172,13 @@ def test_functions_that_would_be_endless_stay_folded():
 
 
 def test_numbers_are_colours_and_marks_are_badges():
-    proto = chain(4)
+    proto = relus(4)
     proto.graph.node[2].name = "third"
-    seen = pyopnb.show(proto, colours={"t0": 1e-7, 1: 1e-3, "third": 0.5}, legend="largest |a-b|", marks={"y": "changed"})
+    seen = pyopnb.show(proto, colours={"t1": 1e-7, 1: 1e-3, "third": 0.5}, legend="largest |a-b|", marks={"y": "changed"})
     assert {"largest |a-b|", "~ changed"} <= set(texts(seen.svg))
-    assert "  t0 = Relu(x) [1e-07]" in repr(seen) and "~ y = Relu(t2)" in repr(seen)
+    assert "  t1 = Relu(x) [1e-07]" in repr(seen) and "~ y = Relu(t3)" in repr(seen)
     assert Html(seen.body).images[0]["alt"].endswith("Colours: largest |a-b| from 1e-07 to 0.5")
-    with pytest.raises(ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t0"):
+    with pytest.raises(ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t1"):
         pyopnb.show(proto, colours={"t9": 1.0})
     with pytest.raises(ModelError, match=r"show, marks: expected an index from 0 to 3, got 4"):
         pyopnb.show(proto, marks={4: "added"})
@@ -229,7 +228,7 @@ def test_hostile_names_are_text():
 
 
 def test_an_output_is_never_too_large():
-    seen = pyopnb.show(chain(6_000))
+    seen = pyopnb.show(relus(6_000))
     assert len(seen.body.encode()) <= MAX_BYTES
     left, whole = re.search(r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text).groups()
     assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
@@ -238,11 +237,11 @@ def test_an_output_is_never_too_large():
 
 
 def test_what_stands_out_is_kept_when_boxes_are_left_out():
-    seen = pyopnb.show(chain(3_000), marks={2_000: "changed"}, most=50)
+    seen = pyopnb.show(relus(3_000), marks={2_000: "changed"}, most=50)
     assert "~ changed" in texts(seen.svg)
     assert "50" in Html(seen.body).text or "boxes before" in " ".join(filter(None, texts(seen.svg)))
     with pytest.raises(FeedError, match="show, most: expected 1 or more, got 0"):
-        pyopnb.show(chain(2), most=0)
+        pyopnb.show(relus(2), most=0)
 
 
 def test_same_model_same_bytes():

@@ -15,6 +15,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
@@ -55,14 +56,7 @@ import pyopnb
 pathlib.Path({str(tmp_path / "mark")!r}).touch()
 
 
-@pyopnb.pyop("demo::SoftClip")
-class SoftClip:
-    def __init__(self, limit):
-        self.limit = limit
-
-    def compute(self, x):
-        return np.minimum(x, np.float32(self.limit))
-"""
+@pyopnb.pyop("demo::SoftClip"){soft_clip_source("np.minimum(x, np.float32(self.limit))")}"""
     return source, file((KEY, entry(source))), tmp_path / "mark"
 
 

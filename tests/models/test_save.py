@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
+from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
@@ -77,7 +78,7 @@ def test_only_the_ops_that_it_uses_also_in_bodies_and_of_the_retired_pyop(define
 def test_saved_again_the_new_text_takes_the_place(soft_clip, define, clipper, tmp_path):
     path = tmp_path / "clip.onnx"
     pyopnb.save(clipper, path)
-    define("@pyopnb.pyop('demo::SoftClip')\nclass SoftClip:\n    def compute(self, x, limit=None): return x\n", "b.py")
+    define(f"@pyopnb.pyop('demo::SoftClip'){soft_clip_source('x')}", "b.py")
     pyopnb.save(path, path)
     assert list(pyopnb.load(path).ops) == ["demo::SoftClip"]
     assert "return x\n" in pyopnb.load(path).ops["demo::SoftClip"].source

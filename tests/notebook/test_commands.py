@@ -6,19 +6,16 @@ import numpy as np
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
+from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
 from pyopnb.notebook.commands import COMMANDS, parse_command
 from pyopnb.notebook.completion import _for_command
 
-SOFT_CLIP = """
-class SoftClip:
-    def __init__(self, limit: float = 1.0):
-        self.limit = np.float32(limit)
-    def compute(self, x: "float32[N]", *more) -> "float32[N]":
-        return self.limit * np.tanh(x / self.limit) + len(more)
-"""
+SOFT_CLIP = soft_clip_source(
+    "self.limit * np.tanh(x / self.limit) + len(more)", '(self, x: "float32[N]", *more) -> "float32[N]"'
+)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from IPython.core.completer import provisionalcompleter
+from small_ops import soft_clip_cell
 
 import pyopnb
 
@@ -19,9 +20,7 @@ CELL = """\
 
 
 def test_the_story(define, shell):
-    define(
-        "%%pyop -q -d demo\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x + 1\n"
-    )
+    define(soft_clip_cell("x + 1"))
     assert define(CELL.format(line=" clipper")).out == "clipper: (x: float32[N,3]) -> (y: float32[...]), 2 nodes\n"
     assert isinstance(shell.user_ns["clipper"], onnx.ModelProto)
     assert shell.user_ns["clipper"].graph.name == "clipper"

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from IPython.core.completer import provisionalcompleter
+from small_ops import soft_clip_cell
 
 import pyopnb
 from pyopnb import registry
@@ -19,9 +20,7 @@ HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 
 @pytest.fixture
 def ops(define):
-    define(
-        "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float = 1.0): ...\n    def compute(self, x): ...\n"
-    )
+    define(soft_clip_cell())
     define("%%pyop -d demo -q\nclass SoftClip:\n    '''Second.'''\n    def compute(self, x: 'float32[N]'): ...\n")
     define("%%pyop -q --opset 4\nclass Other:\n    def compute(self, *xs): ...\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_ops import soft_clip_cell
 
 import pyopnb
 from pyopnb.notebook.tracebacks import _user_frames
@@ -45,9 +46,7 @@ def prepared(shell, define, tmp_path, monkeypatch):
     (tmp_path / "lfs.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
     (tmp_path / "page.onnx").write_text("<!DOCTYPE html>\n<title>Not Found</title>")
     (tmp_path / "clip.onnx").write_text("")
-    define(
-        "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x\n"
-    )
+    define(soft_clip_cell("x").replace(" = 1.0", ""))
     for name, node in {"typo": "SoftClap", "bare": "SoftClip", "good": "SoftClip<limit = 1.0>"}.items():
         define(f"%%onnx -q {name}\n(float[N] x) => (float[N] y) {{ y = demo.{node}(x) }}")
     shell.push({"pyopnb": pyopnb, "np": np})
@@ -70,9 +69,7 @@ def test_a_line_inside_a_function_of_the_user(prepared, run):
 
 
 def test_what_the_op_raises_keeps_its_frames(prepared, define, run):
-    define(
-        "%%pyop -d demo -q\nclass SoftClip:\n    def __init__(self, limit: float): ...\n    def compute(self, x): return x.nope\n"
-    )
+    define(soft_clip_cell("x.nope"))
     ran = run("pyopnb.run(good, x=np.float32([1]))")
     assert "in SoftClip.compute(self, x)" in ran.out and "AttributeError" in ran.out
 

@@ -13,18 +13,13 @@ import numpy as np
 import onnxruntime
 import pytest
 from limits import LIMIT
+from small_ops import chain
 
 import pyopnb
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.session import SessionRebuilt
 
 X = np.float32([1, 2, 3])
-
-
-def chain(*ops, **attrs):
-    names = ["x", *(f"t{i}" for i in range(1, len(ops))), "y"]
-    nodes = [pyopnb.node(op, names[i], names[i + 1], name=f"n{i}", **attrs) for i, op in enumerate(ops)]
-    return pyopnb.model(nodes, {"x": "float32[N]"}, "y")
 
 
 def bare(model):

@@ -26,7 +26,7 @@ def scale():
     return Scale
 
 
-def chain(*nodes):
+def session_of(*nodes):
     return pyopnb.Session(pyopnb.model(list(nodes), {"x": "float32[N]"}, list(nodes[-1].output)))
 
 
@@ -34,7 +34,7 @@ X = np.float32([1, 2])
 
 
 def test_the_next_run_uses_them(scale):
-    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    session = session_of(pyopnb.node("demo::Scale", "x", "y", by=3.0))
     inner = session._sess
     assert session.attrs == {"y": {"by": 3.0, "shift": 0}}
     session.set_attrs(by=5.0)
@@ -46,7 +46,7 @@ def test_the_next_run_uses_them(scale):
 
 
 def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scale):
-    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    session = session_of(pyopnb.node("demo::Scale", "x", "y", by=3.0))
     session.set_attrs(by=5.0)
 
     @pyopnb.pyop("demo::Scale")
@@ -102,7 +102,7 @@ def test_attrs_that_change_the_output_rebuild():
     ],
 )
 def test_a_refusal_changes_nothing(scale, where, attrs, text):
-    session = chain(pyopnb.node("demo::Scale", "x", "y", by=3.0))
+    session = session_of(pyopnb.node("demo::Scale", "x", "y", by=3.0))
     with pytest.raises(pyopnb.ModelError) as caught:
         session.set_attrs(where, **attrs)
     assert text in str(caught.value)
@@ -111,14 +111,14 @@ def test_a_refusal_changes_nothing(scale, where, attrs, text):
 
 
 def test_what_the_class_raises_changes_nothing(scale):
-    session = chain(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    session = session_of(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
     with pytest.raises(ArithmeticError, match="negative"):
         session.set_attrs(by=-1.0)
     assert session(x=X)["y"].tolist() == [6, 12]
 
 
 def test_one_node_or_all_of_an_op(scale):
-    session = chain(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    session = session_of(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
     session.set_attrs("a", by=10.0)
     assert session(x=X)["y"].tolist() == [20, 40]
     session.set_attrs(by=1.0)
@@ -127,7 +127,7 @@ def test_one_node_or_all_of_an_op(scale):
 
 def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     pyopnb.pyop("demo::Other")(scale)
-    session = chain(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
+    session = session_of(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
     with pytest.raises(
         pyopnb.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"
     ):
@@ -137,14 +137,14 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
 
 
 def test_a_session_without_ops_says_so():
-    session = chain(pyopnb.node("Abs", "x", "y"))
+    session = session_of(pyopnb.node("Abs", "x", "y"))
     assert session.attrs == {}
     with pytest.raises(pyopnb.ModelError, match="expected a session with ops of the registry"):
         session.set_attrs(alpha=1.0)
 
 
 def test_old_instances_are_let_go(scale):
-    session = chain(pyopnb.node("demo::Scale", "x", "y"))
+    session = session_of(pyopnb.node("demo::Scale", "x", "y"))
     made = []
     before = scale.__init__
 
@@ -180,7 +180,7 @@ def test_a_run_in_flight_keeps_its_attrs():
         def compute(self, x):
             return x * self.by
 
-    session = chain(pyopnb.node("demo::Wait", "x", "a"), pyopnb.node("demo::Scale", "a", "y"))
+    session = session_of(pyopnb.node("demo::Wait", "x", "a"), pyopnb.node("demo::Scale", "a", "y"))
     got = []
     thread = threading.Thread(target=lambda: got.append(session(x=X)["y"].tolist()))
     thread.start()

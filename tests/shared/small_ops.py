@@ -9,13 +9,26 @@ from onnx import ModelProto
 
 import pyopnb
 
-SOFT_CLIP = """
+_TANH = "(self.limit * np.tanh(x / self.limit)).astype(x.dtype)"
+
+
+def soft_clip_source(result: str = _TANH, signature: str = "(self, x)") -> str:
+    """The source of a SoftClip whose ``compute`` returns ``result``; starts with a newline, and needs NumPy as ``np``."""
+    return f"""
 class SoftClip:
     def __init__(self, limit: float = 1.0):
         self.limit = limit
-    def compute(self, x):
-        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)
+    def compute{signature}:
+        return {result}
 """
+
+
+def soft_clip_cell(result: str = _TANH) -> str:
+    """A ``%%pyop`` cell that defines ``demo::SoftClip`` with ``soft_clip_source(result)``."""
+    return f"%%pyop -q -d demo{soft_clip_source(result)}"
+
+
+SOFT_CLIP = soft_clip_source()
 """The body of a ``%%pyop`` cell, or of a module that imports NumPy as ``np``."""
 
 

@@ -8,17 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from limits import LIMIT
+from small_ops import chain
 
 import pyopnb
 from pyopnb.runtime import _bridge
 
 THREADS, RUNS = 4, 60
 X = np.arange(6, dtype=np.float32)
-
-
-def chain(*ops):
-    names = ["x", *(f"t{i}" for i in range(1, len(ops))), "y"]
-    return pyopnb.model([pyopnb.node(op, names[i], names[i + 1]) for i, op in enumerate(ops)], {"x": "float32[N]"}, "y")
 
 
 def together(*jobs):

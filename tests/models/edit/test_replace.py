@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
+from small_ops import chain
 
 import pyopnb
 from pyopnb.models import io, types
@@ -19,6 +20,7 @@ from pyopnb.models.nodes import walk
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
+KIND = "float32[2,3]"
 
 
 def define_relu(name: str = "t::MyRelu", **more: Any) -> type:
@@ -28,19 +30,13 @@ def define_relu(name: str = "t::MyRelu", **more: Any) -> type:
     return cls
 
 
-def chain(*types: str, **more: Any) -> onnx.ModelProto:
-    names = ["x", *(f"v{n}" for n in range(len(types) - 1)), "y"]
-    nodes = [pyopnb.node(t, names[n], names[n + 1], name=f"n{n}") for n, t in enumerate(types)]
-    return pyopnb.model(nodes, {"x": "float32[2,3]"}, "y", **more)
-
-
 def replaced_ops(model: onnx.ModelProto, domain: str = "t") -> list[str]:
     return [site.node.name or site.node.output[0] for site in walk(model) if site.node.domain == domain]
 
 
 # ---- where -------------------------------------------------------------------------------------------------------------------
 
-MODEL = chain("Relu", "Neg", "Relu", "Neg")
+MODEL = chain("Relu", "Neg", "Relu", "Neg", kind=KIND)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +46,8 @@ MODEL = chain("Relu", "Neg", "Relu", "Neg")
         ("Relu", ["n0", "n2"]),
         ("::Relu", ["n0", "n2"]),
         ("ai.onnx::Relu", ["n0", "n2"]),
-        ("v2", ["n2"]),
-        (["n2", "v0"], ["n0", "n2"]),
+        ("t3", ["n2"]),
+        (["n2", "t1"], ["n0", "n2"]),
         (("n0", "n0"), ["n0"]),
         ({"n2"}, ["n2"]),
         (MODEL.graph.node[2], ["n2"]),
@@ -78,8 +74,8 @@ def test_a_node_that_was_read_from_elsewhere() -> None:
 
 def test_equal_nodes_of_the_callers_model_are_told_apart() -> None:
     define_relu()
-    model = chain("Relu", "Neg")
-    inner = helper.make_function("f", "F", ["x"], ["v0"], [model.graph.node[0]], [helper.make_opsetid("", 17)])
+    model = chain("Relu", "Neg", kind=KIND)
+    inner = helper.make_function("f", "F", ["x"], ["t1"], [model.graph.node[0]], [helper.make_opsetid("", 17)])
     model.functions.append(inner)
     got = pyopnb.replace(model, model.functions[0].node[0], "t::MyRelu")
     assert (got.graph.node[0].domain, got.functions[0].node[0].domain) == ("", "t")
@@ -93,7 +89,7 @@ def test_one_node_named_in_two_ways_is_not_ambiguous() -> None:
 
 def test_a_text_with_two_meanings() -> None:
     define_relu()
-    model = chain("Relu", "Neg")
+    model = chain("Relu", "Neg", kind=KIND)
     model.graph.node[1].name = "Relu"
     with pytest.raises(
         pyopnb.ModelError,
@@ -105,7 +101,7 @@ def test_a_text_with_two_meanings() -> None:
 
 def test_an_op_type_of_two_domains() -> None:
     define_relu()
-    model = chain("Gelu", "com.microsoft::Gelu")
+    model = chain("Gelu", "com.microsoft::Gelu", kind=KIND)
     with pytest.raises(
         pyopnb.ModelError, match=r"op type ::Gelu and op type com.microsoft::Gelu. Try: '::Gelu', or 'com.microsoft::Gelu'"
     ):
@@ -253,7 +249,7 @@ def test_ports_of_other_types_than_those_inferred() -> None:
     ):
         pyopnb.registry.define(cls, "t::Op")
         with pytest.raises(pyopnb.ModelError, match=said):
-            pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of v1 and v2
+            pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of t2 and t3
 
 
 def test_more_outputs_than_the_op_gives() -> None:
@@ -353,7 +349,7 @@ def test_the_original_is_not_changed() -> None:
 
 
 def with_external_data(folder: Path) -> Path:
-    model = chain("Relu", "Neg")
+    model = chain("Relu", "Neg", kind=KIND)
     model.graph.node.append(pyopnb.node("Add", "y w", "z"))
     model.graph.output[0].name = "z"
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), "w"))
@@ -394,7 +390,8 @@ def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:
 def test_weights_that_leave_a_large_model_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
     define_relu()
     monkeypatch.setattr(io, "_MAX_MESSAGE", 2**26)
-    model = chain("Relu", "Neg", initializers={"w": np.arange(3000, dtype=np.float32)})
+    model = chain("Relu", "Neg", kind=KIND)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(3000, dtype=np.float32), "w"))
     got = pyopnb.replace(model, "Relu", "t::MyRelu")
     assert got.graph.initializer[0] == model.graph.initializer[0]
 

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+import small_ops
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from limits import LIMIT
@@ -83,10 +84,7 @@ def test_what_a_header_does_not_say_is_added(header: str, version: int, imported
 
 
 def test_the_version_of_a_domain_is_that_of_its_ops() -> None:
-    @pyopnb.pyop("demo::SoftClip", opset=3)
-    class SoftClip:
-        def compute(self, x): ...
-
+    pyopnb.pyop("demo::SoftClip", opset=3)(small_ops.SoftClip)
     assert imports(pyopnb.parse(STORY))["demo"] == 3
 
 
@@ -165,16 +163,9 @@ def test_values_of_less_than_a_byte() -> None:
 
 def test_an_op_may_be_defined_later() -> None:
     session_of = pyopnb.parse(STORY)
-
-    @pyopnb.pyop("demo::SoftClip")
-    class SoftClip:
-        def __init__(self, limit: float):
-            self.limit = limit
-
-        def compute(self, x):
-            return np.minimum(x, self.limit)
-
-    assert pyopnb.run(session_of, x=np.float32([[1, -9, 2]]))["y"].tolist() == [[1, 2, 2]]
+    small_ops.define(small_ops.SoftClip)
+    want = small_ops.SoftClip(limit=2.0).compute(np.float32([[1, 9, 2]]))
+    assert pyopnb.run(session_of, x=np.float32([[1, -9, 2]]))["y"].tolist() == want.tolist()
 
 
 def test_ops_that_are_known_in_the_domain_of_onnx() -> None:
@@ -310,10 +301,7 @@ def test_an_unknown_header_entry() -> None:
 
 
 def test_the_nearest_op_may_be_one_of_the_registry() -> None:
-    @pyopnb.pyop("demo::SoftClip")
-    class SoftClip:
-        def compute(self, x): ...
-
+    small_ops.define(small_ops.SoftClip)
     with pytest.raises(pyopnb.ModelError, match=r"got SoftClip\. Try: demo\.SoftClip$"):
         pyopnb.parse("(float x) => (y) { y = SoftClip(x) }")
 

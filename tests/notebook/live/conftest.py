@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 from IPython.utils.capture import capture_output
+from small_ops import soft_clip_cell
 
 import pyopnb
 
@@ -48,7 +49,7 @@ def page(shell):
 
 @pytest.fixture
 def clip(page):
-    page.run(CLIP.lstrip().format("np.float32(self.limit) * np.tanh(x / np.float32(self.limit))"))
+    page.run(soft_clip_cell("np.float32(self.limit) * np.tanh(x / np.float32(self.limit))"))
     page.run(
         """
         model = pyopnb.model([pyopnb.node("demo::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y")
@@ -59,19 +60,9 @@ def clip(page):
     return page
 
 
-CLIP = """
-%%pyop -q -d demo
-class SoftClip:
-    def __init__(self, limit: float = 1.0):
-        self.limit = limit
-    def compute(self, x):
-        return {}
-"""
-
-
 @pytest.fixture
 def redefine(page):
-    return lambda body, ok=True: page.run(CLIP.format(body).lstrip(), ok)
+    return lambda body, ok=True: page.run(soft_clip_cell(body), ok)
 
 
 @pytest.fixture
