@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from limits import LIMIT
 from PIL import Image
 from playwright.sync_api import Browser, Frame, Locator, Page, expect, sync_playwright
 
+LIMIT = float(os.environ.get("PYOPNB_TEST_LIMIT", "180"))  # seconds; a page that fails waits so long for each thing
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 CURRENT = "window.jupyterapp.shell.currentWidget"
