@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom, and is saved without what a run leaves in it."""
+"""Every notebook runs from top to bottom, in the pages of docs/ as well, and is saved without what a run leaves in it."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@pytest.mark.one_python
+@pytest.mark.in_docs
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path):
     notebook = nbformat.read(path, as_version=4)
