@@ -150,7 +150,7 @@ for change in (reshape, flatten, other_dtype, unaligned, export, other_strides):
 def writable(x):
     try:
         x.setflags(write=True)
-    except (ValueError, DeprecationWarning):  # older NumPy refuses by this warning, which is an error here
+    except (ValueError, DeprecationWarning):  # older NumPy only warns, which is an error here and not elsewhere
         return x
     raise AssertionError("the runtime's memory can be written")
 look = writable
