@@ -183,9 +183,11 @@ class HullBuilder {
     return (static_cast<long double>(to.d) - from.d) / (static_cast<long double>(to.t) - from.t);
   }
 
+  // Where a double cannot hold a line this steep, one below all points.
   static Line line(Point from, Point to) {
     double rise = static_cast<double>(slope(from, to));
-    return {(from.d - rise * from.t) * kRounding, rise * kRounding};
+    Line line = {(from.d - rise * from.t) * kRounding, rise * kRounding};
+    return std::isfinite(line.base) && std::isfinite(line.slope) ? line : Line{0, 0};
   }
 
   // Makes the table. Bin 0 is all that is left of the first corner's bin, the last all that is right of the last corner's. As
