@@ -62,9 +62,11 @@ class Kernel:
         self.clock = node.clock if node else None
         self.first_epoch = epoch
         self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
+        # Attrs of sessions that share this kernel, with a number of their own, by the private epochs in which they run it.
+        self.private: dict[int, tuple[int, dict[str, Any]]] = {}
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._lock = threading.RLock()
-        # By version and the epoch of the attrs; only those that a run can still ask for.
+        # By version and the epoch or number of the attrs; only those that a run can still ask for.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.first_epoch)
         instance = node.take_instance(version.number) if node else None
@@ -77,6 +79,9 @@ class Kernel:
         return self._settings[-1][1]
 
     def _setting(self, epoch: int) -> tuple[int, dict[str, Any]]:
+        return self.private.get(epoch) or self._own_setting(epoch)
+
+    def _own_setting(self, epoch: int) -> tuple[int, dict[str, Any]]:
         return next((held for held in reversed(self._settings) if held[0] <= epoch), self._settings[0])
 
     def schema(self, version: Version) -> Schema:
@@ -121,16 +126,19 @@ class Kernel:
         self._add_state(version, since, instance, promised)
         return None
 
-    def prepare_attrs(self, epoch: int, values: dict[str, Any]) -> Callable[[int], None] | None:
-        """A function that makes these the attrs from an epoch on; None where the outputs change with them."""
+    def prepare_attrs(self, epoch: int, values: dict[str, Any]) -> Callable[[int, int | None], None] | None:
+        """A function that makes these the attrs from an epoch on, or of one private epoch; None if the outputs change."""
         version = self.op.at(max(epoch, self.first_epoch))
         instance, promised = self._instance(version, values)
         if promised != self.declared:
             return None
 
-        def adopt(since: int) -> None:
+        def adopt(since: int, private: int | None) -> None:
             with self._lock:
-                self._settings.append((since, values))
+                if private is None:
+                    self._settings.append((since, values))
+                else:
+                    self.private[private] = (since, values)
                 self._add_state(version, since, instance, promised)
 
         return adopt
@@ -145,9 +153,10 @@ class Kernel:
     def _prune(self) -> None:
         """Release versions and attrs that no run can ask for any more."""
         epoch = max(_bridge.oldest_epoch(), self.first_epoch)
-        oldest, since = self.op.at(epoch).number, self._setting(epoch)[0]
+        oldest, since = self.op.at(epoch).number, self._own_setting(epoch)[0]
         self._settings = [held for held in self._settings if held[0] >= since]
-        self._states = {key: held for key, held in self._states.items() if key[0] >= oldest and key[1] >= since}
+        used = {number for number, _ in (*self._settings, *self.private.values())}
+        self._states = {key: held for key, held in self._states.items() if key[0] >= oldest and key[1] in used}
 
     def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from pyopnb.ops.errors import ModelError, sanitize, suggest
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
 
-__all__ = ["attrs_of", "label_of", "merge_attrs", "select_kernels"]
+__all__ = ["attrs_of", "changed_attrs", "label_of", "merge_attrs", "select_kernels"]
 
 
 def label_of(kernel: Kernel, kernels: Collection[Kernel]) -> str:
@@ -19,11 +21,11 @@ def label_of(kernel: Kernel, kernels: Collection[Kernel]) -> str:
     return kernel.label if len(same) == 1 else f"{kernel.label}#{kernel.number}"
 
 
-def attrs_of(kernel: Kernel) -> dict[str, Any]:
-    """The attrs of a node by name, with the defaults of those that it does not say."""
+def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The attrs of a node by name, with the defaults of those that its values do not say."""
     schema = kernel.schema(kernel.op.current)
     defaults = {attr.name: attr.default for attr in schema.attrs if attr.default is not REQUIRED}
-    return {**defaults, **kernel.values}
+    return {**defaults, **values}
 
 
 def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collection[str]) -> list[Kernel]:
@@ -55,7 +57,7 @@ def _takes(kernel: Kernel, name: str) -> bool:
 
 def _refuse_ambiguous(name: str, having: list[Kernel], candidates: list[Kernel], where: str | None) -> None:
     if not having:
-        known = sorted({attr for kernel in candidates for attr in attrs_of(kernel)})
+        known = sorted({attr for kernel in candidates for attr in attrs_of(kernel, kernel.values)})
         raise ModelError(
             f"attr {sanitize(name)}",
             expected=f"an attr of {', '.join(sorted({kernel.op.name for kernel in candidates}))}",
@@ -72,7 +74,7 @@ def _refuse_ambiguous(name: str, having: list[Kernel], candidates: list[Kernel],
         )
 
 
-def merge_attrs(kernel: Kernel, changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_attrs(kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The attrs of a node with some of them changed, as the op's ``__init__`` takes them.
 
     Raises
@@ -80,6 +82,16 @@ def merge_attrs(kernel: Kernel, changes: Mapping[str, Any]) -> dict[str, Any]:
     ModelError
         An attr of another kind.
     """
-    values = {**kernel.values, **changes}
-    kernel.schema(kernel.op.current).bind(values, kernel.where)
-    return values
+    merged = {**values, **changes}
+    kernel.schema(kernel.op.current).bind(merged, kernel.where)
+    return merged
+
+
+def changed_attrs(kernel: Kernel, values: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Those attrs of a node whose values are not the model's."""
+    before = attrs_of(kernel, model)
+    return {
+        name: value
+        for name, value in attrs_of(kernel, values).items()
+        if name not in before or not np.array_equal(value, before[name])
+    }

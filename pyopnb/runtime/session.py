@@ -26,13 +26,14 @@ from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners, live_sessions
 from pyopnb.runtime.feeds import Feeds, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.live_attrs import attrs_of, label_of, merge_attrs, select_kernels
+from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, label_of, merge_attrs, select_kernels
 from pyopnb.runtime.options import LENT, QUIET, session_options
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
     from pyopnb.ops.progress import Progress
+    from pyopnb.runtime.kernel import Kernel
     from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["Session", "SessionRebuilt", "run_each", "run_kernels"]
@@ -108,11 +109,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         self._arguments = (sess_options, providers, provider_options, kwargs)
         self._updating = threading.RLock()
-        self._attr_changes: dict[int, dict[str, Any]] = {}  # attrs that differ from the file's, by the node's number
+        self._begin_attrs()
         self._modules = checked_modules(modules)
         source = read_model(model, base_dir)
         self.filled = _fill(source) if fill else ()
         self._build(source)
+
+    def _begin_attrs(self) -> None:
+        self._attr_changes: dict[int, dict[str, Any]] = {}  # attrs that were set, by the node's number
+        self._model_values: dict[int, dict[str, Any]] = {}  # of the nodes whose attrs were set: what the model says
+        self._attr_listeners: set[Callable[[], None]] = set()  # called after attrs were set
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
@@ -163,6 +169,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         session = Session.__new__(Session)
         session._arguments = (options, *self._arguments[1:])
         session._updating, session._modules, session.filled = threading.RLock(), self._modules, ()
+        session._begin_attrs()
         session._attr_changes = self._attr_changes
         session._build(source, prepare)
         return session
@@ -243,12 +250,75 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         self._update()
         kernels = sorted(self._kernels, key=lambda kernel: kernel.number)
-        return [(label_of(kernel, kernels), kernel.op.name, attrs_of(kernel)) for kernel in kernels]
+        return [(label_of(kernel, kernels), kernel.op.name, attrs_of(kernel, self._values(kernel))) for kernel in kernels]
+
+    def _values(self, kernel: Kernel) -> dict[str, Any]:
+        """The attrs that this session's next run uses at a node."""
+        return kernel.values
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
         """The attrs of each node that runs through an op, by the node's name or first output."""
         return {label: attrs for label, _, attrs in self.nodes()}
+
+    @property
+    def changed_attrs(self) -> dict[str, dict[str, Any]]:
+        """Those of `attrs` whose values are not the model's, because `set_attrs` changed them."""
+        self._update()
+        kernels = sorted(self._kernels, key=lambda kernel: kernel.number)
+        changes = {
+            label_of(kernel, kernels): changed_attrs(kernel, self._values(kernel), self._model_values[kernel.number])
+            for kernel in kernels
+            if kernel.number in self._model_values
+        }
+        return {label: attrs for label, attrs in changes.items() if attrs}
+
+    @hide_internal_frames
+    def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
+        """A session with attrs of its own, which runs in the same ONNX Runtime session: nothing is loaded or built.
+
+        It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone; redefined ops serve both.
+
+        Parameters
+        ----------
+        where, **attrs
+            As for `set_attrs`.
+
+        Returns
+        -------
+        Session
+
+        Raises
+        ------
+        ModelError, Exception
+            As for `set_attrs`.
+
+        Notes
+        -----
+        Its nodes have instances of their own, so what an op keeps on ``self`` is not shared. Where outputs' dtypes or shapes
+        change with the attrs, it gets an ONNX Runtime session of its own, with the warning `SessionRebuilt`.
+
+        Examples
+        --------
+        >>> import numpy as np, pyopnb
+        >>> @pyopnb.pyop("doctest::Scale")
+        ... class Scale:
+        ...     def __init__(self, by: float = 2.0):
+        ...         self.by = by
+        ...     def compute(self, x):
+        ...         return x * np.float32(self.by)
+        >>> session = Session(pyopnb.model([pyopnb.node("doctest::Scale", "x", "y")], {"x": "float32[N]"}, "y"))
+        >>> x = np.float32([1])
+        >>> session.with_attrs(by=10.0)(x)["y"].tolist(), session(x)["y"].tolist()
+        ([10.0], [2.0])
+        """
+        __tracebackhide__ = True
+        from pyopnb.runtime.shared import SharedSession  # which derives from this class
+
+        session = SharedSession(self)
+        if attrs:
+            session.set_attrs(where, **attrs)
+        return session
 
     @hide_internal_frames
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
@@ -291,20 +361,29 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         with self._updating:
             epoch = self._update()
             kernels = select_kernels(self._kernels, where, attrs)
-            adopts = [kernel.prepare_attrs(epoch, merge_attrs(kernel, attrs)) for kernel in kernels]
+            adopts = [kernel.prepare_attrs(epoch, merge_attrs(kernel, self._values(kernel), attrs)) for kernel in kernels]
+            for kernel in kernels:
+                self._model_values.setdefault(kernel.number, self._values(kernel))
             before = self._attr_changes
             self._attr_changes = {**before, **{k.number: {**before.get(k.number, {}), **attrs} for k in kernels}}
-            if None not in adopts:
-                since = registry.epoch + 1  # first the attrs, then the epoch: a run that begins in it must find them
-                for adopt in adopts:
-                    adopt(since)  # type: ignore[misc]  # none of them is None
-                _bridge.set_epoch(registry.begin_epoch())
-                return
-            try:
-                self._rebuild(f"{', '.join(attrs)} changed outputs")
-            except BaseException:
-                self._attr_changes = before
-                raise
+            ready = [(kernel, adopt) for kernel, adopt in zip(kernels, adopts, strict=True) if adopt is not None]
+            if len(ready) == len(adopts):
+                self._adopt(ready)
+            else:
+                try:
+                    self._rebuild(f"{', '.join(attrs)} changed outputs")
+                except BaseException:
+                    self._attr_changes = before
+                    raise
+        for listener in list(self._attr_listeners):
+            listener()
+
+    def _adopt(self, adopts: Sequence[tuple[Kernel, Callable[[int, int | None], None]]]) -> None:
+        """Let attrs that kernels are ready for serve from the next run on."""
+        since = registry.epoch + 1  # first the attrs, then the epoch: a run that begins in it must find them
+        for _, adopt in adopts:
+            adopt(since, None)
+        _bridge.set_epoch(registry.begin_epoch())
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 

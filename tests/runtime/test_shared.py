@@ -1,0 +1,148 @@
+"""Sessions with attrs of their own that run in the ONNX Runtime session of another."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.runtime import _bridge
+
+X = np.float32([1, 2])
+
+
+def define(body="x * np.float32(self.by)"):
+    source = f"class Scale:\n    def __init__(self, by: float = 2.0):\n        self.by, self.calls = by, 0\n    def compute(self, x):\n        self.calls += 1\n        return {body}"
+    space = {"np": np}
+    exec(source, space)
+    return pyopnb.registry.define(space["Scale"], "shared::Scale")
+
+
+@pytest.fixture
+def session():
+    define()
+    nodes = [pyopnb.node("shared::Scale", "x", "a", name="first"), pyopnb.node("shared::Scale", "a", "y", name="last", by=1.0)]
+    return pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"))
+
+
+def run(session):
+    return session(x=X)["y"].tolist()
+
+
+def test_neither_changes_the_other_and_nothing_is_built(session):
+    other = session.with_attrs("first", by=10.0)
+    assert other._sess is session._sess
+    for _ in range(3):
+        assert (run(session), run(other)) == ([2, 4], [10, 20])
+    session.set_attrs("last", by=3.0)
+    assert (run(session), run(other)) == ([6, 12], [10, 20])
+    other.set_attrs(by=5.0)
+    assert (run(session), run(other)) == ([6, 12], [25, 50])
+    assert session.attrs == {"first": {"by": 2.0}, "last": {"by": 3.0}}
+    assert other.attrs == {"first": {"by": 5.0}, "last": {"by": 5.0}}
+    third = other.with_attrs("last", by=0.0)
+    assert (run(third), run(other), run(session)) == ([0, 0], [25, 50], [6, 12])
+    assert third.trace(x=X)["a"].tolist() == [5, 10]
+
+
+def test_the_attrs_that_are_not_the_models(session):
+    other = session.with_attrs("last", by=4.0)
+    assert (session.changed_attrs, other.changed_attrs) == ({}, {"last": {"by": 4.0}})
+    other.set_attrs("last", by=1.0)
+    assert other.changed_attrs == {}
+    session.set_attrs(by=7.0)
+    assert session.changed_attrs == {"first": {"by": 7.0}, "last": {"by": 7.0}}
+    assert session.with_attrs().changed_attrs == session.changed_attrs
+
+
+def test_a_redefinition_serves_both(session):
+    other = session.with_attrs("first", by=10.0)
+    assert (run(session), run(other)) == ([2, 4], [10, 20])
+    define("x + np.float32(self.by)")
+    assert (run(other), run(session)) == ([12, 13], [4, 5])
+    other.set_attrs("first", by=0.0)
+    assert (run(other), run(session)) == ([2, 3], [4, 5])
+
+
+def test_state_is_not_shared(session):
+    define("x * np.float32(self.calls)")
+    other = session.with_attrs()
+    assert [run(session)[0] for _ in range(3)] == [1, 4, 9]
+    assert [run(other)[0] for _ in range(2)] == [1, 4]
+    other.set_attrs("last", by=3.0)  # the instance of the other node stays
+    assert run(other)[0] == 3
+
+
+def test_where_outputs_change_each_gets_what_it_needs():
+    @pyopnb.pyop("shared::Repeat")
+    class Repeat:
+        def __init__(self, times: int = 2):
+            self.times = times
+
+        def infer(self, x):
+            return x.like(shape=[self.times, *x.shape])
+
+        def compute(self, x):
+            return np.stack([x] * self.times)
+
+    model = pyopnb.model([pyopnb.node("shared::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"})
+    session = pyopnb.Session(model)
+    other = session.with_attrs()
+    with pytest.warns(pyopnb.SessionRebuilt, match="times changed outputs"):
+        other.set_attrs(times=3)
+    assert (other(x=X)["y"].shape, session(x=X)["y"].shape) == ((3, 2), (2, 2))
+    with pytest.warns(pyopnb.SessionRebuilt):
+        session.set_attrs(times=4)
+    assert (other(x=X)["y"].shape, session(x=X)["y"].shape) == ((3, 2), (4, 2))
+    assert other.changed_attrs == {"y": {"times": 3}}
+
+
+def test_when_the_other_is_rebuilt_it_follows(session):
+    other = session.with_attrs("first", by=10.0)
+    session.set_providers(["CPUExecutionProvider"])
+    assert (run(session), run(other)) == ([2, 4], [10, 20])
+    assert other._sess is session._sess
+
+
+def test_many_steps_and_many_sessions_leave_nothing_behind(session):
+    run(session)
+    kernels = list(session._kernels)
+    other = session.with_attrs()
+    for step in range(200):
+        other.set_attrs(by=float(step))
+        run(other)
+    assert all(len(kernel._states) <= 4 and len(kernel.private) <= 2 for kernel in kernels)
+    reference = weakref.ref(other)
+    del other
+    gc.collect()
+    assert reference() is None
+    session.set_attrs(by=1.0)
+    run(session)
+    run(session)
+    assert all(not kernel.private and len(kernel._states) <= 2 for kernel in kernels)
+
+
+def test_threads(session):
+    others = [session.with_attrs("first", by=float(number)) for number in range(1, 5)]
+    wrong = []
+
+    def repeat(one, number):
+        for step in range(200):
+            if run(one) != [number, 2 * number]:
+                wrong.append((number, step))
+
+    threads = [threading.Thread(target=repeat, args=(one, number)) for number, one in enumerate(others, 1)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        define()
+        session.set_attrs("first", by=2.0)
+        assert run(session) == [2, 4]
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert _bridge.runs_in_flight() == 0
