@@ -7,7 +7,6 @@ so that they never show in a traceback.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib
 import importlib.util
@@ -15,6 +14,10 @@ import linecache
 import re
 import sys
 import types
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, cast
 
 from IPython.core.error import UsageError
@@ -23,10 +26,10 @@ from pyopnb.notebook.arguments import full_op_name, parse_pyop_line
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.errors import DefinitionError
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["OpRegistration", "check", "define", "run_cell", "transform_lines"]
+__all__ = ["Cell", "OpRegistration", "check", "define", "end", "run_cell", "transform_lines", "value"]
 
 _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
@@ -44,10 +47,10 @@ def transform_lines(lines: list[str]) -> list[str]:
 
 
 class OpRegistration(ast.NodeTransformer):
-    """The syntax tree transformer: adds a call of `check` before the body of the cell, and one of `define` after it.
+    """The syntax tree transformer: the body runs in a `Cell`, which defines each class where its statement ends.
 
-    The last expression is passed through `define`, so that IPython displays its value, and a test written there can reject
-    the op.
+    The last expression is passed through the cell and out again, so that IPython displays its value, and a test written there
+    can reject the op.
     """
 
     def visit(self, tree: ast.AST) -> ast.AST:
@@ -56,12 +59,50 @@ class OpRegistration(ast.NodeTransformer):
             return tree
         first, *body = tree.body
         last = body[-1] if body else first
-        call = _call(f"define({line!r}, {_assigned_names(body)!r})", at=last)
+        names = _assigned_names(body)
+        end = _call(f"end({names!r})", at=last)
         if body and isinstance(last, ast.Expr):
-            call.args.append(last.value)
+            end.args.append(last.value)
             body.pop()
-        tree.body = [_statement(_call(f"check({line!r})", at=first)), *body, _statement(call)]
+        futures = [
+            statement for statement in body if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        ]
+        guarded = _with_definitions([statement for statement in body if statement not in futures])
+        cell = ast.With([ast.withitem(_call(f"Cell({line!r})", at=first))], [*guarded, _statement(end)])
+        tree.body = [
+            _statement(_call(f"check({line!r})", at=first)),
+            *futures,  # Python wants them outside of any block
+            ast.copy_location(cell, first),
+            _statement(_call("value()", at=last)),
+        ]
         return tree
+
+
+class _ClassStatements(ast.NodeTransformer):
+    """Adds a call of `define` after each class statement that is not in a function or class."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
+        return [node, _statement(_call(f"define({[node.name]!r})", at=node))]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return node if isinstance(node, ast.expr) else super().generic_visit(node)
+
+
+def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, with a call of `define` after each that binds a class: ``A = made()`` may."""
+    statements: list[ast.stmt] = []
+    for statement in body:
+        visited = _ClassStatements().visit(statement)
+        statements += visited if isinstance(visited, list) else [visited]
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            statements.append(_statement(_call(f"define({_assigned_names([statement])!r})", at=statement)))
+    return statements
 
 
 def _magic_line(tree: ast.AST) -> str | None:
@@ -106,61 +147,160 @@ def check(line: str) -> None:
     parse_pyop_line(line)
 
 
-def define(line: str, names: list[str], value: object = None) -> object:
-    """Runs after the body of a cell: defines the classes with ``compute`` among ``names`` as ops.
+class Cell:
+    """The body of a cell while it runs: what it has defined is withdrawn if it fails."""
+
+    def __init__(self, line: str) -> None:
+        self.args = parse_pyop_line(line)
+        self.value: object = None
+        self._defined: list[_Defined] = []
+
+    def __enter__(self) -> None:
+        self._token = _running.set(self)
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        __tracebackhide__ = True
+        _running.reset(self._token)
+        if error is None:
+            _ended.set(self)
+        else:
+            self._withdraw(self._defined, "because its cell failed")
+
+    @property
+    def version(self) -> Version:
+        """The one that was defined last."""
+        return self._defined[-1].version
+
+    def define(self, names: list[str], frame: FrameType) -> None:
+        """Define the classes with ``compute`` that these names stand for, and that the cell has not defined yet."""
+        __tracebackhide__ = True
+        main = frame.f_locals.get("__name__")
+        bound = dict.fromkeys(frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type))
+        known = [defined.version.cls for defined in self._defined]
+        for cls in bound:
+            if cls.__module__ == main and cls not in known and hasattr(cls, "compute"):
+                self._refuse_several([*known, cls])
+                self._define(cls, frame)
+
+    def _refuse_several(self, classes: list[type]) -> None:
+        several = ", ".join(dict.fromkeys(cls.__name__ for cls in classes))
+        if self.args.run and "," in several:
+            raise UsageError(
+                f"%%pyop --run: expected one class with compute, got {several}. Try: one cell each, or pyopnb.call"
+            )
+        if self.args.name and "," in several:
+            name = self.args.name
+            raise UsageError(f"%%pyop {name}: expected one class with compute, got {several}. Try: one cell each, or no NAME")
+
+    def _define(self, cls: type, frame: FrameType) -> None:
+        args, file = self.args, frame.f_code.co_filename
+        name = full_op_name(args, cls.__name__)
+        schema_of(cls)  # before anything is changed
+        former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
+        modules = registry.modules_of(name)
+        source = "".join(linecache.getlines(file)[1:]) or None
+        try:
+            registry.define(cls, name, opset=args.opset, module=args.module, source=source)
+        finally:  # where a listener raises, the version is there all the same
+            op = registry.find(*split_name(name))
+            if op is not None and op.current.cls is cls:
+                self._defined.append(_Defined(op.current, modules, former))
+        if not args.quiet:
+            print(repr(self.version))
+
+    def end(self, names: list[str], frame: FrameType) -> None:
+        """Define what the cell bound in other ways than by class statements, and refuse a cell without an op."""
+        __tracebackhide__ = True
+        self.define(names, frame)
+        bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
+        deleted = [item for item in self._defined if item.version.cls not in bound and item.is_current]
+        self._withdraw(deleted, "because its class was deleted")
+        for cls in [d.version.cls for d in self._defined if schema_of(d.version.cls) != d.version.schema]:
+            self._define(cls, frame)  # the cell has set an attribute of the class since
+        if not self._defined:
+            classes = [cls for cls in bound if cls.__module__ == frame.f_locals.get("__name__")]
+            where = f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
+            expected, got = ("a compute method", "none") if classes else ("a class with compute", "no class")
+            raise DefinitionError(where, expected=expected, got=got, next="def compute(self, x): return x")
+
+    def _withdraw(self, defined: list[_Defined], why: str) -> None:
+        for item in reversed(defined):
+            registry.withdraw(item.version, modules=item.modules)
+            item.restore_module()
+            if not self.args.quiet:
+                op = registry.find(*split_name(item.version.op))
+                now = f"version {op.current.number} is current again" if op else "the op is not defined"
+                print(f"{item.version} is withdrawn {why}; {now}")
+        self._defined = [item for item in self._defined if item not in defined]
+
+
+@dataclass(frozen=True)
+class _Defined:
+    """A version that a cell has defined, and what to restore if the cell fails."""
+
+    version: Version
+    modules: tuple[str, ...]
+    restore_module: Callable[[], None]
+
+    @property
+    def is_current(self) -> bool:
+        op = registry.find(*split_name(self.version.op))
+        return op is not None and op.current is self.version
+
+
+_running: ContextVar[Cell] = ContextVar("running")
+_ended: ContextVar[Cell] = ContextVar("ended")
+
+
+def define(names: list[str]) -> None:
+    """Runs after each statement that may have bound a class, within a `Cell`."""
+    __tracebackhide__ = True
+    with one_line_errors():
+        _running.get().define(names, sys._getframe(1))
+
+
+def end(names: list[str], value: object = None) -> None:
+    """Runs as the last statement within a `Cell`, with the value of the cell's last expression."""
+    __tracebackhide__ = True
+    cell = _running.get()
+    cell.value = value
+    with one_line_errors():
+        cell.end(names, sys._getframe(1))
+
+
+def value() -> object:
+    """Runs after the body of a cell, and calls the op for each ``--run``.
 
     Returns
     -------
     object
-        ``value``, which is the value of the cell's last expression; if there is none, the last call of ``--run``.
+        The value of the cell's last expression; if there is none, the last call of ``--run``.
     """
     __tracebackhide__ = True
-    frame = sys._getframe(1)
-    args = parse_pyop_line(line)
+    cell, namespace = _ended.get(), sys._getframe(1).f_globals
     with one_line_errors():
-        classes = _op_classes(names, frame.f_locals, args)
-        op_names = [full_op_name(args, cls.__name__) for cls in classes]
-        for cls in classes:  # all are checked before the first is defined
-            schema_of(cls)
-        source = "".join(linecache.getlines(frame.f_code.co_filename)[1:]) or None
-        for cls, name in zip(classes, op_names, strict=True):
-            _move_to_own_module(cls, frame.f_code.co_filename, frame.f_locals.get("__name__"))
-            version = registry.define(cls, name, opset=args.opset, module=args.module, source=source)
-            if not args.quiet:
-                print(repr(version))
-        for expressions in args.run:
-            trial = try_op(version, expressions, frame.f_globals)
-            if value is not None or expressions is not args.run[-1]:
+        for expressions in cell.args.run:
+            trial = try_op(cell.version, expressions, namespace)
+            if cell.value is not None or expressions is not cell.args.run[-1]:
                 print(trial)
-    return trial if args.run and value is None else value
+    return trial if cell.args.run and cell.value is None else cell.value
 
 
-def _op_classes(names: list[str], namespace: dict[str, Any], args: argparse.Namespace) -> list[type]:
-    bound = dict.fromkeys(namespace[name] for name in names if isinstance(namespace.get(name), type))
-    classes = [cls for cls in bound if cls.__module__ == namespace.get("__name__")]
-    ops = [cls for cls in classes if hasattr(cls, "compute")]
-    if not ops:
-        where = f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
-        expected, got = ("a compute method", "none") if classes else ("a class with compute", "no class")
-        raise DefinitionError(where, expected=expected, got=got, next="def compute(self, x): return x")
-    several = ", ".join(cls.__name__ for cls in ops)
-    if args.run and len(ops) > 1:
-        raise UsageError(f"%%pyop --run: expected one class with compute, got {several}. Try: one cell each, or pyopnb.call")
-    if args.name and len(ops) > 1:
-        raise UsageError(f"%%pyop {args.name}: expected one class with compute, got {several}. Try: one cell each, or no NAME")
-    return ops
-
-
-def _move_to_own_module(cls: type, file: str, main: str | None) -> None:
+def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], None]:
     """Give a class of a cell a module of its own, which inspect, pickle and cloudpickle need.
 
     They look for a class in its module's ``__file__``, and a notebook's ``__main__`` has none. The module's name has no dot,
     because pickle imports the parent of a dotted name. The previous class of that name returns to ``__main__``: the module now
     has the new source, which must not be shown for the old class.
+
+    Returns
+    -------
+    callable
+        Undoes it.
     """
     name = f"pyop_cell_{cls.__name__}"
     module = sys.modules.setdefault(name, types.ModuleType(name, "Holds a class that was defined in a notebook cell."))
-    previous = getattr(module, cls.__name__, None)
+    previous, previous_file = getattr(module, cls.__name__, None), getattr(module, "__file__", None)
     if previous is not None and previous is not cls and main is not None:
         _set_module(previous, main)
     module.__file__ = file
@@ -168,6 +308,16 @@ def _move_to_own_module(cls: type, file: str, main: str | None) -> None:
     _set_module(cls, name)
     if importlib.util.find_spec("cloudpickle") is not None:
         importlib.import_module("cloudpickle").register_pickle_by_value(module)
+
+    def undo() -> None:
+        if main is not None:
+            _set_module(cls, main)
+        setattr(module, cls.__name__, previous)
+        module.__file__ = previous_file
+        if previous is not None:
+            _set_module(previous, name)
+
+    return undo
 
 
 def _set_module(cls: type, module: str) -> None:

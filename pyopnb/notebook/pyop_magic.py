@@ -24,7 +24,8 @@ Turn the class in this cell into an ONNX op. Running the cell again replaces the
         def compute(self, x):
             return self.limit * np.tanh(x / self.limit)
 
-If the cell fails, including its last expression, the previous version stays in place.
+The class is registered where its statement ends: what follows in the cell uses it. If any line of the cell raises, the new
+version is withdrawn and the previous one serves again.
 
     %%pyop -d demo --run x=np.float32([1, 2]), limit=2.0
 

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -110,14 +110,25 @@ class Op(Displayable):
     name: str
     versions: tuple[Version, ...] = ()
     lock: Any = field(default_factory=threading.RLock, repr=False)
+    # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
+    _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
+    _last: int = field(default=0, init=False, repr=False)  # the highest number that was given, to a withdrawn version as well
+
+    def __post_init__(self) -> None:
+        for version in self.versions:
+            self._serve(version, version.epoch)
 
     def __repr__(self) -> str:
-        return f"{self.current!r}" if self.versions else f"{self.name}, no version"
+        return f"{self.current!r}" if self._served else f"{self.name}, no version"
+
+    def _serve(self, version: Version, epoch: int) -> None:
+        self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
+        self._last = max(self._last, version.number)
 
     @property
     def current(self) -> Version:
-        """The newest version."""
-        return self.versions[-1]
+        """The version that serves now."""
+        return self._served[-1][1]
 
     @property
     def domain(self) -> str:
@@ -130,7 +141,7 @@ class Op(Displayable):
         return split_name(self.name)[1]
 
     def at(self, epoch: int) -> Version:
-        """The version that was current in an epoch of the registry; the oldest one left if that was dropped.
+        """The version that served in an epoch of the registry; the oldest one left if that was dropped.
 
         Parameters
         ----------
@@ -140,10 +151,28 @@ class Op(Displayable):
         -------
         Version
         """
-        for version in reversed(self.versions):
-            if version.epoch <= epoch:
+        for since, version in reversed(self._served):
+            if since <= epoch:
                 return version
-        return self.versions[0]
+        return self._served[0][1]
+
+    def numbers_since(self, epoch: int) -> set[int]:
+        """The numbers of the versions that served in an epoch of the registry and later.
+
+        Parameters
+        ----------
+        epoch : int
+
+        Returns
+        -------
+        set of int
+        """
+        numbers = set()
+        for since, version in reversed(self._served):
+            numbers.add(version.number)
+            if since <= epoch:
+                break
+        return numbers
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -259,8 +288,8 @@ class Registry(Displayable):
         with self._lock:
             # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
             op = self._ops.get(key) or self._removed.pop(key, None) or Op(key)
-            number = op.current.number + 1 if op.versions else 1
-            version = Version(key, number, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
+            version = Version(key, op._last + 1, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
+            op._serve(version, version.epoch)
             op.versions = (*op.versions, version)[-MAX_VERSIONS:]
             self._ops[key] = op
             if module is not None:
@@ -268,6 +297,32 @@ class Registry(Displayable):
             self.epoch += 1
         self._call([(listener, version) for listener, _ in list(self._listeners.values())])
         return version
+
+    def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
+        """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
+
+        A run in flight finishes with the version that it began with. The number is not used again.
+
+        Parameters
+        ----------
+        version : Version
+            Nothing happens if the registry does not have it any more.
+        modules : sequence of str
+            What `modules_of` returned before the definition.
+        """
+        with self._lock:
+            op = self._ops.get(version.op)
+            if op is None or all(other is not version for other in op.versions):
+                return
+            op.versions = tuple(other for other in op.versions if other is not version)
+            self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
+            if op.versions and op.current is version:
+                self.epoch += 1
+                op._serve(op.versions[-1], self.epoch)
+        if op.versions:
+            self._call([(listener, op.current) for listener, _ in list(self._listeners.values())])
+        else:
+            self.remove(op.name)
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -438,11 +493,13 @@ class Registry(Displayable):
         """
         op = self[name]
         with self._lock:
-            wanted = op.current.number - 1 if number is None else number
-            old = next((v for v in op.versions if v.number == wanted), None)
-            if old is None:
+            # The number before the current one may be that of a withdrawn version.
+            wanted = op.versions[-2:-1] if number is None else [v for v in op.versions if v.number == number]
+            if not wanted:
                 kept = ", ".join(str(v.number) for v in op.versions)
-                raise UnknownOp(f"op {op.name}, rollback", expected=f"one of versions {kept}", got=str(wanted))
+                expected = "two versions" if number is None else f"one of versions {kept}"
+                raise UnknownOp(f"op {op.name}, rollback", expected=expected, got="one" if number is None else str(number))
+            old = wanted[0]
         return self.define(old.cls, op.name, opset=old.opset, source=old.source, restored=old.number)
 
     def remove(self, name: str) -> None:

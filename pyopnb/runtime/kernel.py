@@ -153,10 +153,10 @@ class Kernel:
     def _prune(self) -> None:
         """Release versions and attrs that no run can ask for any more."""
         epoch = max(_bridge.oldest_epoch(), self.first_epoch)
-        oldest, since = self.op.at(epoch).number, self._own_setting(epoch)[0]
+        numbers, since = self.op.numbers_since(epoch), self._own_setting(epoch)[0]
         self._settings = [held for held in self._settings if held[0] >= since]
         used = {number for number, _ in (*self._settings, *self.private.values())}
-        self._states = {key: held for key, held in self._states.items() if key[0] >= oldest and key[1] in used}
+        self._states = {key: held for key, held in self._states.items() if key[0] in numbers and key[1] in used}
 
     def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(

@@ -133,10 +133,9 @@ def _unregistered_op(cls: type, node: LegacyNode) -> Op:
             got="none",
             next=f"def {node.legacy.compute}(self, x): …",
         )
-    op = Op(f"{sanitize(node.module)}::{node.class_name}")
+    name = f"{sanitize(node.module)}::{node.class_name}"
     any_inputs = schema_of(type("Retired", (), {"compute": staticmethod(lambda *inputs: inputs)}))
-    op.versions = (Version(op.name, 1, cls, any_inputs, 1, None, time.time(), 0),)
-    return op
+    return Op(name, (Version(name, 1, cls, any_inputs, 1, None, time.time(), 0),))
 
 
 def checked_modules(modules: Any) -> frozenset[str]:

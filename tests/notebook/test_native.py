@@ -55,7 +55,7 @@ def test_a_traceback_of_a_class_body(run):
 
 
 def test_a_traceback_of_the_last_expression(run):
-    ran = run("%%pyop\nclass A:\n    def compute(self, x): ...\nA().compute(1) + nope", number=6)
+    ran = run("%%pyop -q\nclass A:\n    def compute(self, x): ...\nA().compute(1) + nope", number=6)
     assert "Cell In[6], line 4\n" in ran.out
     assert "----> 4 A().compute(1) + nope" in ran.out
     assert not of_the_extension(ran.out)
@@ -108,6 +108,16 @@ def test_a_trace_function_stops_on_the_cells_lines(define, shell):
     assert ("compute", 7) in seen
 
 
+@pytest.mark.parametrize("after", ["total = 1 + nope", "if True:\n    total = 1 + nope", "for _ in [1]:\n\n    total = nope"])
+def test_a_traceback_of_a_line_after_the_class(run, after):
+    ran = run(f"%%pyop -q\nclass A:\n    def compute(self, x): ...\n\n{after}\nprint(1)", number=6)
+    line = 5 + after.count("\n")
+    assert f"Cell In[6], line {line}\n" in ran.out
+    assert f"----> {line} {after.splitlines()[-1]}" in ran.out
+    assert ran.out.count("Cell In[6]") == 1
+    assert not of_the_extension(ran.out)
+
+
 # The source and module of the class
 
 
@@ -153,6 +163,21 @@ def test_an_old_class_never_shows_the_new_source(define, shell):
     with pytest.raises((OSError, TypeError)):
         inspect.getsource(old)
     assert old.__module__ == "__main__"
+
+
+def test_the_source_is_known_while_the_cell_runs(define):
+    body = "".join(SCALE.splitlines(keepends=True)[1:])
+    assert define(f"{SCALE}import inspect\ninspect.getsource(Scale)").value == body
+
+
+def test_the_class_before_a_failed_cell_keeps_its_source(define, run, shell):
+    define(SCALE)
+    old = shell.user_ns["Scale"]
+    assert not run(SCALE.replace("nope", "other") + "\nraise ValueError\n").ok
+    assert "x.nope" in inspect.getsource(old)
+    assert shell.user_ns["Scale"].__module__ == "__main__"
+    with pytest.raises((OSError, TypeError)):
+        inspect.getsource(shell.user_ns["Scale"])
 
 
 def test_pickle_in_the_process(define, shell):

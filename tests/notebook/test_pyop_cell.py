@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from pyopnb import registry
@@ -127,6 +128,139 @@ def test_text_is_not_expanded(define):
     ran = define("%%pyop -d demo\nclass A:\n    '''{limit} $limit'''\n    def compute(self, x): ...\n")
     assert "demo::A" in ran.out
     assert registry["A"].current.cls.__doc__ == "{limit} $limit"
+
+
+# What follows the class in its cell uses it
+
+GAIN = "%%pyop -d demo{line}\nclass Gain:\n    def compute(self, x):\n        return x * np.float32({gain})\n"
+
+
+@pytest.fixture
+def session(define, shell):
+    """A session in the notebook; its op multiplies by 2."""
+    define("import numpy as np, pyopnb")
+    define(GAIN.format(line=" -q", gain=2))
+    define("model = pyopnb.parse('(float[N] x) => (y) { y = demo.Gain(x) }')\nsession = pyopnb.Session(model)")
+    define("def results():\n    return [float(run(x=np.float32([1]))[0][0]) for run in (session, pyopnb.Session(model))]")
+    return shell.user_ns["session"]
+
+
+def ran(session):
+    return float(session(x=np.float32([1]))[0][0])
+
+
+AFTER = {
+    "a statement": "seen = results()",
+    "a print": "seen = results()\nprint(seen)",
+    "the last expression": "seen = None\n(seen := results())",
+    "a loop": "for _ in range(2):\n    seen = results()",
+    "call": "seen = [pyopnb.call('demo::Gain', np.float32([1]))[0]]",
+    "await": "import asyncio\nawait asyncio.sleep(0)\nseen = results()",
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_what_follows_the_class_uses_it(session, define, shell, after):
+    assert define(GAIN.format(line="", gain=3) + AFTER[after]).out.startswith("demo::Gain, version 2: (x)\n")
+    assert set(shell.user_ns["seen"]) == {3.0}
+    assert ran(session) == 3
+
+
+def test_what_precedes_the_class_uses_the_version_before(session, define, shell):
+    first, rest = GAIN.format(line="", gain=3).split("\n", 1)
+    define(f"{first}\nbefore = results()\n{rest}after = results()")
+    assert (set(shell.user_ns["before"]), set(shell.user_ns["after"])) == ({2.0}, {3.0})
+
+
+def test_a_class_in_a_block_is_defined_in_the_block(session, define, shell):
+    define(
+        "%%pyop -q -d demo\nfor gain in (4, 5):\n"
+        "    class Gain:\n        factor = np.float32(gain)\n        def compute(self, x):\n            return x * self.factor\n"
+        "    if gain == 4:\n        seen = results()\n"
+    )
+    assert set(shell.user_ns["seen"]) == {4.0}
+    assert ran(session) == 5
+    assert [version.number for version in registry.history("demo::Gain")] == [1, 2, 3]
+
+
+def test_each_of_two_classes_is_defined_at_its_end(session, define, shell):
+    more = "seen = ['Other' in pyopnb.registry]\nclass Other(Gain): ...\nseen.append('Other' in pyopnb.registry)"
+    define(GAIN.format(line="", gain=3) + more)
+    assert shell.user_ns["seen"] == [False, True]
+
+
+def test_a_class_inside_a_class_or_function_is_no_op(define):
+    inner = "class Inner:\n        def compute(self, x): ...\n"
+    define(f"%%pyop -q\n{TWICE}    {inner}\ndef made():\n    {inner}made()\n")
+    assert names() == ["pyopnb::Twice"]
+
+
+def test_an_attribute_that_is_set_after_the_class_counts(define):
+    define(f"%%pyop -q\n{TWICE}Twice.copy_inputs = True\n")
+    assert registry["Twice"].current.schema.copy_inputs
+
+
+# A cell that fails after the class
+
+
+FAILS = [
+    "raise ValueError('late')",
+    "1 / 0",
+    "assert results() == [2.0, 2.0], 'guard'",
+    "class Wrong:\n    def compute(self, x=3): ...\n",
+]
+
+
+@pytest.mark.parametrize("after", FAILS)
+def test_a_cell_that_fails_leaves_the_version_before(session, run, define, shell, after):
+    good = registry["demo::Gain"].current
+    failed = run(GAIN.format(line="", gain=3) + f"seen = results()\n{after}")
+    assert not failed.ok
+    assert set(shell.user_ns["seen"]) == {3.0}
+    assert failed.out.startswith(
+        "demo::Gain, version 2: (x)\ndemo::Gain, version 2 is withdrawn because its cell failed; version 1 is current again\n"
+    )
+    assert registry["demo::Gain"].current is good
+    assert registry.history("demo::Gain") == (good,)
+    assert ran(session) == 2
+    assert define(GAIN.format(line="", gain=4)).out == "demo::Gain, version 3: (x)\n"
+    assert ran(session) == 4
+    define("%pyop rollback Gain")
+    assert ran(session) == 2
+
+
+@pytest.mark.filterwarnings("ignore::pyopnb.SessionRebuilt")
+def test_a_cell_that_fails_with_other_outputs_leaves_the_session_right(session, run, shell):
+    body = "class Gain:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(float)\n"
+    assert not run(f"%%pyop -q -d demo\n{body}seen = session(x=np.float32([1]))[0].dtype\nraise ValueError").ok
+    assert shell.user_ns["seen"] == np.float64
+    assert session(x=np.float32([1]))[0].dtype == np.float32
+
+
+def test_a_failed_first_version_is_not_defined(define, run):
+    define("import numpy as np, pyopnb")
+    failed = run(GAIN.format(line="", gain=3) + "1 / 0")
+    assert "demo::Gain, version 1 is withdrawn because its cell failed; the op is not defined\n" in failed.out
+    assert names() == []
+    assert "withdrawn" not in run(GAIN.format(line=" -q", gain=3) + "1 / 0").out
+
+
+def test_an_interrupted_cell_leaves_the_version_before(session, run):
+    assert not run(GAIN.format(line="", gain=3) + "raise KeyboardInterrupt").ok
+    assert ran(session) == 2
+
+
+def test_what_else_a_failed_cell_defined_stays(session, run):
+    decorated = "@pyopnb.pyop('demo::Other')\nclass Other:\n    def compute(self, x): ...\n"
+    inner = "get_ipython().run_cell('%%pyop -q -d demo\\nclass Inner:\\n    def compute(self, x): ...')"
+    assert not run(GAIN.format(line="", gain=3) + f"{decorated}{inner}\n1 / 0").ok
+    assert names() == ["demo::Gain", "demo::Inner", "demo::Other"]
+    assert ran(session) == 2
+
+
+def test_a_deleted_helper_is_no_op(define):
+    define(f"%%pyop\n{TWICE}class Four(Twice): ...\ndel Twice\n")
+    assert names() == ["pyopnb::Four"]
 
 
 # The value of the last expression

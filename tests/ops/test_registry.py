@@ -180,8 +180,50 @@ def test_rollback_to_what_is_not_there(registry, number):
 
 def test_rollback_of_a_first_version(registry):
     registry.define(made())
-    with pytest.raises(UnknownOp, match="expected one of versions 1, got 0"):
+    with pytest.raises(UnknownOp, match="rollback: expected two versions, got one"):
         registry.rollback("Twice")
+
+
+def test_a_withdrawn_version_leaves_the_one_before_it(registry):
+    told, removed = [], []
+    registry.subscribe(told.append, removed=removed.append)
+    first = registry.define(made())
+    op = registry["Twice"]
+    second = registry.define(made(), module="old")
+    registry.withdraw(second)
+    assert op.current is first
+    assert registry.history("Twice") == (first,)
+    assert told == [first, second, first]
+    assert [op.at(epoch) for epoch in range(1, 5)] == [first, second, first, first]  # a run in flight keeps its version
+    assert registry.epoch == 3
+    assert registry.find_class("old", "Twice") is None
+    registry.withdraw(second)  # nothing happens
+    assert registry.epoch == 3
+    third = registry.define(made())
+    assert third.number == 3  # it was printed that there is a version 2
+    assert registry.rollback("Twice").cls is first.cls
+    assert not removed
+
+
+def test_a_withdrawn_first_version_removes_the_op(registry):
+    removed = []
+    registry.subscribe(lambda version: None, removed=removed.append)
+    version = registry.define(made(), module="old")
+    op = registry["Twice"]
+    registry.withdraw(version)
+    assert (removed, len(registry), registry.find_class("old", "Twice")) == (["pyopnb::Twice"], 0, None)
+    assert op.current is version  # for the sessions that use it
+    again = registry.define(made())
+    assert registry["Twice"] is op
+    assert (again.number, op.current, registry.history("Twice")) == (2, again, (again,))
+
+
+def test_a_version_that_is_not_the_newest_is_withdrawn_from_the_history_alone(registry):
+    first, second, third = (registry.define(made()) for _ in range(3))
+    registry.withdraw(second, modules=registry.modules_of("Twice"))
+    assert registry.history("Twice") == (first, third)
+    assert registry["Twice"].current is third
+    assert registry["Twice"].at(2) is second
 
 
 def test_remove_and_clear(registry):
