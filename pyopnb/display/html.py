@@ -1,18 +1,20 @@
 """HTML that survives in a saved and untrusted notebook, in light and dark themes.
 
 Of such HTML a front end keeps text, ``<pre>``, tables, ``<details>``, inline styles, and images whose data are in the page, so
-nothing here makes anything else. Colours of text and background stay the theme's.
+nothing here makes anything else; classes and attributes of ours are for a script that a trusted notebook runs (`live_picture`).
+Colours of text and background stay the theme's.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 from collections.abc import Iterable
 
 from pyopnb.ops.errors import sanitize, sanitize_source
 
-__all__ = ["MAX_BYTES", "details", "document", "escape", "image", "join", "note", "paragraph", "pre", "source"]
+__all__ = ["MAX_BYTES", "details", "document", "escape", "image", "join", "note", "pack", "paragraph", "pre", "source"]
 
 MAX_BYTES = 200_000
 """The size of one output of a notebook."""
@@ -59,6 +61,11 @@ def image(data: bytes | str, alt: str, *, width: int | None = None, max_height: 
     return f'<div style="overflow:auto;max-height:{max_height}px">{element}</div>' if max_height else element
 
 
+def pack(data: bytes) -> str:
+    """Bytes compressed and as Base64, which is safe anywhere in HTML and JSON."""
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
 def pre(text: str) -> str:
     """Preformatted text; long lines are cut."""
     return f'<pre style="{_PRE}">{html.escape("".join(sanitize(line, 2000) for line in text.splitlines(keepends=True)))}</pre>'
@@ -87,7 +94,7 @@ def details(summary: str, content: str, *, open: bool = False) -> str:
 def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
     """Parts of HTML as one output of at most so many bytes; it says how many parts it leaves out."""
     kept: list[str] = []
-    length = len("<div></div>") + 200
+    length = len('<div class="pyopnb-output"></div>') + 200
     left_out = 0
     for part in parts:
         size = len(part.encode())
@@ -98,7 +105,7 @@ def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
             left_out += 1
     if left_out:
         kept.append(note(f"{left_out} more {'part is' if left_out == 1 else 'parts are'} left out, to keep this output small"))
-    return f"<div>{''.join(kept)}</div>"
+    return f'<div class="pyopnb-output">{"".join(kept)}</div>'
 
 
 def document(title: str, body: str) -> str:

@@ -42,6 +42,7 @@ __all__ = ["Constant", "Container", "Facts", "Scope", "Wishes", "attrs_of", "con
 _MOST_INFERRED = 20_000  # nodes up to which a picture has inferred types
 _SMALL = 4  # elements up to which a constant's values are displayed instead of its shape
 _ROW = 38  # characters of a row
+_LINES, _LONGEST = 24, 300  # of what a box says when it is pointed at
 _MOST_INSIDE = 2_000  # boxes that are drawn inside one
 _LEGACY = "PyOp"
 _LEGACY_ATTRS = ("module", "class_name", "compute", "input_types", "output_types")
@@ -190,8 +191,8 @@ class Scope:
         return self.graph.outer is not None and self.graph.outer.resolve(name) is not None
 
     def rows(self, node: NodeProto) -> list[str]:
-        """The lines of a node's box: its constants and attributes."""
-        names, defaults = self.facts.operator(node)
+        """What a node's box says of its constants, line by line."""
+        names = self.facts.operator(node)[0]
         texts = []
         for place, name in enumerate(node.input):
             value = self.constant(name) if name else None
@@ -202,8 +203,7 @@ class Scope:
         if node.op_type == _LEGACY:
             values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
             rows.append(sanitize(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
-        attrs = attrs_of(node, defaults)
-        return rows[:2] + ([" ".join(attrs)] if attrs else [])
+        return rows
 
 
 def _wrap(texts: Iterable[str]) -> Iterator[str]:
@@ -292,12 +292,14 @@ def title_of(node: NodeProto) -> str:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a picture shows beyond the model itself; values and marks by the ids of nodes."""
+    """What a picture shows beyond the model itself; values and marks by the ids of nodes, notes by the names of tensors."""
 
     values: Mapping[int, float] = field(default_factory=dict)
     marks: Mapping[int, str] = field(default_factory=dict)
     names: bool = True
     shapes: bool = True
+    legend: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: str = "") -> Graph:
@@ -321,8 +323,8 @@ def graph_of(scope: Scope, wishes: Wishes, opened: Mapping[int, Graph], title: s
             if name:
                 boxes.producers.setdefault(name, (number, port))
         boxes.numbers[place] = number
-    for place, node in enumerate(scope.nodes):
-        for name in scope.used(node):
+    for place, names in enumerate(boxes.reads):
+        for name in names:
             boxes.connect(name, boxes.numbers[place])
     for name in scope.outputs:
         boxes.connect(name, boxes.add(boxes.end(name)), constant=True)
@@ -336,7 +338,8 @@ class _Boxes:
         self.producers: dict[str, tuple[int, int]] = {}
         self.numbers: dict[int, int] = {}
         self._scope, self._wishes = scope, wishes
-        self._used = {name for node in scope.nodes for name in scope.used(node)}
+        self.reads = [scope.used(node) for node in scope.nodes]
+        self._used = {name for names in self.reads for name in names}
 
     def add(self, box: Box) -> int:
         self.boxes.append(box)
@@ -344,14 +347,16 @@ class _Boxes:
 
     def end(self, name: str) -> Box:
         """An input or output."""
-        kind = self._scope.facts.type_of(self._scope.container, name) if self._wishes.shapes else ""
-        return Box(sanitize(name, 60), (kind,) if kind else (), "end")
+        kind = self._scope.facts.type_of(self._scope.container, name)
+        rows = (kind,) if kind and self._wishes.shapes else ()
+        return Box(sanitize(name, 60), rows, "end", about=_lines([self._tensor(name, kind)]), names=(name,))
 
     def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
         scope, wishes = self._scope, self._wishes
-        rows = scope.rows(node)
-        if wishes.names and _is_informative(node):
-            rows.insert(0, sanitize(node.name[-40:], 40))
+        title, label = title_of(node), node.name or first_output(node)
+        constants, attrs = scope.rows(node), " ".join(attrs_of(node, scope.facts.operator(node)[1]))
+        rows = [sanitize(label[-40:], 40)] if wishes.names and label else []
+        rows += [*constants[:2], *([attrs] if attrs else [])]
         held = scope.facts.held(node)
         inside = [opened[id(body)] for _, body in held if id(body) in opened]
         if len(inside) < len(held):
@@ -359,12 +364,18 @@ class _Boxes:
         kind = "opened" if inside else "folded" if held else "node"
         if registry.find(node.domain, node.op_type) or node.op_type == _LEGACY:
             kind = "own"
-        container = scope.container
-        labels = tuple(
-            scope.facts.type_of(container, name) if wishes.shapes and name in self._used else "" for name in node.output
-        )
-        title = title_of(node)
-        return Box(title, tuple(rows), kind, labels, wishes.values.get(id(node)), wishes.marks.get(id(node), ""), tuple(inside))
+        types = {name: scope.facts.type_of(scope.container, name) for name in node.output if name}
+        labels = tuple(types[name] if name in self._used and wishes.shapes else "" for name in node.output)
+        value, mark, names = wishes.values.get(id(node)), wishes.marks.get(id(node), ""), tuple(types)
+        about = [title, *([node.name] if node.name else []), *constants, *([attrs] if attrs else [])]
+        if value is not None and not any(name in wishes.notes for name in names):
+            about.append(f"{wishes.legend or 'number'}: {value:.6g}")
+        about += [self._tensor(name, kind) for name, kind in types.items()]
+        return Box(title, tuple(rows), kind, labels, value, mark, tuple(inside), _lines(about), names)
+
+    def _tensor(self, name: str, kind: str) -> str:
+        note = self._wishes.notes.get(name, kind)
+        return f"{name}: {note}" if note else name
 
     def connect(self, name: str, target: int, *, constant: bool = False) -> None:
         """Add a line to box ``target`` from the producer of a name."""
@@ -381,7 +392,5 @@ class _Boxes:
         self.lines.append(Line(source, target, port))
 
 
-def _is_informative(node: NodeProto) -> bool:
-    """Whether a node's name says more than its op type and a number."""
-    rest = node.name.removeprefix(node.op_type).strip("_0123456789")
-    return bool(rest) and node.name != first_output(node)
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join([sanitize(line, _LONGEST) for text in texts for line in text.split("\n")][:_LINES])

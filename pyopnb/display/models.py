@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from onnx import FunctionProto, ModelProto, NodeProto
 
-from pyopnb.display.html import MAX_BYTES, details, image, join, note
+from pyopnb.display.html import MAX_BYTES, details, join, note
+from pyopnb.display.live_picture import MOST_ANSWERS, live_picture, script
 from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, title_of
 from pyopnb.display.model_text import model_text
 from pyopnb.display.svg.colours import Scale, scale_for
@@ -26,6 +27,7 @@ _NAMES_UP_TO = 80  # nodes of a picture that shows their names
 _MOST_BODIES = 12  # drawn below the model
 _BODY_BYTES = 30_000  # of the SVG of one of them
 _MOST_INSIDE = 2_000  # boxes drawn inside others
+_ANSWER_BYTES = 40  # of what one box tells, compressed
 _WIDTH, _HEIGHT = 1_100, 700  # pixels from which on a picture scrolls
 
 _Value = TypeVar("_Value")
@@ -39,10 +41,12 @@ def view_model(
     around: bool = False,
     log: bool | None = None,
     marks: Mapping[int | str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
     open: Iterable[str] | bool = (),
     names: bool | None = None,
     shapes: bool = True,
     most: int = 4_000,
+    room: int = MAX_BYTES,
 ) -> View:
     """The view of a model.
 
@@ -60,15 +64,20 @@ def view_model(
         Whether the colours are logarithmic. By default they are if the largest number is over 1,000 times the smallest.
     marks : mapping, optional
         Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``, or another short text.
+    notes : mapping, optional
+        What the picture says, where scripts run, of a node that is pointed at or clicked: texts by the names of its outputs.
     open : iterable of str, or bool
         Nodes whose bodies or functions are drawn inside them, by node name or output; functions also as ``domain::Name``. True
         opens everything.
     names : bool, optional
-        Whether boxes show the nodes' names. By default they do if there are at most 80 nodes.
+        Whether boxes show the nodes' names, or those of their first outputs, as tables do. By default they do if there are at
+        most 80 nodes.
     shapes : bool
         Whether lines show types.
     most : int
         The most boxes of a picture. Of more, those near the largest number, the first badge or the beginning are shown.
+    room : int
+        The most bytes of the HTML; boxes are left out of it, if need be, but not of what ``save("….svg")`` writes.
 
     Returns
     -------
@@ -93,6 +102,8 @@ def view_model(
         {id(node): mark for node, mark in _select(proto, by_name, marks or {}, "marks")},
         len(proto.graph.node) <= _NAMES_UP_TO if names is None else names,
         shapes,
+        legend,
+        notes or {},
     )
     for scope in scopes.values():
         scope.fold({*wishes.values, *wishes.marks})
@@ -101,8 +112,10 @@ def view_model(
     scale = scale_for(wishes.values.values(), log=log, around=around) if wishes.values else None
     title = _title(proto, main)
     folded = _folded(scopes, graphs)
-    painter = _Painter(main, graphs[id(proto.graph)], wishes, scale, legend, most)
-    body = join(painter.html(title, folded, MAX_BYTES - 8_000 - (60_000 if folded else 0)))
+    painter = _Painter(main, graphs[id(proto.graph)], wishes, scale, most)
+    room -= len(script()) + 2_000
+    parts = list(painter.html(title, folded, room * 2 // 3 if folded else room))
+    body = join([script(), *parts], room + len(script()))
     return View(proto, title, model_text(title, main, wishes), body, painter.draw)
 
 
@@ -219,8 +232,8 @@ def _folded(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tu
 class _Painter:
     """Draws a model's main graph and its folded bodies with the same colours."""
 
-    def __init__(self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, legend: str, most: int) -> None:
-        self._graph, self._wishes, self._scale, self._legend, self._most = graph, wishes, scale, legend, most
+    def __init__(self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, most: int) -> None:
+        self._graph, self._wishes, self._scale, self._legend, self._most = graph, wishes, scale, wishes.legend, most
         self._remarks = scope.facts.remarks
         indices = {id(node): len(scope.inputs) + number for number, node in enumerate(scope.nodes)}
         values = {key: value for key, value in wishes.values.items() if key in indices}
@@ -234,7 +247,8 @@ class _Painter:
     def html(self, title: str, folded: list[tuple[str, Scope]], room: int) -> Iterator[str]:
         """The main graph in at most ``room`` bytes, remarks, and the folded bodies and functions."""
         part = self._graph.part(self._most, self._focus)
-        picture = self._draw_within(part, room * 3 // 4 - 1_000, self._focus)
+        answers = min(MOST_ANSWERS, _ANSWER_BYTES * len(part.boxes), room // 4)
+        picture = self._draw_within(part, (room - answers - 4_000) * 3 // 4, self._focus)  # Base64 is a third longer
         scale, count = self._scale, len(self._graph.boxes)
         colours = f". Colours: {self._legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}" if scale else ""
         yield _image(picture, title + colours)
@@ -254,7 +268,7 @@ class _Painter:
 
 def _image(picture: Picture, alt: str) -> str:
     large = picture.drawing.width > _WIDTH or picture.drawing.height > _HEIGHT
-    return image(picture.svg, alt, max_height=_HEIGHT if large else None)
+    return live_picture(picture, alt, max_height=_HEIGHT if large else None)
 
 
 def _title(proto: ModelProto, main: Scope) -> str:

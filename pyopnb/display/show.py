@@ -49,7 +49,8 @@ def show(thing: Any, **options: Any) -> View:
         version of an op, or `pyopnb.registry`.
     **options
         - of everything with a graph: ``open=True`` opens bodies and functions, ``names=`` and ``shapes=`` show or hide the
-          nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes;
+          nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
+          ``notes={output: text}`` adds to what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;

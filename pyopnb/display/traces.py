@@ -22,8 +22,8 @@ from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["view_trace"]
 
-_ROWS = 120
-_BYTES = 80_000  # of the table of tensors
+_ROWS, _TIMED = 120, 40
+_BYTES = 45_000  # of the table of tensors: the graph needs as much as both tables
 _VERSIONS = 50
 _UNITS = {"time": "µs", "size": "largest |x|", "std": "σ"}
 _WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
@@ -64,7 +64,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         f'<div style="{_WARNING}"><b style="color:#b7791f">⚠</b> {escape(text, 1000)}</div>'
         for text in _warnings(thing, makers)
     ]
-    wanted = {"colours": _values(thing, by), "legend": _UNITS[by], "marks": marks}
+    wanted = {"colours": _values(thing, by), "legend": _UNITS[by], "marks": marks, "notes": _notes(thing)}
     picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
     title = repr(thing).partition("\n")[0]
     return View(thing, title, repr(thing), join([*head, picture.body, *tables]), picture.draw)
@@ -96,6 +96,14 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         yield f"the first NaN or infinity is in {sanitize(thing.first_nonfinite)}, from {maker}: {summary}"
 
 
+def _notes(thing: Trace) -> dict[str, str]:
+    """What is known of each tensor, and of the time of the node that made it."""
+    notes = {name: describe(summary) for name, summary in thing.summaries.items()}
+    for name, time in (thing.times or {}).items():
+        notes[name] = f"{notes.get(name, '')}\n{time}"
+    return notes
+
+
 def _values(thing: Trace, by: str) -> dict[str, float]:
     """The number of each node, by its first output."""
     firsts = {first_output(node) for node in thing.model.graph.node}
@@ -122,7 +130,8 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         nonfinite = {name for name, summary in thing.summaries.items() if summary.has_nonfinite}
         kept = [row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nonfinite][:_ROWS]
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
-    yield table_within(f"{len(rows)} tensors{more}", ("tensor", "from", "value"), kept, _BYTES, open=not thing.times)
+    head, names = ("tensor", "from", "value"), [(row[0],) for row in kept]
+    yield table_within(f"{len(rows)} tensors{more}", head, kept, _BYTES, open=not thing.times, keys=names)
     if thing.versions:
         versions = [(str(version), sanitize(version.schema)) for version in list(thing.versions.values())[:_VERSIONS]]
         title = f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry"
@@ -130,16 +139,18 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _times_table(times: Mapping[str, NodeTime]) -> str:
-    slowest = sorted(times.values(), key=lambda time: -time.total)
+    ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
+    slowest = [time for _, time in ranked]
     total = sum(time.total for time in slowest)
     rows = []
-    for time in slowest[:_ROWS]:
+    for time in slowest[:_TIMED]:
         split = ("", "") if time.python is None or time.crossing is None else (f"{time.python:,.0f}", f"{time.crossing:,.0f}")
         bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
         share = f"{100 * time.total / (total or 1.0):.1f} %"
         rows.append((sanitize(time.node), sanitize(time.op_type), f"{time.total:,.0f}", share, bar, *split))
+    names = [(name,) for name, _ in ranked[:_TIMED]]
     runs = max(time.runs for time in slowest)
     title = f"times: {total:,.0f} µs in {len(times)} nodes, {f'the median of {runs} runs' if runs > 1 else 'one run'}"
-    table = Table(("node", "op", "µs", "share", "", "in Python", "crossing"), rows)._repr_html_()
-    more = note(f"and {len(times) - _ROWS:,} faster ones") if len(times) > _ROWS else ""
+    table = Table(("node", "op", "µs", "share", "", "in Python", "crossing"), rows, keys=names)._repr_html_()
+    more = note(f"and {len(times) - _TIMED:,} faster ones") if len(times) > _TIMED else ""
     return details(title, table + more + note("ONNX Runtime counts whole microseconds."), open=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from pyopnb.ops.errors import one_line
 
-__all__ = ["Table"]
+__all__ = ["Table", "row_key"]
 
 # Half transparent grey can be seen on white and on black; the theme sets all other colours.
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
@@ -24,6 +26,8 @@ class Table:
     rows : sequence of sequences of str
     otherwise : str
         The text of a table without rows.
+    keys : sequence of sequences of str
+        For each row the names of what it is about, if a picture beside the table may lead to it.
 
     Examples
     --------
@@ -35,6 +39,7 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     otherwise: str = ""
+    keys: Sequence[Sequence[str]] = ()
 
     def __repr__(self) -> str:
         if not self.rows:
@@ -47,9 +52,20 @@ class Table:
         if not self.rows:
             return f"<div>{_escaped(self.otherwise)}</div>"
         head = "".join(f'<th style="{_CELL}">{_escaped(text)}</th>' for text in self.head)
-        rows = "".join(f"<tr>{''.join(_td(text) for text in row)}</tr>" for row in self.rows)
+        rows = "".join(
+            f"<tr{_key(names)}>{''.join(_td(text) for text in row)}</tr>" for row, names in zip_longest(self.rows, self.keys)
+        )
         style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
         return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def row_key(name: str) -> str:
+    """What stands for a name in HTML: short, and without a character of a hostile name."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()
+
+
+def _key(names: Sequence[str] | None) -> str:
+    return f' data-pyopnb="{" ".join(map(row_key, names))}"' if names else ""
 
 
 def _td(text: str) -> str:

@@ -13,6 +13,7 @@ from pyopnb.display.html import MAX_BYTES
 
 # The part of JupyterLab's allow-list (4.6, apputils' sanitizer) that we mean to use.
 TAGS = {"div", "span", "b", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "img", "code", "br"}
+REMOVED = {"class", "data-boxes", "data-pyopnb"}  # what nothing needs without a script
 ATTRIBUTES = {"img": {"src", "alt", "width", "height"}, "details": {"open"}}
 STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-left", "border-radius", "color",
@@ -28,11 +29,15 @@ class _Kept(HTMLParser):
         self.text: list[str] = []
         self.pictures: list[bytes] = []
         self.alts: list[str] = []
+        self.in_script = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.in_script = tag == "script"
+        if self.in_script:  # removed with its text, and nothing may need it
+            return
         assert tag in TAGS, f"<{tag}> is removed"
-        held = dict(attrs)
-        assert len(held) == len(attrs)
+        held = {name: value for name, value in attrs if name not in REMOVED}
+        assert len({name for name, _ in attrs}) == len(attrs)
         assert held.keys() <= {"style"} | ATTRIBUTES.get(tag, set()), held
         for rule in filter(None, (held.get("style") or "").split(";")):
             assert rule.partition(":")[0].strip() in STYLES, f"{rule} is removed"
@@ -46,10 +51,14 @@ class _Kept(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        if self.in_script:
+            self.in_script = False
+            return
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        if not self.in_script:
+            self.text.append(data)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """A model as a picture: what is in it, what is folded, what is said of broken and hostile ones."""
 
 import base64
+import gzip
+import json
 import os
 import re
 import xml.etree.ElementTree as ET
@@ -15,6 +17,7 @@ from small_ops import chain
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
 from pyopnb.ops.errors import FeedError, ModelError
+from pyopnb.ops.text_table import row_key
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
 HOSTILE = "<script>alert('x')</script>]]>&\"\x1b\u202e漢字" + "A" * 10_000
@@ -45,6 +48,12 @@ class Html(HTMLParser):
     @property
     def images(self):
         return [attrs for tag, attrs in self.tags if tag == "img"]
+
+    @property
+    def answers(self):
+        """What the boxes of each picture tell where scripts run: texts, and the keys of rows."""
+        packed = [attrs["data-boxes"] for _, attrs in self.tags if "data-boxes" in attrs]
+        return [json.loads(gzip.decompress(base64.b64decode(text))) for text in packed]
 
     @property
     def pictures(self):
@@ -86,10 +95,36 @@ def test_a_model_as_text_and_as_a_picture():
         "  a = Abs(x)                     float32[N,3]",
         "  y = demo::SoftClip(a) limit=2  float32[N,3]",
     ]
-    assert texts(seen.svg) == ["x", "float32[N,3]", "Abs", "◆ demo::SoftClip", "limit=2", "y", "float32[N,3]", "float32[N,3]"]
+    ends = ["y", "float32[N,3]", "float32[N,3]"]
+    assert texts(seen.svg) == ["x", "float32[N,3]", "Abs", "a", "◆ demo::SoftClip", "y", "limit=2", *ends]
     (image,) = Html(seen._repr_html_()).images
     assert image["alt"] == head
-    assert Html(seen._repr_html_()).pictures == [seen.svg]
+    assert Html(seen._repr_html_()).pictures == [re.sub("<title>.*?</title>", "", seen.svg, flags=re.DOTALL)]
+
+
+def test_boxes_tell_what_they_are():
+    soft_clip()
+    seen = pyopnb.show(
+        pyopnb.parse("clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }"),
+        notes={"a": "all of them\n3 µs", "nobody": "?"},
+        colours={"y": 0.125},
+        legend="error",
+    )
+    abouts = ["x: float32[N,3]", "Abs\na: all of them\n3 µs", "demo::SoftClip\nlimit=2\nerror: 0.125\ny: float32[N,3]"]
+    abouts.append("y: float32[N,3]")
+    (answers,) = Html(seen.body).answers
+    assert [about for about, _ in answers] == abouts
+    assert [keys for _, keys in answers] == [[row_key(name)] for name in ("x", "a", "y", "y")]
+    assert [title.text for title in ET.fromstring(seen.svg).iter("{http://www.w3.org/2000/svg}title")] == abouts
+
+
+def test_a_node_without_a_name_has_that_of_its_output_as_in_tables():
+    named = helper.make_node("Relu", ["x"], ["a"], name="Relu_7")
+    proto = model([named, helper.make_node("Relu", ["a"], ["y"])])
+    trace = pyopnb.Session(proto).trace(x=np.zeros((1, 3), np.float32), times=False)
+    for seen in (pyopnb.show(proto), pyopnb.show(trace)):
+        assert [text for text in texts(seen.svg) if text in ("Relu_7", "a", "y")] == ["Relu_7", "y", "y"]
+    assert not {"Relu_7", "a"} & set(texts(pyopnb.show(proto, names=False).svg))
 
 
 def test_weights_constants_and_attributes_are_in_the_boxes():
@@ -223,8 +258,9 @@ def test_hostile_names_are_text():
     assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
     assert all((text or "").isprintable() for text in texts(seen.svg))
     page = Html(seen.body)
-    assert {tag for tag, _ in page.tags} <= {"div", "img", "details", "summary"}
+    assert [tag for tag, _ in page.tags if tag not in ("div", "details", "summary")] == ["script", "img"]
     assert len(page.images[0]["alt"]) < 1_500 and not re.search("[\x1b\u202e]", seen.body)
+    assert all(line.isprintable() and len(line) < 400 for about, _ in page.answers[0] for line in about.split("\n"))
 
 
 def test_an_output_is_never_too_large():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import functools
-import gzip
 import html
 import json
 from typing import Any
 
-from pyopnb.display.html import note
+from pyopnb.display.html import note, pack
 from pyopnb.display.netron.assets import MINIMAL, MODEL_MARKER, Assets, read_script
 
-__all__ = ["netron_output", "netron_page", "pack"]
+__all__ = ["netron_output", "netron_page"]
 
 # An untrusted notebook loses the style, the script and the frame, and keeps the picture.
 _TRUSTED = """\
@@ -20,11 +19,6 @@ _TRUSTED = """\
 <div class="pyopnb-netron"><iframe sandbox="allow-scripts allow-downloads" title="{title}" srcdoc="{page}" \
 style="width:100%;height:{height}px;border:1px solid rgba(128,128,128,.4);box-sizing:border-box"></iframe>\
 <div class="pyopnb-picture">{picture}</div><script>{theme}</script></div>"""
-
-
-def pack(data: bytes) -> str:
-    """Bytes compressed and as Base64, which is safe anywhere in HTML and JSON."""
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 @functools.lru_cache(maxsize=1)

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from onnx import ModelProto, NodeProto
 
+from pyopnb.display.html import pack
 from pyopnb.display.models import view_model
 from pyopnb.display.netron.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron.op_docs import document_ops
-from pyopnb.display.netron.page import netron_output, netron_page, pack
+from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize

@@ -58,6 +58,10 @@ class Box:
         A badge: ``added``, ``removed``, ``changed``, or any short text.
     inside : tuple of Graph
         Graphs that are drawn inside the box.
+    about : str
+        Everything else that there is to say, line by line, for who points at the box.
+    names : tuple of str
+        What the box stands for, by which tables refer to it.
     """
 
     title: str
@@ -67,6 +71,8 @@ class Box:
     value: float | None = None
     mark: str = ""
     inside: tuple[Graph, ...] = ()
+    about: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +157,50 @@ def draw_within(graph: Graph, most: int, *, scale: Scale | None = None, legend_t
     -------
     Picture
     """
-    count = len(graph.boxes)
-    plain = count > _PLAIN_FROM
+    count, plain = _estimated_to_fit(graph, most, around)  # a layout is too expensive to try
     while True:
         drawing = draw(graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain)
-        svg = to_svg(drawing)
+        svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
         if length <= most or (count <= 1 and plain):
             return Picture(svg, drawing, count)
-        if not plain and length < 3 * most:
-            plain = True
-        else:
-            count = max(1, min(count - 1, int(count * 0.95 * most / length)))
-            plain = count > _PLAIN_FROM or count == 1
+        count, plain = _smaller(count, plain, length, most)
+
+
+def _smaller(count: int, plain: bool, length: int, most: int) -> tuple[int, bool]:
+    """How many boxes to try next, and whether without rows, after so many took ``length`` bytes."""
+    if not plain and length < 3 * most:
+        return count, True
+    count = max(1, min(count - 1, int(count * 0.97 * most / length)))
+    return count, count > _PLAIN_FROM or count == 1
+
+
+def _estimated_to_fit(graph: Graph, most: int, around: int) -> tuple[int, bool]:
+    count = len(graph.boxes)
+    plain = count > _PLAIN_FROM
+    while True:
+        length = _estimated_bytes(graph.part(count, around), plain)
+        if length <= most or (count <= 1 and plain):
+            return count, plain
+        count, plain = _smaller(count, plain, length, most)
+
+
+def _estimated_bytes(graph: Graph, plain: bool) -> int:
+    """About the length of the SVG; the figures are means over networks."""
+    length, drawn = 500, set()
+    waiting = [graph]
+    while waiting:
+        current = waiting.pop()
+        length += (18 if plain else 39) * len(current.lines)
+        for box in current.boxes:
+            rows = box.rows if not plain or box.kind in ("end", "folded") else ()
+            length += 36 if plain else 36 + sum([40 + len(label) for label in box.labels if label])
+            look = box.title, rows, box.kind, box.value, box.mark
+            if look not in drawn:  # what looks alike is written once
+                drawn.add(look)
+                length += 130 + len(box.title) + sum([42 + min(40, len(row)) for row in rows]) + 190 * bool(box.mark)
+            waiting += box.inside
+    return length
 
 
 def draw(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool | None = None) -> Drawing:
@@ -330,7 +367,9 @@ class _Artist:
         yield from self._labels
 
     def _draw_box(self, box: _SizedBox, x: float, y: float) -> None:
-        (self._outer if box.inside else self._boxes).append(Group(x, y, tuple(self._box_shapes(box))))
+        (self._outer if box.inside else self._boxes).append(
+            Group(x, y, tuple(self._box_shapes(box)), box.box.about, box.box.names)
+        )
         for port, label in enumerate(box.labels):
             if label:
                 self._draw_label(label, x + box.width / 2 + box.port_offset(port), y + box.height + 11)

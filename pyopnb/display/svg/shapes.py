@@ -88,11 +88,13 @@ class Cells:
 
 
 class Group(NamedTuple):
-    """Shapes whose origin is moved to ``x, y``."""
+    """Shapes whose origin is moved to ``x, y``; ``about`` is for who points at them, and ``names`` are what they stand for."""
 
     x: float
     y: float
     shapes: tuple[Shape, ...]
+    about: str = ""
+    names: tuple[str, ...] = ()
 
 
 Shape: TypeAlias = Rectangle | Circle | Path | Text | Cells | Group

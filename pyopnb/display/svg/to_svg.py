@@ -19,12 +19,14 @@ from pyopnb.display.svg.text_width import FONT
 __all__ = ["to_svg"]
 
 
-def to_svg(drawing: Drawing) -> str:
+def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     r"""The whole text of an SVG.
 
     Parameters
     ----------
     drawing : Drawing
+    titles : bool
+        Whether what groups are about becomes their titles, which a browser shows where the mouse is. In an ``<img>`` none does.
 
     Returns
     -------
@@ -37,6 +39,10 @@ def to_svg(drawing: Drawing) -> str:
     """
     printer = _Printer()
     parts = [(shape, printer.body(shape)) for shape in drawing.shapes]
+    abouts = [
+        f"<title>{escape(shape.about)}</title>" if titles and isinstance(shape, Group) and shape.about else ""
+        for shape, _ in parts
+    ]
     uses = Counter(body for shape, body in parts if isinstance(shape, Group))
     ids = {body: f"b{number:x}" for number, body in enumerate(body for body, count in uses.items() if count > 1)}
     definitions = "".join(f'<g id="{name}">{body}</g>' for body, name in ids.items())
@@ -45,17 +51,18 @@ def to_svg(drawing: Drawing) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="{FONT}">{f"<title>{escape(drawing.title)}</title>" if drawing.title else ""}'
         f"{printer.style_sheet()}{f'<defs>{definitions}</defs>' if ids else ''}"
-        f"{''.join(_placed(shape, body, ids) for shape, body in parts)}</svg>"
+        f"{''.join([_placed(shape, body, ids, about) for (shape, body), about in zip(parts, abouts, strict=True)])}</svg>"
     )
 
 
-def _placed(shape: Shape, body: str, ids: dict[str, str]) -> str:
+def _placed(shape: Shape, body: str, ids: dict[str, str], about: str = "") -> str:
     if not isinstance(shape, Group):
         return body
     x, y = _number(shape.x), _number(shape.y)
     if body in ids:
-        return f'<use href="#{ids[body]}" x="{x}" y="{y}"/>'
-    return f'<g transform="translate({x},{y})">{body}</g>'
+        use = f'<use href="#{ids[body]}" x="{x}" y="{y}"'
+        return f"{use}>{about}</use>" if about else f"{use}/>"
+    return f'<g transform="translate({x},{y})">{about}{body}</g>'
 
 
 def _number(value: float) -> str:

@@ -1,0 +1,140 @@
+"""Pictures of graphs that answer to the mouse and the keyboard, in a page and in JupyterLab, and stay pictures without trust."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lab import tab, write_notebook
+from playwright.sync_api import expect
+
+import pyopnb
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
+MODEL = "net (float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }"
+BOXES = "svg > g, svg > use"
+
+
+def traced():
+    model = pyopnb.parse(MODEL)
+    model.graph.node[1].name = HOSTILE
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = HOSTILE if name == "b" else name
+    return pyopnb.Session(model).trace(x=np.float32([[1, -2, 3]]))
+
+
+def write_files(root):
+    view = pyopnb.show(traced())
+    view.save(root / "trace.html")
+    html = view._repr_html_()
+    (root / "two.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8")
+    nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
+    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(root / "long.html")
+    write_notebook(root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]})
+    write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
+                   "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request, chromium, server):
+    """A function that opens a file that is no notebook, as a browser does from a disk."""
+    with tab(chromium, server, dark=request.param == "dark") as page:
+
+        def open_file(name):
+            page.page.unroute_all()
+            page.page.context.unroute_all()
+            page.page.goto((server.root / name).as_uri())
+            expect(page.page.locator(BOXES).first).to_be_visible()
+            return page
+
+        yield open_file
+        assert not page.console_errors, page.console_errors
+
+
+def test_pointing_and_clicking_tell_what_a_box_is(opened, request):
+    page = opened("trace.html")
+    card = page.page.locator(".card")
+    expect(card).to_be_hidden()
+    page.page.locator(BOXES).nth(2).hover()
+    expect(card).to_contain_text("Neg")
+    expect(card).to_contain_text(f"{HOSTILE}: float32[1,3] n=3")
+    expect(card).to_contain_text("µs")
+    page.page.mouse.move(900, 700)
+    expect(card).to_be_hidden()
+    page.page.locator(BOXES).nth(1).click()
+    page.page.mouse.move(900, 700)
+    expect(card).to_contain_text("a: float32[1,3] n=3")  # it stays
+    page.screenshot(f"graph-card-{request.node.callspec.params['opened']}")
+    page.page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    assert page.page.locator("img").count() == 0, "no name became an element"
+
+
+def test_a_box_leads_to_its_rows_and_a_row_to_its_box(opened, request):
+    page = opened("trace.html")
+    page.page.locator(BOXES).nth(2).click()
+    page.page.locator(".card").get_by_role("button", name="tensors").click()
+    row = page.page.locator("tr", has=page.page.locator("td", has_text=HOSTILE)).last
+    expect(row).to_be_visible()  # in a table that was folded
+    expect(row).to_be_in_viewport()
+    page.screenshot(f"graph-row-{request.node.callspec.params['opened']}")
+    page.page.locator("td", has_text="x").first.scroll_into_view_if_needed()
+    row.locator("td").first.click()
+    expect(page.page.locator(".card")).to_contain_text("Neg")
+    expect(page.page.locator(BOXES).nth(2)).to_be_in_viewport()
+
+
+def test_zoom_and_drag(opened):
+    page = opened("long.html")
+    view, picture = page.page.locator(".view"), page.page.locator(".view svg")
+    before = picture.bounding_box()
+    box = view.bounding_box()
+    page.page.mouse.move(box["x"] + 50, box["y"] + 300)
+    page.page.keyboard.down("Control")
+    page.page.mouse.wheel(0, -300)
+    page.page.keyboard.up("Control")
+    assert page.eventually(lambda: picture.bounding_box()["width"] > 2 * before["width"])
+    top = view.evaluate("view => view.scrollTop")
+    page.page.mouse.down()
+    page.page.mouse.move(box["x"] + 60, box["y"] + 100, steps=5)
+    page.page.mouse.up()
+    assert abs(view.evaluate("view => view.scrollTop") - top - 200) < 3
+    expect(page.page.locator(".card")).to_be_hidden()  # that was no click
+    view.focus()
+    page.page.keyboard.press("0")
+    assert page.eventually(lambda: picture.bounding_box()["height"] <= box["height"] + 1)
+    page.page.get_by_role("button", name="+").click()
+    assert page.eventually(lambda: picture.bounding_box()["height"] > 1.2 * box["height"])
+
+
+def test_two_pictures_of_one_thing_in_a_page_answer_for_themselves(opened):
+    page = opened("two.html")
+    outputs = page.page.locator("body > .pyopnb-output")
+    expect(outputs).to_have_count(2)
+    outputs.last.locator(BOXES).nth(1).click()
+    expect(outputs.last.locator(".card")).to_contain_text("Abs")
+    expect(outputs.first.locator(".card")).to_be_hidden()
+    outputs.last.locator(".card").get_by_role("button", name="times").click()
+    expect(outputs.last.locator("tr[data-pyopnb]").first).to_be_in_viewport()
+
+
+def test_without_trust_the_picture_is_an_image(page):
+    page.open_notebook("saved.ipynb", kernel=False)
+    assert not page.trusted(0)
+    expect(page.output(0).locator("img")).to_have_count(1)
+    expect(page.output(0).locator(BOXES)).to_have_count(0)
+    assert not page.blank()
+    page.screenshot("graph-untrusted")
+
+
+def test_in_a_notebook_that_was_run_it_answers(page):
+    page.open_notebook("live.ipynb")
+    page.run_all()
+    output = page.output(1)
+    output.locator(BOXES).nth(2).click()
+    expect(output.locator(".card")).to_contain_text("b: float32[1,3] n=3")
+    page.theme("JupyterLab Dark")
+    page.screenshot("graph-live-dark")
+    output.locator(".card").get_by_role("button", name="tensors").click()
+    expect(output.locator("tr[data-pyopnb]").last).to_be_visible()
