@@ -12,7 +12,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.diffs.arrays.stats import Facts
 from pyopnb.display.html import details, escape, image, join, paragraph, pre
-from pyopnb.display.svg.chart import Chart, bar_chart, card, density, heat_maps
+from pyopnb.display.svg.chart import Chart, bar_chart, density, heat_maps, page, size_on_page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
@@ -40,7 +40,7 @@ def view_diff(thing: Diff) -> View:
     worst, text = thing.worst, str(thing)
     title = f"diff: {text.partition(chr(10))[0]}"
     charts = charts_of(worst)
-    drawing = card(charts, title) if charts else None
+    drawing = page(charts, title) if charts else None
     parts = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
     if drawing is not None:
         parts.append(paragraph(image(to_svg(drawing), _alt(worst))))
@@ -72,7 +72,7 @@ def verdict_text(verdict: str) -> str:
 def part_picture(part: Part, title: str) -> str:
     """The pictures of a part in HTML; empty if there are none."""
     charts = charts_of(part)
-    return paragraph(image(to_svg(card(charts, title)), _alt(part))) if charts else ""
+    return paragraph(image(to_svg(page(charts, title)), _alt(part))) if charts else ""
 
 
 def _alt(part: Part) -> str:
@@ -117,7 +117,9 @@ def _error_map(facts: Facts, matrix: tuple[int, int], kind: str) -> Chart:
     rows, columns = (-(-size // cells) for size, cells in zip(matrix, sizes.shape, strict=True))
     below = f"A cell is the largest of {rows:,} × {columns:,}." if rows * columns > 1 else ""
     marks = list(_worst_cells(facts, matrix, kind, sizes.shape)) if sizes.size > 64 else []
-    return heat_maps([sizes], [""], scale, "where: largest |a-b|", below=below, blank_zero=True, marks=marks, words=words)
+    size = size_on_page(matrix, 256)[:2]
+    title = "where: largest |a-b|"
+    return heat_maps([sizes], [""], scale, title, size=size, below=below, blank_zero=True, marks=marks, words=words)
 
 
 def _worst_cells(

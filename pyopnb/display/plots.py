@@ -17,7 +17,7 @@ import numpy as np
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.array_diff import charts_of
-from pyopnb.display.svg.chart import Chart, card
+from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.tensors import chart_of
@@ -102,13 +102,13 @@ def _(thing: Diff) -> Any:
     charts = charts_of(part)
     if not charts:
         raise FeedError("plot", expected="numbers that differ", got=thing.verdict, next="print(diff)")
-    return _figure_of(card(charts, f"{part.name}: {thing.verdict}"))
+    return _figure_of(page(charts, f"{part.name}: {thing.verdict}"))
 
 
 @figure.register(np.ndarray)
 @figure.register(np.generic)
 def _(thing: Any) -> Any:
-    return _figure_of(card([chart_of(np.asarray(thing))], "array"))
+    return _figure_of(page([chart_of(np.asarray(thing))], "array"))
 
 
 @figure.register
@@ -120,7 +120,7 @@ def _(thing: Result) -> Any:
     ]
     if not charts:
         raise FeedError("plot", expected="outputs that are numbers", got="none", next="print(result)")
-    return _figure_of(card(charts, "result"))
+    return _figure_of(page(charts, "result"))
 
 
 # ---- figures of matplotlib's own

@@ -54,7 +54,10 @@ def show(thing: Any, **options: Any) -> View:
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
-        - of an array: ``name=``.
+        - of arrays: ``size=``, the pixels of a picture's longer side; ``limits=(low, high)``, the numbers of the first and the
+          last colour, so that pictures can be compared; ``rgb=True`` and ``False``, whether three or four channels are one
+          picture, which is decided by shape, dtype and range if it is not said; ``pool="mean"``, ``"nearest"`` or
+          ``"largest"``, what a cell shows of several elements; and of a single array ``name=``.
 
     Returns
     -------
@@ -100,13 +103,13 @@ def _view_session(thing: Session, **options: Any) -> View:
     return view_model(thing._source().proto, **options)
 
 
-def _view_result(thing: Result) -> View:
-    return view_arrays(thing, thing.items(), f"{len(thing)} outputs")
+def _view_result(thing: Result, **options: Any) -> View:
+    return view_arrays(thing, thing.items(), f"{len(thing)} outputs", **options)
 
 
-def _view_collection(thing: Any) -> View:
+def _view_collection(thing: Any, **options: Any) -> View:
     named = thing.items() if isinstance(thing, dict) else enumerate(thing)
-    return view_arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values")
+    return view_arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values", **options)
 
 
 _VIEWS: dict[type, Callable[..., View]] = {
@@ -131,11 +134,12 @@ for _kind, _function in _VIEWS.items():
 
 
 def _options(thing: Any) -> list[str]:
-    """The names of the options of a thing's view; ``**options`` stands for those of a model's."""
+    """The names of the options of a thing's view; ``**options`` stands for those of arrays, or of a model's."""
     thing = thing.thing if isinstance(thing, View) else thing
-    options = list(signature(view.dispatch(type(thing))).parameters.values())
+    function = view.dispatch(type(thing))
+    options = list(signature(function).parameters.values())
     if any(option.kind is option.VAR_KEYWORD for option in options):
-        options += signature(view_model).parameters.values()
+        options += signature(view_arrays if function in (_view_result, _view_collection) else view_model).parameters.values()
     return list(dict.fromkeys(option.name for option in options if option.default is not option.empty))
 
 

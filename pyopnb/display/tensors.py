@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
-from pyopnb.display.svg.chart import Chart, card, heat_maps
-from pyopnb.display.svg.colours import Scale
-from pyopnb.display.svg.pool import pool
+from pyopnb.display.picture import Look, Picture, picture_of, squeeze, to_native
+from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.pool import Pooling
+from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
@@ -20,12 +21,8 @@ from pyopnb.runtime.trace.summary import Summary, summary_of
 
 __all__ = ["chart_of", "describe", "view_array", "view_arrays"]
 
-_SIDE = 128  # cells of a picture along each axis
-_SLICE_SIDE = 40  # the same of each slice
-_MOST_SLICES = 16
 _TABLE = 16  # most rows and columns of an array that is shown as its numbers
 _MOST_ITEMS = 20
-_MOST_RINGS = 3
 _MOST_ARRAYS = 150
 _PICTURE_BYTES = MAX_BYTES * 3 // 4  # of one output
 _CELL = "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);font-family:monospace;white-space:nowrap"
@@ -88,29 +85,63 @@ def _short(value: Any) -> str:
     return str(value) if isinstance(value, int) and abs(value) < 10**6 else f"{value:.4g}"
 
 
-def view_array(thing: Any, name: str = "") -> View:
+def view_array(
+    thing: Any,
+    name: str = "",
+    *,
+    rgb: bool | None = None,
+    pool: Pooling | None = None,
+    size: int | None = None,
+    limits: tuple[float, float] | None = None,
+) -> View:
     """The view of one array.
 
     Parameters
     ----------
     thing : ndarray, scalar, or what a sequence or map output is
     name : str
+    rgb, pool, size, limits : optional
+        As for `pyopnb.show`.
 
     Returns
     -------
     View
+
+    Raises
+    ------
+    FeedError
+        An option is asked for that does not fit the array.
     """
+    look = Look(rgb, pool, size, limits)
     value, summary = _summarize(thing)
     text = f"{sanitize(name, 80)}: {describe(summary)}" if name else describe(summary)
-    if not _needs_chart(value, summary):
+    if look.is_default and not _needs_picture(value, summary):
         return View(thing, text, text, join([pre(text), *filter(None, [_small_html(value, summary)])]))
-    chart = _chart(value, summary, _SIDE, _SLICE_SIDE)
-    drawing = card([chart], text)
-    alt = f"{text}. Blue is negative, red positive, the paler the nearer to 0."
-    return View(thing, text, text, join([pre(text), image(to_svg(drawing), alt)]), lambda: drawing, chart.image)
+    picture = picture_of(value, summary, look, _PICTURE_BYTES)
+
+    def draw() -> Drawing:
+        return page([picture.titled], text)
+
+    return View(thing, text, text, join([pre(text), _picture_html(picture, text)]), draw, picture.plain.image)
 
 
-def view_arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> View:
+def _picture_html(picture: Picture, text: str) -> str:
+    """A picture with its words below as text of the page, which has the theme's colours and can be selected."""
+    colours = " Blue is negative, red positive, the paler the nearer to 0." if picture.is_diverging else ""
+    drawing = page([picture.plain], text)
+    return paragraph(image(to_svg(drawing), f"{text}.{colours}") + (note(picture.caption) if picture.caption else ""))
+
+
+def view_arrays(
+    thing: Any,
+    named: Iterable[tuple[str, Any]],
+    title: str,
+    *,
+    rgb: bool | None = None,
+    pool: Pooling | None = None,
+    size: int | None = None,
+    limits: tuple[float, float] | None = None,
+) -> View:
     """The view of many arrays: a line each, and pictures as long as there is room.
 
     Parameters
@@ -119,11 +150,14 @@ def view_arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> Vie
         What contains them.
     named : iterable of (str, object)
     title : str
+    rgb, pool, size, limits : optional
+        As for `pyopnb.show`; for those of the arrays that they fit.
 
     Returns
     -------
     View
     """
+    look = Look(rgb, pool, size, limits)
     named = list(named)
     lines: list[str] = []
     parts: list[str] = []
@@ -133,15 +167,16 @@ def view_arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> Vie
         text = f"{sanitize(name, 80)}: {describe(summary)}"
         lines.append(text)
         parts.append(pre(text))
-        if room < MAX_BYTES // 20:
+        if room < MAX_BYTES // 40:
             continue
-        if _needs_chart(value, summary):
-            body = image(to_svg(card([_chart(value, summary, _SIDE // 2, _SLICE_SIDE // 2)], text)), text)
+        if _needs_picture(value, summary):
+            share = max(MAX_BYTES // 20, _PICTURE_BYTES // len(named))
+            body = _picture_html(picture_of(value, summary, look.fitting(value), min(room, share)), text)
         else:
             body = _small_html(value, summary)
         if body and len(body) <= room:
             room -= len(body)
-            parts.append(paragraph(body))
+            parts.append(body)
     if len(named) > _MOST_ARRAYS:
         more = f"and {len(named) - _MOST_ARRAYS:,} more"
         lines.append(more)
@@ -150,7 +185,7 @@ def view_arrays(thing: Any, named: Iterable[tuple[str, Any]], title: str) -> Vie
 
 
 def chart_of(value: np.ndarray, name: str = "") -> Chart:
-    """The heat map of an array, however small.
+    """The heat map or picture of an array, however small.
 
     Parameters
     ----------
@@ -169,7 +204,7 @@ def chart_of(value: np.ndarray, name: str = "") -> Chart:
     value, summary = _summarize(value)
     if summary.kind != "number" or not summary.count:
         raise FeedError("plot", expected="an array of numbers that is not empty", got=describe(summary), next="pyopnb.show(…)")
-    return _chart(value, summary, _SIDE, _SLICE_SIDE, name)
+    return picture_of(value, summary, Look(), _PICTURE_BYTES, name).titled
 
 
 def _summarize(value: Any) -> tuple[Any, Summary]:
@@ -182,17 +217,12 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     return np.asarray(value) if summary.kind in ("number", "text") else value, summary
 
 
-def _squeeze(value: np.ndarray) -> np.ndarray:
-    """The array without axes of length 1, but with at least one axis."""
-    return value.reshape([size for size in value.shape if size != 1] or [1])
-
-
-def _needs_chart(value: Any, summary: Summary) -> bool:
+def _needs_picture(value: Any, summary: Summary) -> bool:
     """Whether an array is better seen as a picture than read."""
     if summary.kind != "number" or not summary.count or value.ndim == 0:
         return False
-    squeezed = _squeeze(value)
-    return squeezed.ndim > 2 or max(squeezed.shape) > _TABLE
+    shape = squeeze(value).shape
+    return max(shape[-2:]) > _TABLE or (len(shape) > 2 and value.size > _TABLE**2)
 
 
 def _small_html(value: Any, summary: Summary) -> str:
@@ -201,105 +231,23 @@ def _small_html(value: Any, summary: Summary) -> str:
         return _texts_html(value)
     if summary.kind == "sequence":
         return _items_html(value)
-    return _table(np.atleast_2d(_squeeze(value))) if summary.kind == "number" and summary.count and value.ndim else ""
-
-
-# ---- heat maps
-
-
-def _to_native(block: np.ndarray) -> np.ndarray:
-    """A block in a dtype of NumPy's own, which can be ordered; complex numbers become their modulus."""
-    if block.dtype.kind == "c":
-        modulus: np.ndarray = np.abs(block)
-        modulus[np.isnan(block)] = np.nan  # otherwise the modulus of Inf+NaNj is Inf
-        return modulus
-    if block.dtype == np.float16 or (block.dtype.isbuiltin == 2 and "float" in block.dtype.name):
-        with np.errstate(invalid="ignore"):  # a NaN that signals
-            return block.astype(np.float32)
-    return block.astype(np.int8) if block.dtype.isbuiltin == 2 or block.dtype == bool else block
-
-
-def _chart(value: np.ndarray, summary: Summary, side: int, slice_side: int, name: str = "") -> Chart:
-    """A heat map of a matrix, or one of each slice of a stack, with at most ``side`` or ``slice_side`` cells along an axis."""
-    stack = _squeeze(value)
-    if stack.ndim <= 2:
-        matrix = np.atleast_2d(stack)
-        names, matrices = [""], [pool(matrix, side, 2 * side if stack.ndim == 1 else side, _to_native)]
-        shape, below = matrix.shape, ""
-    else:
-        indices = [np.unravel_index(at, stack.shape[:-2]) for at in _select_slices(stack)]
-        names = [",".join(map(str, index)) for index in indices]
-        matrices = [pool(stack[index], slice_side, slice_side, _to_native) for index in indices]
-        shape, count = stack.shape[-2:], math.prod(stack.shape[:-2])
-        below = "" if len(indices) == count else f"{len(indices)} of {count:,} slices. "
-    rows, columns = (-(-size // cells) for size, cells in zip(shape, matrices[0].shape, strict=True))
-    pooling = f"A cell is the largest of {rows} × {columns}." if rows * columns > 1 else ""
-    title = f"{name + ': ' if name else ''}{'|x|, ' if value.dtype.kind == 'c' else ''}{summary.type}"
-    if value.dtype == bool:
-        negative = [-matrix for matrix in matrices]  # True is blue
-        scale, words = Scale(-1, 1, kind="diverging"), {"False": 0.0, "True": -1.0}
-        return heat_maps(negative, names, scale, title, below=below + pooling, words=words)
-    sizes = [np.where(np.isfinite(matrix), np.abs(matrix), 0) for matrix in matrices]
-    end = _scale_end(sizes)
-    marks, ringed = _marks(matrices, sizes, end)
-    below += f"Ringed: {', '.join(ringed)}. " if ringed else ""
-    return heat_maps(matrices, names, _scale(value, summary, end), title, below=below + pooling, marks=marks)
-
-
-def _marks(
-    matrices: Sequence[np.ndarray], sizes: Sequence[np.ndarray], end: float
-) -> tuple[list[tuple[int, float, float]], list[str]]:
-    """Rings around a few cells that are easily missed, and what they are."""
-    marks = [
-        (k, row + 0.5, column + 0.5)
-        for k, matrix in enumerate(matrices)
-        for row, column in np.argwhere(~np.isfinite(matrix))[: _MOST_RINGS + 1]
-    ]
-    marks = marks if len(marks) <= _MOST_RINGS else []  # many are visible without rings
-    ringed = ["what is not finite"] if marks else []
-    highs = [float(one.max()) for one in sizes]
-    if end < max(highs):
-        first = highs.index(max(highs))
-        row, column = np.unravel_index(int(sizes[first].argmax()), sizes[first].shape)
-        marks.append((first, row + 0.5, column + 0.5))
-        ringed.insert(0, f"{matrices[first][row, column]:.4g}")
-    return marks, ringed
-
-
-def _scale(value: np.ndarray, summary: Summary, end: float) -> Scale:
-    if value.dtype.kind == "c":
-        return Scale(0.0, end)
-    never_negative = summary.least is not None and summary.least >= 0
-    return Scale(0.0, end, kind="grey") if never_negative else Scale(-end, end, kind="diverging")
-
-
-def _scale_end(sizes: Sequence[np.ndarray]) -> float:
-    """The magnitude of the last colour: a few outliers must not make all other numbers look like 0."""
-    flat = np.concatenate([matrix.ravel() for matrix in sizes])
-    high, typical = float(flat.max()), 1.5 * float(np.quantile(flat, 0.98))
-    return typical if 0 < typical < 0.6 * high else high
-
-
-def _select_slices(stack: np.ndarray) -> list[int]:
-    """The first slices of a stack, and that with the largest number, found by bisection into 256 groups."""
-    count = math.prod(stack.shape[:-2])
-    first = list(range(min(count, _MOST_SLICES)))
-    if count <= _MOST_SLICES or not stack.flags.c_contiguous:  # finding it in another memory order would take a copy
-        return first
-    flat, at = stack.reshape(count, -1), 0
-    while flat.shape[0] > 1:
-        largest = pool(flat, 256, 1, _to_native)[:, 0]
-        group = int(np.where(np.isnan(largest), np.inf, np.abs(largest)).argmax())
-        begin, end = (number * flat.shape[0] // largest.size for number in (group, group + 1))
-        flat, at = flat[begin:end], at + begin
-    return first if at in first else [*first[:-1], at]
+    return _tables(squeeze(value)) if summary.kind == "number" and summary.count and value.ndim else ""
 
 
 # ---- tables and texts
 
 
+def _tables(value: np.ndarray) -> str:
+    """The numbers of a matrix, or of each matrix of a stack under its index."""
+    if value.ndim <= 2:
+        return _table(np.atleast_2d(value))
+    box = "display:inline-block;margin:0 16px 4px 0;vertical-align:top"
+    slices = ((",".join(map(str, index)), value[index]) for index in np.ndindex(value.shape[:-2]))
+    return "".join(f'<div style="{box}">{note(f"[{index}]")}{_table(matrix)}</div>' for index, matrix in slices)
+
+
 def _table(matrix: np.ndarray) -> str:
-    numbers = _to_native(matrix).astype(np.float64)
+    numbers = to_native(matrix).astype(np.float64)
     finite = np.abs(numbers[np.isfinite(numbers)])
     most = float(finite.max()) if finite.size else 0.0
     rows = [

@@ -54,7 +54,7 @@ def test_words_of_the_picture_say_where_and_how_much(survives: Any) -> None:
 def test_ring_is_around_the_worst() -> None:
     svg = pyopnb.show(diff(A, B)).svg
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
-    assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(256 * 17 / 200, abs=5)
+    assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(256 * 17 / 300, abs=5)
 
 
 def test_ring_in_an_array_of_many_axes() -> None:
@@ -65,7 +65,8 @@ def test_ring_in_an_array_of_many_axes() -> None:
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
     rows, columns = diff(a, b).worst.facts.picture().shape
     assert (rows, columns) == (64, 30)
-    assert int((y - 22) / 4) == int(np.argwhere(diff(a, b).worst.facts.picture())[0, 0]) and int(x / 4) == 11
+    assert int(64 * (y - 22) / (2 * 105)) == int(np.argwhere(diff(a, b).worst.facts.picture())[0, 0])
+    assert int(x / 2) == 11, "105 rows and 30 columns in their proportions"
 
 
 def test_tolerance_is_a_line_in_the_picture() -> None:

@@ -1,4 +1,4 @@
-"""Charts: heat maps, densities and bars, with what their colours and axes mean, side by side on one card."""
+"""Charts: heat maps, densities and bars, with what their colours and axes mean, side by side."""
 
 from __future__ import annotations
 
@@ -9,20 +9,36 @@ from itertools import accumulate
 
 import numpy as np
 
-from pyopnb.display.svg.colours import CARD, LINE, MUTED, RGB, TEXT, Scale, hex_colour, palette
+from pyopnb.display.svg.colours import DARK, INK, LINE, RGB, Scale, hex_colour, translucent
 from pyopnb.display.svg.png import png
-from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text, on_card
+from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text, drawing
 from pyopnb.display.svg.text_width import fit, text_width
 
-__all__ = ["Chart", "bar_chart", "card", "cells", "cells_png", "density", "heat_maps", "legend"]
+__all__ = [
+    "SPECIAL",
+    "Chart",
+    "abreast",
+    "bar_chart",
+    "cells",
+    "cells_png",
+    "density",
+    "heat_maps",
+    "legend",
+    "page",
+    "size_on_page",
+]
 
-_GAP, _PADDING = 28, 14  # between charts, and around them
+_GAP, _PADDING = 28, 8  # between charts, and around them
 _HEAD = 22  # height of a chart's title
 _SMALL = 10  # font size
 _SHADES = 246  # of a palette's colours; PNG's 256 have room for the special ones
-_SPECIAL: Mapping[str, RGB] = {"NaN": (213, 0, 127), "inf": (0, 121, 107), "-inf": (0, 77, 140), "0": (255, 255, 255)}
-_INDEX = {name: _SHADES + number for number, name in enumerate(_SPECIAL)}
+SPECIAL: Mapping[str, RGB] = {"NaN": (213, 0, 127), "inf": (0, 121, 107), "-inf": (0, 77, 140)}
+"""What is not finite has colours that no palette has."""
+
+_INDEX = {name: _SHADES + number for number, name in enumerate([*SPECIAL, "0"])}
 _BAR = "#6a5acd"
+_MOST_STRETCHED = 8  # times as long as high
+_THINNEST = 24  # pixels of a single row
 
 
 @dataclass(frozen=True)
@@ -55,13 +71,13 @@ def cells(
     scale : Scale
     x, y, width, height : float
     blank_zero : bool
-        Whether 0 is white instead of a colour of the scale.
+        Whether 0 is transparent instead of a colour of the scale.
 
     Returns
     -------
     Cells
     """
-    colours = palette(scale.kind)
+    colours = translucent(scale.kind)
     shades = tuple(colours[round(k * (len(colours) - 1) / (_SHADES - 1))] for k in range(_SHADES))
     indices = np.rint((_SHADES - 1) * _positions(values, scale)).astype(np.uint8)
     indices[np.isnan(values)] = _INDEX["NaN"]
@@ -69,7 +85,7 @@ def cells(
     indices[np.isneginf(values)] = _INDEX["-inf"]
     if blank_zero:
         indices[values == 0] = _INDEX["0"]
-    return Cells(x, y, width, height, indices, (*shades, *_SPECIAL.values()))
+    return Cells(x, y, width, height, indices, (*shades, *((*colour, 255) for colour in SPECIAL.values()), (0, 0, 0, 0)))
 
 
 def _positions(values: np.ndarray, scale: Scale) -> np.ndarray:
@@ -86,42 +102,65 @@ def _positions(values: np.ndarray, scale: Scale) -> np.ndarray:
 
 def cells_png(cells: Cells) -> bytes:
     """A PNG as large as the cells, because viewers blur a small picture when they enlarge it."""
-    rows, columns = cells.indices.shape
-    enlarged = cells.indices.repeat(int(cells.height) // rows, axis=0).repeat(int(cells.width) // columns, axis=1)
-    return png(enlarged, cells.colours)
+    rows, columns = cells.pixels.shape[:2]
+    down, across = max(1, round(cells.height / rows)), max(1, round(cells.width / columns))
+    return png(cells.pixels.repeat(down, axis=0).repeat(across, axis=1), cells.colours)
 
 
-def _cell_size(rows: int, columns: int, room: int) -> tuple[int, int]:
-    """Width and height of a cell in pixels: square, but wide or high enough that a single row or column is visible."""
-    side = max(1, min(16, room // max(rows, columns)))
-    return max(side, -(-24 // columns)), max(side, -(-24 // rows))
+def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float, bool]:
+    """Width and height of a matrix in pixels, at most so many, and whether they are in its proportions.
+
+    They are unless one side is so much longer that the other could hardly be seen.
+
+    Examples
+    --------
+    >>> size_on_page((128, 256), 256), size_on_page((4000, 6000), 300), size_on_page((1, 1000), 256)
+    ((256, 128, True), (300.0, 200.0, True), (256, 24, False))
+    """
+    rows, columns = shape
+    if max(shape) <= _MOST_STRETCHED * min(shape):
+        size = min(16, most // max(shape)) if max(shape) <= most else most / max(shape)
+        return columns * size, rows * size, True
+    width, height = (min(most, side * max(1, min(16, most // max(shape)))) for side in (columns, rows))
+    return max(width, _THINNEST), max(height, _THINNEST), False
+
+
+def abreast(count: int, shape: tuple[int, int]) -> int:
+    """How many of ``count`` matrices of a shape are in one row of a sheet, so that the sheet is about square."""
+    return min(count, max(2, min(8, math.ceil(math.sqrt(count * shape[0] / shape[1])))))
 
 
 def heat_maps(
     matrices: Sequence[np.ndarray],
     names: Sequence[str],
-    scale: Scale,
-    title: str,
+    scale: Scale | None,
+    title: str = "",
     *,
+    size: tuple[float, float] | None = None,
+    in_row: int = 1,
     below: str = "",
     blank_zero: bool = False,
     marks: Sequence[tuple[int, float, float]] = (),
     words: Mapping[str, float] | None = None,
 ) -> Chart:
-    """Matrices as heat maps in rows, with the scale below.
+    """Matrices as heat maps in rows, with the scale below; or pictures without a scale.
 
     Parameters
     ----------
     matrices : sequence of ndarray
-        float64[rows, columns], all of one shape.
+        float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or 4. All of one shape.
     names : sequence of str
         The text above each; unused if there is one.
-    scale : Scale
+    scale : Scale or None
     title : str
+    size : (float, float), optional
+        Width and height of each in pixels.
+    in_row : int
+        How many are side by side.
     below : str
         The text below the scale.
     blank_zero : bool
-        Whether 0 is white.
+        Whether 0 is transparent.
     marks : sequence of (int, float, float)
         Matrix, row and column of places that get a ring.
     words : dict, optional
@@ -131,42 +170,45 @@ def heat_maps(
     -------
     Chart
     """
-    rows, columns = matrices[0].shape
+    rows, columns = matrices[0].shape[:2]
     many = len(matrices) > 1
-    abreast = min(len(matrices), max(2, min(8, round(8 * rows / columns)))) if many else 1
-    size = _cell_size(rows, columns, max(40, 448 // abreast) if many else 256)
-    width, height = columns * size[0], rows * size[1]
-    label, gap = (13 if many else 0), 8
+    width, height = size or size_on_page((rows, columns), 256)[:2]
+    label, gap, head = (13 if many else 0), 8, (_HEAD if title else 0)
     pitch = height + gap + label
-    corners = [((k % abreast) * (width + gap), _HEAD + (k // abreast) * pitch + label) for k in range(len(matrices))]
-    shapes: list[Shape] = [_title(title)]
+    corners = [((k % in_row) * (width + gap), head + (k // in_row) * pitch + label) for k in range(len(matrices))]
+    shapes: list[Shape] = [_title(title)] if title else []
+
+    def drawn(matrix: np.ndarray, x: float, y: float, width: float, height: float) -> Cells:
+        if scale is None:
+            return Cells(x, y, width, height, matrix)
+        return cells(matrix, scale, x, y, width, height, blank_zero=blank_zero)
+
     for (x, y), matrix, name in zip(corners, matrices, names, strict=True):
         if many:
             shapes.append(_small(x, y - 4, name))
-        shapes.append(cells(matrix, scale, x, y, width, height, blank_zero=blank_zero))
-        shapes.append(_frame(x, y, width, height))
+        shapes += [drawn(matrix, x, y, width, height), _frame(x, y, width, height)]
     for k, row, column in marks:
-        shapes += _ring(corners[k][0] + column * size[0], corners[k][1] + row * size[1])
-    bottom = _HEAD + math.ceil(len(matrices) / abreast) * pitch + 4
-    total = max(abreast * (width + gap) - gap, 200)
-    if words:
+        shapes += _ring(corners[k][0] + column * width / columns, corners[k][1] + row * height / rows)
+    bottom = head + math.ceil(len(matrices) / in_row) * pitch + 4
+    total = max(in_row * (width + gap) - gap, 200)
+    if words and scale:
         shapes += _words(words, scale, bottom)
         bottom += 12
-    else:
+    elif scale:
         special = [*_special_values(matrices), *(["0"] if blank_zero else [])]
         shapes += _scale_with_special(scale, special, bottom, min(total, 300))
         bottom += 26
     if below:
         shapes.append(_small(0, bottom + 12, below))
         bottom += 16
-    sheet = _sheet(matrices, abreast)
-    image = cells(sheet, scale, 0, 0, sheet.shape[1] * size[0], sheet.shape[0] * size[1], blank_zero=blank_zero)
+    sheet = _sheet(matrices, in_row)
+    image = drawn(sheet, 0, 0, sheet.shape[1] * width / columns, sheet.shape[0] * height / rows)
     return Chart(max(total, text_width(below, _SMALL)), bottom, shapes, image)
 
 
 def _ring(x: float, y: float) -> Iterator[Circle]:
-    yield Circle(x, y, 6, CARD, 3.5)  # a halo, so that the ring is visible on any colour
-    yield Circle(x, y, 6, TEXT, 1.5)
+    yield Circle(x, y, 6, "#ffffff", 3.5)  # a halo, so that the ring is visible on any colour
+    yield Circle(x, y, 6, DARK, 1.5)
 
 
 def _special_values(matrices: Sequence[np.ndarray]) -> list[str]:
@@ -174,15 +216,17 @@ def _special_values(matrices: Sequence[np.ndarray]) -> list[str]:
     return [name for name, test in tests if any(test(matrix).any() for matrix in matrices)]
 
 
-def _sheet(matrices: Sequence[np.ndarray], abreast: int) -> np.ndarray:
-    """The matrices side by side, one cell of 0 between them."""
+def _sheet(matrices: Sequence[np.ndarray], in_row: int) -> np.ndarray:
+    """The matrices side by side, one cell of 0 between them; pictures get an opacity, which is 0 there."""
     if len(matrices) == 1:
         return matrices[0]
-    rows, columns = matrices[0].shape
-    down = math.ceil(len(matrices) / abreast)
-    sheet = np.zeros((down * (rows + 1) - 1, abreast * (columns + 1) - 1))
+    if matrices[0].ndim == 3:
+        matrices = [one if one.shape[2] == 4 else np.insert(one, 3, 255, axis=2) for one in matrices]
+    rows, columns, *parts = matrices[0].shape
+    down = math.ceil(len(matrices) / in_row)
+    sheet = np.zeros((down * (rows + 1) - 1, in_row * (columns + 1) - 1, *parts), matrices[0].dtype)
     for number, matrix in enumerate(matrices):
-        y, x = (number // abreast) * (rows + 1), (number % abreast) * (columns + 1)
+        y, x = (number // in_row) * (rows + 1), (number % in_row) * (columns + 1)
         sheet[y : y + rows, x : x + columns] = matrix
     return sheet
 
@@ -201,7 +245,7 @@ def density(
     Parameters
     ----------
     counts : ndarray
-        float64[rows, columns]; the first row is at the top, and 0 is white.
+        float64[rows, columns]; the first row is at the top, and 0 is transparent.
     title : str
     x, y : sequence of str
         Texts at equal distances along the axes, from the left and from the top.
@@ -225,7 +269,7 @@ def density(
     if line:
         points = [(left + side * across, _HEAD + side * down) for across, down in line]
         steps = tuple(("L" if number else "M", point) for number, point in enumerate(points))
-        shapes.append(Path(steps, stroke=TEXT, stroke_width=1.25, dashes=(4, 3)))
+        shapes.append(Path(steps, stroke=INK, stroke_width=1.25, dashes=(4, 3)))
     for number, text in enumerate(x):
         anchor = "start" if number == 0 else "end" if number == len(x) - 1 else "middle"
         shapes.append(_small(left + side * number / max(1, len(x) - 1), _HEAD + side + 12, text, anchor))
@@ -233,7 +277,7 @@ def density(
         baseline = 9 if number == 0 else 0 if number == len(y) - 1 else 4
         shapes.append(_small(left - 4, _HEAD + side * number / max(1, len(y) - 1) + baseline, text, "end"))
     shapes.append(_small(left + side / 2, _HEAD + side + 26, labels[0], "middle"))
-    shapes.append(Text(9, _HEAD + side / 2, labels[1], _SMALL, MUTED, "middle", upwards=True))
+    shapes.append(Text(9, _HEAD + side / 2, labels[1], _SMALL, INK, "middle", upwards=True))
     return Chart(left + side, _HEAD + side + 30, shapes)
 
 
@@ -269,8 +313,8 @@ def bar_chart(counts: Mapping[str, int], title: str, below: str = "") -> Chart:
     return Chart(left + longest + 60, height, shapes)
 
 
-def card(charts: Sequence[Chart], title: str, abreast: int = 3) -> Drawing:
-    """Charts in rows on one card.
+def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
+    """Charts in rows.
 
     Parameters
     ----------
@@ -278,7 +322,7 @@ def card(charts: Sequence[Chart], title: str, abreast: int = 3) -> Drawing:
         At least one.
     title : str
         What they show, for who cannot see them.
-    abreast : int
+    in_row : int
         Charts of a row.
 
     Returns
@@ -287,23 +331,25 @@ def card(charts: Sequence[Chart], title: str, abreast: int = 3) -> Drawing:
     """
     shapes: list[Shape] = []
     width, y = 0.0, float(_PADDING)
-    for first in range(0, len(charts), abreast):
-        row = charts[first : first + abreast]
+    for first in range(0, len(charts), in_row):
+        row = charts[first : first + in_row]
         offsets = list(accumulate((chart.width + _GAP for chart in row), initial=_PADDING))
         shapes += [Group(x, y, tuple(chart.shapes)) for x, chart in zip(offsets, row, strict=False)]
         width = max(width, offsets[-1] - _GAP + _PADDING)
         y += max(chart.height for chart in row) + _GAP
-    return on_card(math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, _SMALL, 2_000))
+    return drawing(math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, _SMALL, 2_000))
 
 
 def legend(scale: Scale, title: str, x: float, y: float, width: float) -> Iterator[Shape]:
     """The colours of a scale with its numbers under a title, 34 pixels high."""
     yield _small(x, y + 9, fit(title, _SMALL, width))
-    yield from _scale_strip(scale, x, y + 13, width)
+    yield from _scale_strip(scale, x, y + 13, width, opaque=True)
 
 
-def _scale_strip(scale: Scale, x: float, y: float, width: float) -> Iterator[Shape]:
+def _scale_strip(scale: Scale, x: float, y: float, width: float, *, opaque: bool = False) -> Iterator[Shape]:
     values = np.array([[scale.value_at(k / 127) for k in range(128)]])
+    if opaque:  # as `Scale.colour` is
+        yield Rectangle(x, y, width, 8, "#ffffff")
     yield cells(values, scale, x, y, width, 8)
     yield _frame(x, y, width, 8)
     ticks = ((0.0, "start"), (0.5, "middle"), (1.0, "end")) if scale.low < scale.high else ((0.0, "start"),)
@@ -316,14 +362,13 @@ def _scale_with_special(scale: Scale, special: Sequence[str], y: float, width: f
     room = width - 46 * len(special)
     yield from _scale_strip(scale, 0, y, room)
     for number, name in enumerate(special):
-        yield from _swatch(room + 10 + 46 * number, y, hex_colour(_SPECIAL[name]), name)
+        yield from _swatch(room + 10 + 46 * number, y, hex_colour(SPECIAL[name]) if name in SPECIAL else "none", name)
 
 
 def _words(words: Mapping[str, float], scale: Scale, y: float) -> Iterator[Shape]:
     x = 0.0
     for word, value in words.items():
-        blank = not value and scale.kind != "diverging"
-        yield from _swatch(x, y, "#ffffff" if blank else scale.colour(value), word)
+        yield from _swatch(x, y, scale.colour(value) if value else "none", word)
         x += 30 + text_width(word, _SMALL)
 
 
@@ -333,11 +378,11 @@ def _swatch(x: float, y: float, colour: str, word: str) -> Iterator[Shape]:
 
 
 def _title(text: str) -> Text:
-    return Text(0, 11, fit(text, 12, 480, bold=True), 12, TEXT, bold=True)
+    return Text(0, 11, fit(text, 12, 480, bold=True), 12, INK, bold=True)
 
 
 def _small(x: float, y: float, text: str, anchor: str = "start") -> Text:
-    return Text(x, y, fit(text, _SMALL, 600), _SMALL, MUTED, anchor)
+    return Text(x, y, fit(text, _SMALL, 600), _SMALL, INK, anchor)
 
 
 def _frame(x: float, y: float, width: float, height: float) -> Rectangle:

@@ -2,6 +2,9 @@
 
 Lightness alone is monotonic along a palette, so it can be read in grey and by people who do not see its hues. Colours are
 computed in OKLab (B. Ottosson, "A perceptual color space for image processing", 2020), in which equal steps look equally large.
+
+An ``<img>`` does not know whether the page around it is light or dark. So pictures have no background, their words have a
+colour that can be read on both, and pale cells are transparent: on white they are pale, on black they are dark.
 """
 
 from __future__ import annotations
@@ -12,19 +15,36 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-__all__ = ["CARD", "LINE", "MUTED", "NOT_FINITE", "RGB", "TEXT", "Scale", "hex_colour", "palette", "scale_for", "text_colour"]
+__all__ = [
+    "DARK",
+    "INK",
+    "LINE",
+    "NOT_FINITE",
+    "RGB",
+    "RGBA",
+    "Scale",
+    "hex_colour",
+    "palette",
+    "scale_for",
+    "text_colour",
+    "translucent",
+]
 
-CARD = "#f7f8fa"
-"""The background of pictures: they bring their own, because an ``<img>`` does not know the theme around it."""
+INK = "#757b82"
+"""Words on the page: a contrast of 4.2 or more to white and to JupyterLab's dark background."""
 
-TEXT = "#1b1f24"
-MUTED = "#59636e"
+DARK = "#1b1f24"
+"""Words on a pale colour."""
+
 LINE = "#8c959f"
 NOT_FINITE = "#d5007f"
 """NaN and infinities: a colour that no palette has."""
 
 RGB: TypeAlias = tuple[int, int, int]
 """Each from 0 to 255."""
+
+RGBA: TypeAlias = tuple[int, int, int, int]
+"""The same, and the opacity."""
 
 _STEPS = 256
 
@@ -55,20 +75,43 @@ def palette(kind: str = "sequential") -> tuple[RGB, ...]:
 
 
 def _sequential(t: float) -> RGB:
-    # From a pale yellow over orange and red to a dark violet.
-    return _from_oklch(0.95 - 0.63 * t, 0.05 + 0.14 * math.sin(math.pi * min(1.0, 0.15 + 0.75 * t)), 100 - 150 * t)
+    # From a pale yellow over orange and red to a violet that is seen on black too.
+    return _from_oklch(0.95 - 0.39 * t, 0.05 + 0.2 * math.sin(math.pi * 0.6 * t), 100 - 130 * t)
 
 
 def _diverging(t: float) -> RGB:
     distance = abs(2 * t - 1)
-    return _from_oklch(0.96 - 0.51 * distance, 0.19 * distance, 255 if t < 0.5 else 30)
+    return _from_oklch(0.96 - 0.44 * distance, 0.19 * distance, 255 if t < 0.5 else 30)
 
 
 def _grey(t: float) -> RGB:
-    return _from_oklch(0.15 + 0.85 * t, 0.0, 0.0)
+    return (round(255 * t),) * 3  # as a photograph's pixels are shown everywhere else
 
 
 _PALETTES = {"sequential": _sequential, "diverging": _diverging, "grey": _grey}
+
+
+@cache
+def translucent(kind: str) -> tuple[RGBA, ...]:
+    """A palette whose colours are as transparent as they can be and still look as they do in `palette` on white.
+
+    Parameters
+    ----------
+    kind : str
+        As for `palette`; what looks like a photograph stays opaque.
+
+    Returns
+    -------
+    tuple of (int, int, int, int)
+    """
+    colours = palette(kind)
+    return tuple((*colour, 255) for colour in colours) if kind == "grey" else tuple(map(_remove_white, colours))
+
+
+def _remove_white(colour: RGB) -> RGBA:
+    opacity = 255 - min(colour)
+    red, green, blue = (round(255 - (255 - part) * 255 / max(1, opacity)) for part in colour)
+    return red, green, blue, opacity
 
 
 def _from_oklch(lightness: float, chroma: float, hue: float) -> RGB:
@@ -108,7 +151,7 @@ def text_colour(background: str) -> str:
     parts = (int(background[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return TEXT if (luminance + 0.05) ** 2 > 1.05 * 0.064 else "#ffffff"
+    return DARK if (luminance + 0.05) ** 2 > 1.05 * 0.064 else "#ffffff"
 
 
 @dataclass(frozen=True)

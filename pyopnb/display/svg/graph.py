@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyopnb.display.svg.chart import legend
-from pyopnb.display.svg.colours import LINE, MUTED, TEXT, Scale, text_colour
+from pyopnb.display.svg.colours import INK, LINE, Scale, text_colour
 from pyopnb.display.svg.layout import Edge, Layout, Size, edges_to_cut, lay_out
-from pyopnb.display.svg.shapes import Drawing, Group, Path, Rectangle, Shape, Step, Text, on_card
+from pyopnb.display.svg.shapes import Drawing, Group, Path, Rectangle, Shape, Step, Text, drawing
 from pyopnb.display.svg.text_width import fit, text_width
 from pyopnb.display.svg.to_svg import to_svg
 
@@ -25,14 +25,16 @@ _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 _STACK = 3  # pixels by which the sheet behind a folded box stands out
 _PLAIN_FROM = 800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
-_KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {  # fill, border, its width, its dashes
-    "node": ("#ffffff", "#b6bec8", 1, ()),
-    "own": ("#efe6ff", "#7a3ff2", 2, ()),
-    "end": ("#e3ecf5", "#7b93ab", 1, ()),
-    "folded": ("#fff8e6", "#b58900", 1, ()),
-    "opened": ("#fbfbfc", "#b58900", 1, ()),
-    "far": ("none", "#8c959f", 1, (3, 3)),
-    "wrong": ("#fff0f0", "#c4302b", 1.5, (4, 2)),
+_KINDS: dict[
+    str, tuple[str, str, float, tuple[float, ...]]
+] = {  # fill, pale on white and dark on black; border, its width, its dashes
+    "node": ("#808a9412", LINE, 1, ()),
+    "own": ("#7a3ff21c", "#7a3ff2", 2, ()),
+    "end": ("#5f8ab51c", "#7b93ab", 1, ()),
+    "folded": ("#b589001c", "#b58900", 1, ()),
+    "opened": ("#808a940a", "#b58900", 1, ()),
+    "far": ("none", LINE, 1, (3, 3)),
+    "wrong": ("#c4302b1c", "#c4302b", 1.5, (4, 2)),
 }
 _MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}  # colour and sign
 _OTHER_MARK = ("#44546a", "")
@@ -228,7 +230,7 @@ def draw(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", pl
     if scale:
         shapes += legend(scale, legend_title, _MARGIN, 10, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
-    return on_card(width, height, shapes)
+    return drawing(width, height, shapes)
 
 
 # ---- sizes
@@ -375,16 +377,16 @@ class _Artist:
                 self._draw_label(label, x + box.width / 2 + box.port_offset(port), y + box.height + 11)
 
     def _draw_label(self, text: str, x: float, y: float) -> None:
-        self._labels.append(Text(round(x), round(y), text, _LABEL, MUTED, "middle"))
+        self._labels.append(Text(round(x), round(y), text, _LABEL, INK, "middle"))
 
     def _box_shapes(self, sized: _SizedBox) -> Iterator[Shape]:
         """The shapes of a box whose upper left corner is the origin."""
         box, width = sized.box, sized.width
         fill, border, thickness, dashes = _KINDS[box.kind]
-        colour, faint = TEXT, MUTED
+        colour = INK
         if box.value is not None and self._scale:
             fill = self._scale.colour(box.value)
-            colour = faint = text_colour(fill)
+            colour = text_colour(fill)
         if box.mark:
             border, thickness = _mark(box.mark)[0], 2
         radius = sized.height / 2 if box.kind == "end" else 5
@@ -396,7 +398,7 @@ class _Artist:
         yield Rectangle(0, 0, *size, fill, border, thickness, dashes, radius)
         yield Text((width - _badge_width(box.mark)) / 2, 16, sized.title, _TITLE, colour, "middle", bold=True)
         for number, row in enumerate(sized.rows):
-            yield Text(width / 2, _TITLE_HEIGHT + 10 + _ROW_HEIGHT * number, row, _ROW, faint, "middle")
+            yield Text(width / 2, _TITLE_HEIGHT + 10 + _ROW_HEIGHT * number, row, _ROW, colour, "middle")
         if box.mark:
             badge = _badge_width(box.mark) - 6
             yield Rectangle(width - badge - 4, 5, badge, 14, border, radius=7)

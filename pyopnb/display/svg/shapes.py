@@ -6,14 +6,17 @@ screen and a point on paper. `to_svg` and `to_matplotlib` print it, and know no 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pyopnb.display.svg.colours import CARD, RGB
+from pyopnb.display.svg.colours import RGB, RGBA
+from pyopnb.display.svg.png import png
 
-__all__ = ["Cells", "Circle", "Drawing", "Group", "Path", "Rectangle", "Shape", "Step", "Text", "on_card"]
+__all__ = ["Cells", "Circle", "Drawing", "Group", "Path", "Rectangle", "Shape", "Step", "Text", "drawing"]
 
 Step: TypeAlias = tuple[str, tuple[float, ...]]
 """A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""
@@ -73,18 +76,24 @@ class Cells:
     Attributes
     ----------
     x, y, width, height : float
-    indices : ndarray
-        uint8[rows, columns]: which of ``colours`` each cell has.
-    colours : tuple of (int, int, int)
-        At most 256.
+    pixels : ndarray
+        uint8[rows, columns]: which of ``colours`` each cell has; or their RGB or RGBA, uint8[rows, columns, 3] or 4.
+    colours : tuple
+        At most 256, RGB or RGBA.
+    png : bytes
+        One pixel a cell.
     """
 
     x: float
     y: float
     width: float
     height: float
-    indices: np.ndarray
-    colours: tuple[RGB, ...]
+    pixels: np.ndarray
+    colours: tuple[RGB | RGBA, ...] = ()
+
+    @cached_property
+    def png(self) -> bytes:
+        return png(self.pixels, self.colours)
 
 
 class Group(NamedTuple):
@@ -118,7 +127,6 @@ class Drawing:
     title: str = ""
 
 
-def on_card(width: float, height: float, shapes: list[Shape], title: str = "") -> Drawing:
-    """Shapes on a rounded card of this size."""
-    wide, high = round(width), round(height)
-    return Drawing(wide, high, (Rectangle(0, 0, wide, high, CARD, radius=8), *shapes), title)
+def drawing(width: float, height: float, shapes: Iterable[Shape], title: str = "") -> Drawing:
+    """Shapes on a canvas of this size in whole pixels."""
+    return Drawing(round(width), round(height), tuple(shapes), title)

@@ -119,12 +119,16 @@ class _Printer:
     def _cells(self, shape: Cells, x: float, y: float) -> None:
         left, top = x + shape.x, y + shape.y
         self._axes.imshow(
-            np.asarray(shape.colours, np.uint8)[shape.indices],
+            _colours_of(shape),
             extent=(left, left + shape.width, top + shape.height, top),
             aspect="auto",
             interpolation="nearest",
             zorder=self._level,
         )
+
+
+def _colours_of(cells: Cells) -> np.ndarray:
+    return np.asarray(cells.colours, np.uint8)[cells.pixels] if cells.colours else cells.pixels
 
 
 def _installed_fonts() -> Iterator[str]:

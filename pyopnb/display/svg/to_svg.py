@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
-from pyopnb.display.svg.png import png
 from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Step, Text
 from pyopnb.display.svg.text_width import FONT
 
@@ -134,7 +133,7 @@ def _paint(fill: str, stroke: str, stroke_width: float, dashes: tuple[float, ...
 
 
 def _cells(shape: Cells) -> str:
-    data = base64.b64encode(png(shape.indices, shape.colours)).decode()
+    data = base64.b64encode(shape.png).decode()
     at = " ".join(f'{name}="{_number(getattr(shape, name))}"' for name in ("x", "y", "width", "height"))
     return f'<image {at} preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
 

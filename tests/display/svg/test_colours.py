@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from pyopnb.display.svg.chart import legend
-from pyopnb.display.svg.colours import CARD, NOT_FINITE, Scale, palette, scale_for, text_colour
-from pyopnb.display.svg.shapes import on_card
+from pyopnb.display.svg.colours import DARK, INK, NOT_FINITE, Scale, palette, scale_for, text_colour, translucent
+from pyopnb.display.svg.shapes import drawing
 from pyopnb.display.svg.to_svg import to_svg
 
 
@@ -53,7 +53,27 @@ def test_no_other_palette():
 def test_text_can_be_read_on_every_colour(kind):
     for colour in ("#{:02x}{:02x}{:02x}".format(*colour) for colour in palette(kind)):
         assert contrast(colour, text_colour(colour)) >= 4.0
-    assert contrast(CARD, text_colour(CARD)) > 12
+    assert text_colour("#ffffff") == DARK and contrast("#ffffff", DARK) > 12
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
+def test_words_can_be_read_on_light_and_dark_pages(page):
+    assert contrast(page, INK) >= 4.2
+
+
+def over(colour, page):
+    *parts, opacity = colour
+    return tuple(round((part * opacity + below * (255 - opacity)) / 255) for part, below in zip(parts, page, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["sequential", "diverging"])
+def test_what_is_pale_on_a_light_page_is_dark_on_a_dark_one(kind):
+    """And a light page shows the palette itself."""
+    for colour, translucent_colour in zip(palette(kind), translucent(kind), strict=True):
+        assert over(translucent_colour, (255,) * 3) == pytest.approx(colour, abs=1)
+    dark = [lightness(over(colour, (17,) * 3)) for colour in translucent(kind)]
+    middle = 0 if kind == "sequential" else 127
+    assert dark[middle] < 0.09 and min(dark[0] if middle else 1, dark[-1]) > 1.25 * dark[middle]
 
 
 def test_scales_are_found_from_numbers():
@@ -79,5 +99,5 @@ def test_numbers_have_places():
 
 def test_a_legend_is_xml_and_says_its_ends():
     shapes = list(legend(Scale(1e-7, 0.5, log=True), "|a-b| <of> & x", 0, 0, 180))
-    text = "".join(ET.fromstring(to_svg(on_card(200, 60, shapes))).itertext())
+    text = "".join(ET.fromstring(to_svg(drawing(200, 60, shapes))).itertext())
     assert "|a-b| <of> & x" in text and "1e-07" in text and "0.5" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
 from pyopnb.display.html import MAX_BYTES
-from pyopnb.display.svg.chart import Chart, bar_chart, card, cells, cells_png, density, heat_maps
+from pyopnb.display.svg.chart import Chart, bar_chart, cells, cells_png, density, heat_maps, page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
@@ -25,7 +26,8 @@ RNG = np.random.default_rng(1)
 def decoded(data: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(data)) as picture:
         picture.load()
-        return np.asarray(picture.convert("RGB"))
+        page = Image.new("RGBA", picture.size, "white")
+        return np.asarray(Image.alpha_composite(page, picture.convert("RGBA")).convert("RGB"))
 
 
 @settings(max_examples=40, deadline=None)
@@ -36,11 +38,27 @@ def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [np.zeros((0, 3), np.uint8), np.zeros(3, np.uint8), np.zeros((2, 2)), np.full((1, 1), 2, np.uint8)]
+    "bad",
+    [
+        *(np.zeros(shape, np.uint8) for shape in ((0, 3), 3, (2, 2, 2), (0, 1, 3))),
+        np.zeros((2, 2)),
+        np.full((1, 1), 2, np.uint8),
+    ],
 )
 def test_what_is_no_picture_is_refused(bad: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"expected uint8\[rows,columns\], not empty|expected indices below 2, got 2"):
+    with pytest.raises(ValueError, match=r"expected uint8\[rows,columns\], .* not empty|expected indices below 2, got 2"):
         png(bad, [(0, 0, 0), (1, 1, 1)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([3, 4]).flatmap(
+        lambda n: arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20).map(lambda s: (*s, n)))
+    )
+)
+def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
+    with Image.open(io.BytesIO(png(pixels))) as picture:
+        assert np.array_equal(np.asarray(picture), pixels)
 
 
 def test_cells_are_enlarged_to_their_size() -> None:
@@ -55,7 +73,7 @@ def test_cells_are_enlarged_to_their_size() -> None:
     st.integers(1, 12),
 )
 def test_each_field_has_its_largest(values: np.ndarray, rows: int, columns: int) -> None:
-    found = pool(values, rows, columns)
+    found = pool(values, rows, columns, "largest")
     down, across = edges(values.shape[0], rows), edges(values.shape[1], columns)
     assert found.shape == (down.size - 1, across.size - 1)
     for i in range(found.shape[0]):
@@ -67,12 +85,36 @@ def test_each_field_has_its_largest(values: np.ndarray, rows: int, columns: int)
                 assert abs(found[i, j]) == np.abs(block).max() and found[i, j] in block
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats()),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
+def test_each_field_has_its_mean(values: np.ndarray, rows: int, columns: int) -> None:
+    found = pool(values, rows, columns, "mean")
+    down, across = edges(values.shape[0], rows), edges(values.shape[1], columns)
+    for i, j in np.ndindex(found.shape):
+        block = values[down[i] : down[i + 1], across[j] : across[j + 1]]
+        if not np.isfinite(block).all():
+            assert not np.isfinite(found[i, j])
+        else:
+            exact = math.fsum((block / block.size).ravel().tolist())
+            assert found[i, j] == pytest.approx(exact, rel=1e-9, abs=1e-12 * float(np.abs(block).max()))
+
+
+def test_the_nearest_is_one_of_them() -> None:
+    values = np.arange(700 * 701).reshape(700, 701)
+    found = pool(values, 7, 10, "nearest")
+    assert found.shape == (7, 10) and np.array_equal(found, found.astype(int)) and found[0, 0] == 50 * 701 + 35
+
+
 @pytest.mark.parametrize("shape", [(1, 400_000), (400_000, 1), (3, 150_001), (700, 701)])
 def test_an_outlier_survives_however_the_blocks_fall(shape: tuple[int, int]) -> None:
     values = RNG.standard_normal(shape).astype(np.float32)
     row, column = shape[0] * 2 // 3, shape[1] * 2 // 3
     values[row, column] = -1e9
-    found = pool(values, 64, 64)
+    found = pool(values, 64, 64, "largest")
     down, across = edges(shape[0], 64), edges(shape[1], 64)
     at = np.searchsorted(down, row, side="right") - 1, np.searchsorted(across, column, side="right") - 1
     assert found.min() == found[at] == -1e9
@@ -93,14 +135,21 @@ def test_pixels_of_the_ends_of_floats() -> None:
     assert drawn[0, 2] > drawn[0, 0] and drawn[2, 0] > drawn[2, 2]
 
 
-def test_charts_stand_side_by_side_within_the_card() -> None:
+def test_charts_stand_side_by_side_on_the_page() -> None:
     charts = [
-        heat_maps([RNG.standard_normal((8, 8))] * 5, list("abcde"), Scale(-1, 1, kind="diverging"), "maps", marks=[(4, 1, 1)]),
+        heat_maps(
+            [RNG.standard_normal((8, 8))] * 5,
+            list("abcde"),
+            Scale(-1, 1, kind="diverging"),
+            "maps",
+            in_row=3,
+            marks=[(4, 1, 1)],
+        ),
         density(RNG.random((4, 5)), "density", x=["0", "1"], y=["0", "1"], labels=("b", "d"), line=[(0, 0), (1, 1)]),
         bar_chart({"0": 5, "1": 0, "2–3": 1}, "bars", "below"),
         Chart(10, 10, []),
     ]
-    svg = to_svg(card(charts, '<title> & "more"', abreast=4))
+    svg = to_svg(page(charts, '<title> & "more"', in_row=4))
     assert svg.count("<svg") == 1 and "&lt;title&gt; &amp; &quot;more&quot;" in svg
     width = float(svg.split('width="')[1].split('"')[0])
     assert width >= sum(chart.width for chart in charts) and len(svg) < MAX_BYTES
