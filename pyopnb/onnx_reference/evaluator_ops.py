@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,10 +14,10 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
-from pyopnb.ops.coerce import describe_value, result_array
-from pyopnb.ops.errors import ModelError, ResultError
-from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
+from pyopnb.ops.errors import ModelError
+from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types, resolve_type
 from pyopnb.ops.registry import Op, Version, registry
+from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Schema, same_value
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -124,7 +125,8 @@ class _Evaluated:
             try:
                 returned = instance.compute(*(_view_or_copy(array, schema) for array in given))  # type: ignore[attr-defined]
             except BaseException as error:
-                add_note(error, f"in {self.where}, version {version.number}")
+                for note in failure_notes(error, f"{self.where}, version {version.number}", schema, types):
+                    add_note(error, note)
                 raise
         results = self._checked_count(schema, returned)
         return tuple(
@@ -166,9 +168,7 @@ class _Evaluated:
             )
         results = returned if isinstance(returned, tuple) else (returned,)
         if len(results) != wanted:
-            one = "one array" if wanted == 1 else f"a tuple of {wanted}"
-            got = f"a tuple of {len(results)}" if isinstance(returned, tuple) else describe_value(returned)
-            raise ResultError(f"{self.where}, outputs", expected=one, got=got, next="return one value an output")
+            raise wrong_count(self.where, self.op.current.cls.compute, schema, returned, wanted)  # type: ignore[attr-defined]
         return results
 
     def _result(
@@ -182,20 +182,14 @@ class _Evaluated:
         infer_sizes: dict[str, int],
         given: Sequence[Any],
     ) -> np.ndarray:
-        where = f"{self.where}, output {place}"
-        if kind is None or kind.dtype is None:
-            array = np.asarray(value)
-        else:
-            array = result_array(value, kind.dtype, where, str(promised or TensorType(kind.dtype, None)), arrays_only=False)
+        count = len(schema.outputs or self.node.output)
+        expected = promised or TensorType(kind.dtype if kind else None, None)
+        output = Output(self.where, self.op.current.cls.compute, schema, place, count, expected)  # type: ignore[attr-defined]
+        array = np.asarray(value) if kind is None or kind.dtype is None else output.array(value, kind.dtype)
         hint = schema.outputs[place] if schema.outputs else ANY
         for said, sizes in ((hint, hint_sizes), (promised if schema.infers and promised else ANY, infer_sizes)):
             if not said.accepts_shape(array.shape, sizes):
-                raise ResultError(
-                    where,
-                    expected=f"{said}, as {'infer' if schema.infers else 'the hint of compute'} says",
-                    got=str(type_of(array)),
-                    next="return that shape, or promise another",
-                )
+                raise replace(output, expected=said).wrong_shape(array)
         # A copy, since the next node may write to it, and an input is not ours.
         return array.copy() if any(a is not None and np.may_share_memory(a, array) for a in given) else array
 

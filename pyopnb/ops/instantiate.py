@@ -1,7 +1,8 @@
-"""An op at a node before anything runs: its instance, and the output types that its hints and ``infer`` declare."""
+"""An op at a node: its instance, the output types that its hints and ``infer`` declare, and notes on what its code raises."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from pyopnb.ops.registry import Version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["add_note", "instantiate", "promised_types", "resolve_type"]
+__all__ = ["add_note", "failure_notes", "instantiate", "promised_types", "resolve_type"]
 
 
 def instantiate(version: Version, schema: Schema, values: dict[str, Any], where: str) -> object:
@@ -103,6 +104,31 @@ def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequen
     if promise.dtype is None:
         return TensorType(declared.dtype or first, promise.shape)
     return promise
+
+
+def failure_notes(error: BaseException, where: str, schema: Schema, given: Sequence[TensorType | None] | None) -> list[str]:
+    """The notes on an exception that ``compute`` raised.
+
+    Parameters
+    ----------
+    error : BaseException
+    where : str
+        Node, op and version.
+    schema : Schema
+    given : sequence of (TensorType or None) or None
+        Types of the inputs, None for one that is left out; None if compute was not reached.
+
+    Returns
+    -------
+    list of str
+    """
+    inputs = "" if given is None else f", with {schema.describe_inputs(given)}"
+    notes = [f"in {where}{inputs}"]
+    if isinstance(error, ValueError) and not schema.copy_inputs and re.search("read-only|WRITEABLE", str(error)):
+        notes.append(
+            "the inputs of compute are read-only. Try: copy_inputs = True in the class, for copies that can be written"
+        )
+    return notes
 
 
 def add_note(error: BaseException, text: str) -> None:

@@ -37,6 +37,9 @@ OBJECTS: dict[object, str] = {
 }
 
 
+_MAX_INPUTS = 20  # inputs that a message lists
+
+
 @dataclass(frozen=True, eq=False)
 class Attr:
     """One parameter of ``__init__``.
@@ -331,6 +334,24 @@ class Schema:
         Port
         """
         return self.inputs[min(place, len(self.inputs) - 1)]
+
+    def describe_inputs(self, given: Sequence[TensorType | None]) -> str:
+        """Inputs with their types, for messages.
+
+        Parameters
+        ----------
+        given : sequence of (TensorType or None)
+            Types of a node's inputs; None for one that is left out.
+
+        Returns
+        -------
+        str
+        """
+        names = [port.name for port in self.inputs if not port.variadic]
+        names += [f"{self.inputs[-1].name}[{n}]" for n in range(len(given) - len(names))] if self.inputs else []
+        texts = [f"{name}: {kind}" for name, kind in zip(names, given, strict=False)]
+        more = [f"and {len(texts) - _MAX_INPUTS} more"] if len(texts) > _MAX_INPUTS else []
+        return ", ".join([*texts[:_MAX_INPUTS], *more]) or "no inputs"
 
     def hinted(self, given: Sequence[TensorType | None]) -> tuple[TensorType, ...] | None:
         """The types of the outputs by the return annotation.

@@ -307,7 +307,7 @@ def make_kernel(
 
 
 def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
-    """Note node, op and version on an exception.
+    """Note node, op and version, and the types of the inputs, on an exception.
 
     Returns
     -------
@@ -317,10 +317,10 @@ def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     ours = issubclass(type(error), PyopError)  # it names node and op itself, and its traceback ends in pyopnb
     lines = [_text(error)]
     if not ours:
-        place = [] if where is None else [f"in {where.describe(state)}"]
-        for line in place:
+        new = [] if where is None else where.notes(state, error)
+        for line in new:
             add_note(error, line)
-        lines += dict.fromkeys([*_notes(error), *place])
+        lines += dict.fromkeys([*_notes(error), *new])
         lines += _last_frame(error)
     return "\n".join(lines)
 

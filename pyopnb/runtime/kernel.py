@@ -5,17 +5,22 @@ The native half gets what it needs for a call of ``compute`` as a `State`, which
 
 from __future__ import annotations
 
+import dis
+import inspect
+import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.coerce import describe_value, result_array
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, SchemaChanged
-from pyopnb.ops.instantiate import add_note, instantiate, promised_types
+from pyopnb.ops.dtypes import DTYPES, DType
+from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, SchemaChanged
+from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
 from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
@@ -60,6 +65,8 @@ class Kernel:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
         self.legacy, self.number, self.label = (node.legacy, node.number, node.label) if node else (None, -1, "")
         self.clock = node.clock if node else None
+        # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
+        self.undeclared = tuple(kind.dtype is None for kind in node.numbered.declared) if node and not node.legacy else ()
         self.first_epoch = epoch
         self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
         # Attrs of sessions that share this kernel, with a number of their own, by the private epochs in which they run it.
@@ -240,25 +247,31 @@ class Kernel:
     # ---- called by the bridge where a value is not plainly right -------------------------------------------------------------
 
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
-        """A result as an array of exactly the declared dtype; see `result_array`."""
-        want = _BY_ELEMENT_TYPE[state.outputs[number]]
-        expected = str(self._expected_output(number) or TensorType(want, None))
+        """A result as an array of exactly the declared dtype; see `Output.array`."""
         try:
-            return result_array(value, want, f"{self.where}, output {number}", expected, arrays_only=self.legacy is not None)
+            want = _BY_ELEMENT_TYPE[state.outputs[number]]
+            return self._output(state, number, want).array(value, want, arrays_only=self.legacy is not None)
         except PyopError as error:
             # Its frames are pyopnb's, and hold a result that may be a view of an input, as if the op had kept it.
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
 
-    def _expected_output(self, number: int) -> TensorType | None:
-        return self.declared[number] if number < len(self.declared) and self.declared[number] else self.resolved[number]
+    def _output(self, state: Any, number: int, want: DType | None = None) -> Output:
+        schema = self.schema(self._version_of(state))
+        expected = self.declared[number] if number < len(self.declared) and self.declared[number] else self.resolved[number]
+        hintable = number < len(self.undeclared) and self.undeclared[number]
+        expected = expected or TensorType(want, None)
+        return Output(self.where, self._compute(state), schema, number, state.results, expected, hintable)
+
+    def _compute(self, state: Any) -> Any:
+        """The function that a state calls."""
+        name = self.legacy.compute if self.legacy else "compute"
+        return getattr(self._version_of(state).cls, name)
 
     def refuse_count(self, state: Any, given: int, value: Any) -> None:
         """Raise for a wrong number of results."""
-        one = "one array" if state.results == 1 else f"a tuple of {state.results}"
-        got = f"a tuple of {given}" if isinstance(value, tuple) else describe_value(value)
-        raise ResultError(f"{self.where}, outputs", expected=one, got=got, next="return one value an output")
+        raise wrong_count(self.where, self._compute(state), self.schema(self._version_of(state)), value, state.results)
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
         """Raise for an input whose dimensions are not those of the hint."""
@@ -272,15 +285,10 @@ class Kernel:
 
     def refuse_result(self, state: Any, number: int, value: Any) -> None:
         """Raise for a result whose dimensions are not those that the op promised."""
-        schema = self.schema(self._version_of(state))
-        hint = schema.outputs[number] if schema.outputs else None
-        promised = hint if hint is not None and hint.shape is not None else self.declared[number]
-        raise ResultError(
-            f"{self.where}, output {number}",
-            expected=f"{promised}, as {'infer' if schema.infers else 'the hint of compute'} says",
-            got=str(type_of(value)),
-            next="return that shape, or promise another",
-        )
+        output = self._output(state, number)
+        hints = output.schema.outputs
+        hint = hints[number] if hints and hints[number].shape is not None else output.expected
+        raise replace(output, expected=hint).wrong_shape(value)
 
     def refuse_escape(self, state: Any, number: int, error: BaseException | None) -> None:
         """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note."""
@@ -298,10 +306,50 @@ class Kernel:
     def _version_of(self, state: Any) -> Version:
         return next((v for v, held in self._states.values() if held is state), self.op.current)
 
-    def describe(self, state: Any) -> str:
-        """Node, op and version, for the note on an exception."""
+    def notes(self, state: Any, error: BaseException) -> list[str]:
+        """Node, op and version, and the types of the inputs, for the notes on an exception."""
         served = f" served by {self.op.name}" if self.legacy else ""
-        return f"{self.where}{served}, version {self._version_of(state).number}"
+        version = self._version_of(state)
+        place = f"{self.where}{served}, version {version.number}"
+        try:
+            return failure_notes(error, place, self.schema(version), self._types_given(state, error))
+        except Exception:  # a class can make its instances unreadable
+            return [f"in {place}"]
+
+    def _types_given(self, state: Any, error: BaseException) -> list[TensorType | None] | None:
+        """The types of the inputs in the call that raised; as the graph has them, where ``compute`` assigned to the parameter.
+
+        Where ``compute`` was not reached, None.
+        """
+        if state is None:
+            return None
+        code = getattr(inspect.unwrap(self._compute(state)), "__code__", None)
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code is not code:
+            trace = trace.tb_next
+        if trace is None or code is None:
+            return list(self.given)
+        values, assigned = trace.tb_frame.f_locals, _assigned(code, trace.tb_lasti)
+        given = list(self.given)
+        for place, port in enumerate(self.schema(self._version_of(state)).inputs):
+            if port.name in assigned or port.name not in values:
+                continue
+            arrays = values[port.name] if port.variadic else (values[port.name],)
+            given[place : place + len(arrays)] = [None if array is None else type_of(array) for array in arrays]
+        return given
+
+
+_ASSIGNS = re.compile("(STORE|DELETE)_(FAST|DEREF)")
+
+
+def _assigned(code: CodeType, reached: int) -> set[str]:
+    """The variables that code can have assigned to, or deleted, before it reached an instruction."""
+    steps = list(dis.get_instructions(code))
+    loops = [s.offset for s in steps if "JUMP_BACKWARD" in s.opname and s.argval <= reached]
+    end = max([reached, *loops])  # what is further down in a loop can have run before
+    assigning = (s.argval for s in steps if s.offset < end and _ASSIGNS.match(s.opname))
+    # From Python 3.13 on, one instruction can have two variables.
+    return {name for argument in assigning for name in (argument if isinstance(argument, tuple) else (argument,))}
 
 
 def _format_types(types: Sequence[TensorType | None]) -> str:

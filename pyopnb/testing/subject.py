@@ -12,11 +12,11 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
-from pyopnb.ops.coerce import result_array
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, ResultError, sanitize
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.registry import Op
+from pyopnb.ops.returns import Output
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
@@ -159,17 +159,11 @@ class Subject:
             want = (promise and promise.dtype) or first
             if want is None:
                 raise ResultError(f"output {index}", expected="a declared dtype", got="an op without inputs or hints")
-            expected = str(promise or TensorType(want, None))
-            if promise is None or promise.dtype is None:
-                expected += ", the first input's dtype, as neither hints nor infer say another"
-            result = result_array(value, want, f"output {index}", expected, arrays_only=False).copy()
+            expected = promise or TensorType(want, None)
+            output = Output("", self.version.cls.compute, self.schema, index, len(values), expected)  # type: ignore[attr-defined]
+            result = output.array(value, want).copy()
             if promise is not None and not promise.accepts_shape(result.shape):
-                raise ResultError(
-                    f"output {index}",
-                    expected=f"{promise}, as {'infer' if self.schema.infers else 'the hint of compute'} says",
-                    got=f"{type_of(result)} for inputs {format_types(example.types)}",
-                    next="return that shape, or promise another",
-                )
+                raise output.wrong_shape(result, f" for inputs {format_types(example.types)}")
             results.append(result)
         return tuple(results)
 

@@ -106,7 +106,7 @@ def test_an_uncaught_exception_ends_the_program_with_its_traceback(fresh):
     """)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("Traceback (most recent call last):")
-    assert done.err.endswith("ValueError: bad\nin node 'n0' (exit::Bad), version 1\n")
+    assert done.err.endswith("ValueError: bad\nin node 'n0' (exit::Bad), version 1, with x: float32[3]\n")
     assert "compute\n    raise ValueError" in done.err
 
 
@@ -398,7 +398,7 @@ def test_a_signal_raised_in_compute(fresh):
                 print(error.__notes__)
         signal.signal(signal.SIGINT, lambda *_: print("handled"))
         print(session(x=X)["y"])
-    """).clean("[\"in node 'n0' (exit::Raise), version 1\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
+    """).clean("[\"in node 'n0' (exit::Raise), version 1, with x: float32[3]\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
 
 
 def test_an_interrupt_right_at_the_start_of_a_run(fresh):

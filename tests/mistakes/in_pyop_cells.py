@@ -26,4 +26,250 @@ MISTAKES = (
         ("class Same: expected a compute method, got none",),
         "pyopnb.call('demo::Same', np.int64([1, 2])).tolist() == [1, 2]",
     ),
+    Mistake(
+        "a forgotten return",
+        """
+        %%pyop -q -d demo
+        class Twice:
+            def compute(self, x):
+                y = x * 2
+                «»
+        ---
+        y = pyopnb.call("demo::Twice", np.float32([1, 2]))
+        """,
+        ("line 4, `y = x * 2`, output 0: expected float32[...], got None: compute ended without a return.",),
+        "y.tolist() == [2, 4]",
+    ),
+    Mistake(
+        "a forgotten return at the end of a branch",
+        """
+        %%pyop -q -d demo
+        class Ramp:
+            def compute(self, x):
+                if x.ndim > 1:
+                    return x
+                else:
+                    x = np.maximum(x, 0)
+                «»
+        ---
+        y = pyopnb.call("demo::Ramp", np.float32([-1, 2]))
+        """,
+        ("line 5 or 7, output 0: expected float32[...], got None: compute can end without a return. Try: return x",),
+        "y.tolist() == [0, 2]",
+    ),
+    Mistake(
+        "argmax without a hint",
+        """
+        %%pyop -q -d demo
+        class Best:
+            def compute(self, scores) «»:
+                return scores.argmax(axis=1)
+        ---
+        y = pyopnb.call("demo::Best", np.float32([[1, 2], [4, 3]]))
+        """,
+        (
+            "line 4, `return scores.argmax(axis=1)`, output 0: expected float32[...], got int64[2]",
+            "without a hint an output has the dtype of the first input",
+            'Try: -> "int64[N]" after the parameters of compute',
+        ),
+        "y.tolist() == [1, 0] and y.dtype == np.int64",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "a list of places without a hint",
+        """
+        %%pyop -q -d demo
+        class NMS:
+            def compute(self, boxes, scores) «»:
+                keep = []
+                for place in np.argsort(-scores):
+                    if scores[place] > 0.5:
+                        keep.append(int(place))
+                return keep
+        ---
+        m = pyopnb.model(pyopnb.node("demo::NMS", "b s", "keep"), {"b": "float32[N,4]", "s": "float32[N]"}, "keep")
+        keep, = pyopnb.run(m, np.zeros((3, 4), np.float32), np.float32([0.6, 0.1, 0.9]))
+        """,
+        ("the node of output 'keep' (demo::NMS), line 8, `return keep`, output 0", "got list, which is int64[2]"),
+        "keep.tolist() == [2, 0]",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "a mask without a hint, among two outputs",
+        """
+        %%pyop -q -d demo
+        class Positive:
+            def compute(self, x) «»:
+                mask = x > 0
+                return x * mask, mask
+        ---
+        y, mask = pyopnb.call("demo::Positive", np.float32([-1, 2]), outputs=2)
+        """,
+        ("line 5, `return (x * mask, mask)`, output 1", "got bool[2]"),
+        "y.tolist() == [0, 2] and mask.tolist() == [False, True]",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "float64 by accident",
+        """
+        %%pyop -q -d demo
+        class Pad:
+            def compute(self, x):
+                if x.size == 0:
+                    return None
+                padded = np.zeros(x.size + 2)
+                padded[1:-1] = x
+                «return padded»
+        ---
+        y = pyopnb.call("demo::Pad", np.float32([1, 2]))
+        """,
+        ("line 8, `return padded`, output 0: expected float32[...], got float64[4]",),
+        "y.tolist() == [0, 1, 2, 0] and y.dtype == np.float32",
+    ),
+    Mistake(
+        "a value that the hint does not allow, of several",
+        """
+        %%pyop -q -d demo
+        class Halves:
+            def compute(self, x: "int64[N]") «-> ("int64[N]", "int64[N]")»:
+                return x // 2, x / 2
+        ---
+        a, b = pyopnb.call("demo::Halves", np.int64([3]))
+        """,
+        ("line 4", "output 1: expected int64[N], got float64[1]", "; or return x // 2, np.asarray(x / 2, dtype=np.int64)"),
+        "a.tolist() == [1] and b.tolist() == [1.5]",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "two results where one is declared",
+        """
+        %%pyop -q -d demo
+        class Stats:
+            def compute(self, x) «»:
+                return x.mean(), x.std()
+        ---
+        y = pyopnb.call("demo::Stats", np.float32([1, 1]))
+        """,
+        ("line 4, `return (x.mean(), x.std())`, outputs: expected one array, got a tuple of 2",),
+        "[float(each) for each in y] == [1, 0]",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "a list of results",
+        """
+        %%pyop -q -d demo
+        class Parts:
+            def compute(self, x) -> ("float32[N]", "float32[N]"):
+                «return [np.minimum(x, 0), np.maximum(x, 0)]»
+        ---
+        low, high = pyopnb.call("demo::Parts", np.float32([-1, 2]))
+        """,
+        ("line 4", "outputs: expected a tuple of 2, got list, which is float32[2,2]"),
+        "low.tolist() == [-1, 0] and high.tolist() == [0, 2]",
+    ),
+    Mistake(
+        "another shape than the hint says",
+        """
+        %%pyop -q -d demo
+        class Homogeneous:
+            def compute(self, points: "float32[N,3]") «-> "float32[N,3]"»:
+                ones = np.ones((len(points), 1), np.float32)
+                return np.hstack([points, ones])
+        ---
+        y = pyopnb.call("demo::Homogeneous", np.zeros((2, 3), np.float32))
+        """,
+        ("line 5", "expected float32[N,3], as the hint of compute says, got float32[2,4]"),
+        "y.shape == (2, 4)",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "one size too few for one symbol",
+        """
+        %%pyop -q -d demo
+        class Diff:
+            def compute(self, x: "float32[N]") «-> "float32[N]"»:
+                return np.diff(x)
+        ---
+        y = pyopnb.call("demo::Diff", np.float32([1, 3, 6]))
+        """,
+        ("line 4, `return np.diff(x)`, output 0: expected float32[N], as the hint of compute says, got float32[2]",),
+        "y.tolist() == [2, 3]",
+        advice="Try: (-> .*) after",
+    ),
+    Mistake(
+        "another shape than infer says",
+        """
+        %%pyop -q -d demo
+        class Rows:
+            def infer(self, x):
+                «return x»
+            def compute(self, x):
+                return x[0]
+        ---
+        m = pyopnb.model(pyopnb.node("demo::Rows", "x", "y"), {"x": "float32[N,3]"}, "y")
+        y, = pyopnb.run(m, np.zeros((2, 3), np.float32))
+        """,
+        ("line 6, `return x[0]`, output 0: expected float32[N,3], as infer says, got float32[3]",),
+        "y.shape == (3,)",
+        advice="in infer: (.*)",
+    ),
+    Mistake(
+        "masked values",
+        """
+        %%pyop -q -d demo
+        class Valid:
+            def compute(self, x):
+                «return np.ma.masked_less(x, 0)»
+        ---
+        y = pyopnb.call("demo::Valid", np.float32([-1, 2]))
+        """,
+        ("line 4", "got a masked array; ONNX has no masks"),
+        "y.tolist() == [0, 2]",
+    ),
+    Mistake(
+        "numbers where strings are declared",
+        """
+        %%pyop -q -d demo
+        class Label:
+            def compute(self, x) -> "string[N]":
+                «return x»
+        ---
+        y = pyopnb.call("demo::Label", np.int64([7, 8]))
+        """,
+        ("line 4, `return x`, output 0: expected string[N], got int64[2]",),
+        "y.tolist() == ['7', '8']",
+        advice="or (return .*)",
+    ),
+    Mistake(
+        "writing into an input",
+        """
+        %%pyop -q -d demo
+        class Floor:
+            «»
+            def compute(self, x):
+                x[x < 0] = 0
+                return x
+        ---
+        y = pyopnb.call("demo::Floor", np.float32([-1, 2]))
+        """,
+        ("ValueError: assignment destination is read-only", "with x: float32[2]", "the inputs of compute are read-only"),
+        "y.tolist() == [0, 2]",
+        advice="Try: (copy_inputs = True) in the class",
+    ),
+    Mistake(
+        "an augmented assignment to an input",
+        """
+        %%pyop -q -d demo
+        class Centre:
+            «»
+            def compute(self, x):
+                x -= x.mean()
+                return x
+        ---
+        y = pyopnb.call("demo::Centre", np.float32([1, 3]))
+        """,
+        ("read-only", "with x: float32[2]"),
+        "y.tolist() == [-1, 1]",
+        advice="Try: (copy_inputs = True) in the class",
+    ),
 )

@@ -85,7 +85,11 @@ def test_one_instance_a_node_and_the_next_version() -> None:
 @pytest.mark.parametrize(
     ("hint", "value", "said"),
     [
-        ("float32[N,3]", X.astype(np.float64), r"node 'n' \(e::Op\), output 0: expected float32\[1,3\], got float64\[1,3\]"),
+        (
+            "float32[N,3]",
+            X.astype(np.float64),
+            r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[1,3\], got float64\[1,3\]",
+        ),
         ("float32[N,3]", X[:, :2], r"output 0: expected float32\[N,3\], as the hint of compute says, got float32\[1,2\]"),
         ("float32[N,N]", X, r"expected float32\[N,N\]"),
         ("float32", None, "got None"),
@@ -111,7 +115,7 @@ def test_what_compute_raises_arrives_as_itself(error: Exception) -> None:
     with pytest.raises(type(error), match="mine") as caught:
         one(Op)
     assert caught.value is error
-    assert error.__notes__ == ["in node 'n' (e::Op), version 1"]
+    assert error.__notes__ == ["in node 'n' (e::Op), version 1, with x: float32[1,3]"]
 
 
 def test_inputs_are_checked() -> None:

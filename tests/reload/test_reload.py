@@ -204,7 +204,7 @@ def test_the_traceback_of_an_old_version_shows_the_old_source():
     for number, caught in ((1, first), (2, second)):
         last = traceback.extract_tb(caught.value.__traceback__)[-1]
         assert last.line == f"raise ValueError('version {number}')  # line of {number}"
-        assert caught.value.__notes__ == [f"in node 'n0' (reload::Op), version {number}"]
+        assert caught.value.__notes__ == [f"in node 'n0' (reload::Op), version {number}, with x: float32[3]"]
 
 
 CHANGES = {

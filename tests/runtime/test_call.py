@@ -89,7 +89,10 @@ def test_how_many_outputs():
     assert pyopnb.call("demo::Two", X, X, X)[1] == 3
     assert isinstance(pyopnb.call("demo::Two", X, outputs=1), np.ndarray)
     assert len(pyopnb.call("demo::Any", X, outputs=3)) == 3
-    with pytest.raises(pyopnb.ResultError, match=r"node 'call' \(demo::Any\), outputs: expected one array, got a tuple of 3"):
+    with pytest.raises(
+        pyopnb.ResultError,
+        match=r"node 'call' \(demo::Any\), line \d+, `return \(x, x, x\)`, outputs: expected one array, got a tuple of 3",
+    ):
         pyopnb.call("demo::Any", X)
     for wrong in (0, True, 1.0):
         with pytest.raises(pyopnb.ModelError, match="call of demo::Any, outputs: expected a number from 1 on"):
@@ -220,7 +223,7 @@ def test_the_error_is_the_users_own():
     with pytest.raises(KeyError) as raised:
         pyopnb.call("demo::Bad", X)
     assert raised.value is error
-    assert error.__notes__ == ["in node 'call' (demo::Bad), version 1"]
+    assert error.__notes__ == ["in node 'call' (demo::Bad), version 1, with x: float32[2]"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,6 @@ def test_a_result_that_no_memory_can_hold_is_an_exception():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="(?i)alloc") as caught:
             session(x=np.ones(1, np.float32))
-        assert caught.value.__notes__ == ["in node 'n' (large::Large), version 1"]
+        assert caught.value.__notes__ == ["in node 'n' (large::Large), version 1, with x: float32[1]"]
     Large.size = 2, 3
     assert session(x=np.ones(1, np.float32))["y"].tolist() == [[1, 1, 1]] * 2

@@ -1,0 +1,105 @@
+"""Which return of a function gave a value."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyopnb.ops.returns import origin_of
+
+X = np.zeros(2, np.float32)
+
+
+def function(text: str, **names: Any) -> Any:
+    """The function ``f`` of a text, whose source can be read."""
+    text = dedent(text).strip()
+    file = f"<returns {abs(hash(text))}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), names)
+    return names["f"]
+
+
+BRANCHES = """
+def f(x):
+    if x is 1:
+        return
+    if x is 2:
+        return x, 1
+    if x is 3:
+        return [x]
+    def inner():
+        return 4
+    if x is 4:
+        return x * 2
+    try:
+        return g(x)
+    finally:
+        x = 3
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*is.*with:SyntaxWarning")
+@pytest.mark.parametrize(
+    ("value", "number", "count", "lines"),
+    [
+        (None, None, 1, (3, 13)),
+        (X, 0, 2, (5, 11, 13)),
+        (1, 1, 2, (5, 11, 13)),
+        (2, 1, 2, (11, 13)),
+        ([X], None, 1, (7, 11, 13)),
+        (X, None, 1, (11, 13)),
+        (X, 0, 3, (11, 13)),
+    ],
+)
+def test_returns_that_cannot_have_given_the_value_are_left_out(value, number, count, lines):
+    assert origin_of(function(BRANCHES), value, number, count).lines == lines
+
+
+@pytest.mark.parametrize(
+    ("body", "got", "remedy"),
+    [
+        ("y = x * 2", "None: compute ended without a return", "return y"),
+        ("y = np.zeros(2)\n    y[0] = x", "None: compute ended without a return", "return y"),
+        ("np.tanh(x)", "None: compute ended without a return", "return np.tanh(x)"),
+        ("keep = []\n    for i in x:\n        keep.append(i)", "None: compute ended without a return", "return keep"),
+        ("y = 2\n    print(y)", "None: compute ended without a return", None),
+        ("if x:\n        y = 1\n    else:\n        y = 2", "None: compute ended without a return", "return y"),
+        ("if x:\n        y = 1\n    else:\n        z = 2", "None: compute ended without a return", None),
+        ("if x:\n        return x\n    y = 2", "None: compute can end without a return", "return y"),
+        ("while True:\n        return None", "None", None),
+        ("return None", "None", None),
+    ],
+)
+def test_what_was_forgotten(body, got, remedy):
+    origin = origin_of(function(f"def f(x):\n    {body}"), None, None, 1)
+    assert (origin.describe_none(), origin.missing_return()) == (got, remedy)
+
+
+def test_one_output_of_several_is_rewritten():
+    f = function("def f(self, a):\n    return (a + 1,\n            -a)")
+    origin = origin_of(f, X, 1, 2)
+    assert str(origin) == "line 2, `return (a + 1, -a)`"
+    assert origin.rewritten("np.abs({})", 1) == "return a + 1, np.abs(-a)"
+
+
+def test_a_lambda_and_what_has_no_source():
+    assert str(origin_of(function("f = lambda x: x + 1"), X, None, 1)) == "line 1, `return x + 1`"
+    for nothing in (len, np.add, functools.partial(len), eval("lambda x: x")):
+        assert str(origin_of(nothing, X, None, 1)) == ""
+
+
+def test_a_decorated_function_names_lines_and_rewrites_nothing():
+    f = function("def twice(f):\n    return w(f)(lambda x: None)\n@twice\ndef f(x):\n    return x", w=functools.wraps)
+    assert str(origin_of(f, X, None, 1)) == "line 5"
+    assert origin_of(f, X, None, 1).rewritten("abs({})") == "return abs(y)"
+
+
+def test_a_source_that_changed_is_not_quoted():
+    f = function("def f(x):\n    return x")
+    linecache.cache[f.__code__.co_filename] = (0, None, ["def g(x):\n", "    return x * 2\n"], f.__code__.co_filename)
+    assert str(origin_of(f, X, None, 1)) == ""
