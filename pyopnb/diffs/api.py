@@ -90,13 +90,12 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     --------
     >>> import numpy as np
     >>> diff(np.float32([1, 2, 3]), np.float32([1, 2, 3.00001]))
-    close: float32[3], rtol 1e-05, atol 1e-05
-    1 of 3 elements differ, 0 are over |a-b| <= atol + rtol*|b|
-    |a-b| at most 1.001e-05, mean 3.338e-06, rms 5.781e-06, a-b on average -3.338e-06
-    |a-b|/|b| at most 3.338e-06 where b is not 0; at most 42 units in the last place
-    cosine 1, SNR 111.4 dB, PSNR 114.3 dB of the peak 3
-    would pass: atol 0 with rtol 1e-05, or rtol 4.527e-09 with atol 1e-05
-    worst: [2] 3.0 against 3.00001: 1.001e-05 apart, 42 ulp
+    close: float32[3], 1 of 3 elements differs, within rtol 1e-05, atol 1e-05
+    where: [2], a = 3.0, b = 3.00001
+    how much: |a-b| 1.001e-05, 3.34e-06 × |b|
+      mean of |a-b| 3.338e-06, rms 5.781e-06, mean of a-b -3.338e-06, at most 42 ULP
+      cosine 1, SNR 111.4 dB, PSNR 114.3 dB (peak 3)
+      would just pass: rtol=1e-05, atol=0; or rtol=4.527e-09, atol=1e-05
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """

@@ -58,6 +58,19 @@ class DiffBase(Displayable):
         """Whether the two agree."""
         raise NotImplementedError
 
+    def headline(self) -> list[str]:
+        """What to read first.
+
+        Returns
+        -------
+        list of str
+            At most three lines: the verdict, where the two differ, and by how much.
+        """
+        return self._headline()
+
+    def _headline(self) -> list[str]:
+        raise NotImplementedError
+
     def __bool__(self) -> NoReturn:
         name = type(self).__name__
         article = "an" if name[0] in "AEIO" else "a"

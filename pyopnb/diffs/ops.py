@@ -53,12 +53,15 @@ class OpDiff(DiffBase):
         """Whether the verdict is ``"identical"``."""
         return self.verdict == "identical"
 
-    def __str__(self) -> str:
+    def _headline(self) -> list[str]:
         if self.same_code is None:
             code = ", one source is unknown"
         else:
             code = ", same source" if not self.source else ", same code" if self.same_code else ""
-        return fit_lines([f"{self.verdict}: {self.a} against {self.b}{code}", *self.schema, *self.source])
+        return [f"{self.verdict}: {self.a} against {self.b}{code}"]
+
+    def __str__(self) -> str:
+        return fit_lines([*self._headline(), *self.schema, *self.source])
 
     def _to_fields(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,7 +84,7 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     one, other = (side.current if isinstance(side, Op) else side for side in (a, b))
     changes = tuple(_schema_changes(one.schema, other.schema))
     if one.opset != other.opset:
-        changes += (f"opset: {one.opset} against {other.opset}",)
+        changes += (f"opset: {one.opset} → {other.opset}",)
     if one.source is None or other.source is None:
         return OpDiff(str(one), str(other), changes, (), True if one.cls is other.cls else None)
     lines = tuple(difflib.unified_diff(one.source.splitlines(), other.source.splitlines(), lineterm="", n=1))[2:]
@@ -112,9 +115,9 @@ def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
         if one is None or other is None:
             yield f"input {index}: {one or other}, only in {'b' if one is None else 'a'}"
         elif one != other:
-            yield f"input {index}: {one} against {other}"
+            yield f"input {index}: {one} → {other}"
     if a.outputs != b.outputs:
-        yield f"outputs: {_format_outputs(a)} against {_format_outputs(b)}"
+        yield f"outputs: {_format_outputs(a)} → {_format_outputs(b)}"
     for name, field in (("infer", "infers"), ("copy_inputs", "copy_inputs"), ("serial", "serial")):
         yield from _flag_change(name, getattr(a, field), getattr(b, field))
 
@@ -130,8 +133,8 @@ def _attr_changes(a: dict[str, Attr], b: dict[str, Attr]) -> Iterator[str]:
             yield f"attr {(a.get(name) or b[name])}: only in {'a' if name in a else 'b'}"
         elif a[name] != b[name]:
             fields = zip(("kind", "default", "choices"), _attr_fields(a[name]), _attr_fields(b[name]), strict=True)
-            changes = [f"{what} {x} against {y}" for what, x, y in fields if x != y]
-            yield f"attr {name}: {', '.join(changes) or f'{a[name]} against {b[name]}'}"
+            changes = [f"{what} {x} → {y}" for what, x, y in fields if x != y]
+            yield f"attr {name}: {', '.join(changes) or f'{a[name]} → {b[name]}'}"
 
 
 def _attr_fields(attr: Attr) -> tuple[str, str, str]:

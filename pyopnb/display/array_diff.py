@@ -9,9 +9,12 @@ import numpy as np
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import format_index, format_number, summarize
+from pyopnb.diffs.arrays.report import detail_lines, format_index, format_number, part_lines, summarize
 from pyopnb.diffs.arrays.stats import Facts
+from pyopnb.diffs.base import DiffBase
+from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, escape, image, join, paragraph, pre
+from pyopnb.display.picture import Look
 from pyopnb.display.svg.chart import Chart, bar_chart, density, heat_maps, page, size_on_page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.to_svg import to_svg
@@ -19,11 +22,13 @@ from pyopnb.display.view import View
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import tensor_type
 
-__all__ = ["badge", "charts_of", "part_picture", "verdict_text", "view_diff"]
+__all__ = ["badge", "charts_of", "head", "part_details", "part_picture", "verdict_text", "view_diff"]
 
 _ROWS = 100  # parts in the table
 _BARS = 14
 _WORST = 3  # elements with a ring
+_LINE = 400  # characters of a headline's line
+_LABELS = ("where", "how much")
 # Colours of medium lightness, legible on white and on black; a sign says the same without colour.
 _SIGNS = {
     "bit-identical": ("✓", "#2f8f4e"),
@@ -35,33 +40,65 @@ _SIGNS = {
 }
 
 
-def view_diff(thing: Diff) -> View:
-    """The verdict, the text, pictures of the worst part, and the rest in folded tables."""
+def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View:
+    """The verdict, where and how much, a picture of the worst part, and the rest folded.
+
+    Parameters
+    ----------
+    thing : Diff
+    limits : (float, float), optional
+        The least and largest ``|a-b|`` of the picture's colours, for pictures that are to be compared. By default those of the
+        diff.
+
+    Returns
+    -------
+    View
+
+    Raises
+    ------
+    FeedError
+        The limits are not two finite numbers that rise.
+    """
     worst, text = thing.worst, str(thing)
     title = f"diff: {text.partition(chr(10))[0]}"
-    charts = charts_of(worst)
+    charts = charts_of(worst, Look(limits=limits).limits)
     drawing = page(charts, title) if charts else None
-    parts = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
-    if drawing is not None:
-        parts.append(paragraph(image(to_svg(drawing), _alt(worst))))
-    parts += _tables(worst.facts) if worst.facts is not None and worst.facts.differing else []
+    picture = paragraph(image(to_svg(drawing), _alt(worst))) if drawing is not None else ""
+    parts = [head(thing), *_fold(picture, thing.ok), *_fold_details(worst)]
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
         rows = [(part.name, verdict_text(part.verdict), part.a, summarize(part)) for part in ranked[:_ROWS]]
         more = "" if len(thing.parts) <= _ROWS else f", the worst {_ROWS}"
         parts.append(details(f"{len(thing.parts)} parts{more}", _table(("part", "verdict", "type of a", "result"), rows)))
+    body = join([*parts, glossary(*parts)])
     if drawing is None:
-        return View(thing, title, text, join(parts))
-    return View(thing, title, text, join(parts), lambda: drawing, charts[0].image)
+        return View(thing, title, text, body)
+    return View(thing, title, text, body, lambda: drawing, charts[0].image)
+
+
+def _fold(picture: str, ok: bool) -> list[str]:
+    """A picture, folded if there is nothing wrong."""
+    return [details("picture", picture) if ok else picture] if picture else []
+
+
+def head(thing: DiffBase) -> str:
+    """What to read first: the verdict as a badge, and beside and below it the other lines of the headline."""
+    first, *rest = thing.headline()
+    parts = [f"<div>{badge(thing.verdict)} {escape(first.removeprefix(f'{thing.verdict}: '), _LINE)}</div>"]
+    for line in rest:
+        label, colon, text = line.partition(": ")
+        marked = f"<b>{escape(label)}</b>: {escape(text, _LINE)}" if colon and label in _LABELS else escape(line, _LINE)
+        parts.append(f"<div>{marked}</div>")
+    return f'<div style="margin:4px 0">{"".join(parts)}</div>'
 
 
 def badge(verdict: str) -> str:
     """A verdict as a sign, a word and a colour."""
     colour = _SIGNS.get(verdict, ("·", "#808080"))[1]
     style = (
-        f"display:inline-block;padding:1px 9px;margin:2px 0 4px 0;border:1px solid {colour};border-radius:9px;color:{colour}"
+        f"display:inline-block;padding:0 9px;margin:2px 4px 2px 0;border:1px solid {colour};border-radius:9px;color:{colour}"
     )
-    return f'<div><span style="{style};font-weight:600">{escape(verdict_text(verdict))}</span></div>'
+    return f'<span style="{style};font-weight:600;white-space:nowrap">{escape(verdict_text(verdict))}</span>'
 
 
 def verdict_text(verdict: str) -> str:
@@ -81,8 +118,8 @@ def _alt(part: Part) -> str:
     text = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts is None or facts.largest is None or not facts.worst:
         return f"{text}."
-    worst = f"at most {format_number(facts.largest)}, at {format_index(facts.worst[0].index)}"
-    return f"{text}: {worst}; {facts.differing} of {facts.count} differ."
+    worst = f"up to {format_number(facts.largest)}, the worst at {format_index(facts.worst[0].index)}"
+    return f"{text}: {worst}; {facts.differing:,} of {facts.count:,} differ."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -92,12 +129,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # ---- pictures
 
 
-def charts_of(part: Part) -> list[Chart]:
+def charts_of(part: Part, limits: tuple[float, float] | None = None) -> list[Chart]:
     """Where two arrays differ, how the errors depend on the magnitudes, and how many elements differ by how much."""
     facts = part.facts
     if facts is None or not facts.differing or facts.matrix is None:
         return []
-    charts = [_error_map(facts, facts.matrix, part.a)] if facts.count > 1 else []
+    charts = [_error_map(facts, facts.matrix, part.a, limits)] if facts.count > 1 else []
+    if part.a.startswith("bool"):
+        return charts
     if len(facts.spread) > 1:
         charts.append(_error_density(facts, part))
     counts = _group(facts.ulps if facts.ulps else _octaves(facts.sizes))
@@ -107,15 +146,15 @@ def charts_of(part: Part) -> list[Chart]:
     return charts
 
 
-def _error_map(facts: Facts, matrix: tuple[int, int], kind: str) -> Chart:
+def _error_map(facts: Facts, matrix: tuple[int, int], kind: str, limits: tuple[float, float] | None) -> Chart:
     sizes = facts.picture()
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
-    scale = Scale(low, high, log=True) if high > 20 * low else Scale(0.0, high)
-    words = None if known.size else {"NaN or Inf on one side": math.nan, "no difference": 0.0}
+    low, high = limits or ((float(known.min()), float(known.max())) if known.size else (1.0, 1.0))
+    scale = Scale(low, high, log=True) if high > 20 * low > 0 else Scale(low if limits else 0.0, high)
+    words = None if known.size or limits else {"NaN or Inf on one side": math.nan, "no difference": 0.0}
     sizes = np.where(np.isinf(sizes), np.nan, sizes)  # one colour; the table says what it is
     rows, columns = (-(-size // cells) for size, cells in zip(matrix, sizes.shape, strict=True))
-    below = f"A cell is the largest of {rows:,} × {columns:,}." if rows * columns > 1 else ""
+    below = f"One cell: the largest of {rows:,} × {columns:,} elements." if rows * columns > 1 else ""
     marks = list(_worst_cells(facts, matrix, kind, sizes.shape)) if sizes.size > 64 else []
     size = size_on_page(matrix, 256)[:2]
     title = "where: largest |a-b|"
@@ -200,23 +239,39 @@ def _brief(value: int) -> str:
 # ---- tables
 
 
-def _tables(facts: Facts) -> Iterator[str]:
-    if facts.worst:
+def part_details(part: Part) -> str:
+    """A part in lines, its pictures and its tables, for another diff's page."""
+    lines = pre("\n".join(part_lines(part)))
+    return "".join([lines, part_picture(part, part.name or "difference"), *_fold_details(part)])
+
+
+def _fold_details(part: Part) -> Iterator[str]:
+    """Statistics, the worst elements and distributions, folded."""
+    sections = dict(_sections(part))
+    if sections:
+        content = "".join(f"<div><b>{escape(title)}</b></div>{table}" for title, table in sections.items())
+        yield details(f"details: {', '.join(sections)}", f'<div style="margin:4px 0 8px 12px">{content}</div>')
+
+
+def _sections(part: Part) -> Iterator[tuple[str, str]]:
+    facts = part.facts
+    if facts is None:
+        return
+    if lines := list(detail_lines(part)):
+        yield "statistics", pre("\n".join(lines))
+    if facts.differing > 1:
         rows = [
-            (format_index(p.index), p.a, p.b, format_number(p.absolute), format_number(p.relative), format_number(p.ulp))
+            (format_index(p.index), p.a, p.b, *map(format_number, (p.absolute, p.relative, p.ulp)))[: 6 if facts.largest else 3]
             for p in facts.worst
         ]
-        yield details("worst elements", _table(("index", "a", "b", "|a-b|", "|a-b|/|b|", "ulp"), rows), open=True)
-    sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
-    quantiles = list(_quantile_rows(facts))
-    if quantiles:
-        yield details(f"quantiles{sampled}", _table(("of the pairs", "|a-b| is at most", "ulp are at most"), quantiles))
-    if facts.ulps:
-        units = [("0" if not n else f"{2 ** (n - 1)} to {2**n - 1}", f"{count:,}") for n, count in sorted(facts.ulps.items())]
-        yield details(f"units in the last place{sampled}", _table(("ulp", "pairs"), units))
+        columns = ("index", "a", "b", "|a-b|", "|a-b|/|b|", "ULP")[: len(rows[0])]
+        yield "worst elements" if facts.largest else "first elements", _table(columns, rows)
+    if facts.largest and (quantiles := list(_quantile_rows(facts))):
+        sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
+        yield f"quantiles{sampled}", _table(("of the elements", "|a-b| is at most", "ULP at most"), quantiles)
     if facts.axes:
         hits = [(str(x.axis), str(x.size), str(x.hit), f"{x.most} of {x.seen} at {x.index}") for x in facts.axes]
-        yield details("mismatches along the axes", _table(("axis", "size", "indices hit", "most"), hits))
+        yield "axes", _table(("axis", "length", "indices with mismatches", "most"), hits)
 
 
 def _quantile_rows(facts: Facts) -> Iterator[tuple[str, str, str]]:

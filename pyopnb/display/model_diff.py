@@ -10,8 +10,9 @@ from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.models.changes import Change, NodeAt
 from pyopnb.diffs.models.diff import ModelDiff, format_change
 from pyopnb.diffs.ops import OpDiff
-from pyopnb.display.array_diff import badge, part_picture
+from pyopnb.display.array_diff import head, part_details
 from pyopnb.display.budget import graph_within, table_within
+from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.view import View
 from pyopnb.ops.errors import FeedError, sanitize, sanitize_source
@@ -22,6 +23,7 @@ _BYTES = 45_000  # of the table
 _SOURCE = 100_000  # characters of a source's diff
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
 _IN_A = ("removed", "fused", "split", "exchanged", "folded")  # changes that b does not show
+_MAX_LINES = 4  # changes above the picture
 _SIDES = ("a", "b", "both")
 
 
@@ -49,21 +51,23 @@ def view_model_diff(thing: ModelDiff, *, side: str | None = None, **options: Any
         raise FeedError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
-    head = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
+    lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]
+    summary = [head(thing), *([pre("\n".join(lines))] if lines else [])]
     tables = [part for part in (_changes_table(thing), _worst_weight(thing)) if part]
+    tables.append(glossary(*summary, *tables))
     if thing.models is None:
         remark = note("the models are no longer available, so there is no picture")
-        return View(thing, title, text, join([*head, remark, *tables]))
+        return View(thing, title, text, join([*summary, remark, *tables]))
     if side is None:
         side = "both" if any(change.kind in _IN_A and change.a for change in thing.changes) else "b"
     views: list[View] = []
     pictures: list[str] = []
     for name in ("b", "a") if side == "both" else (side,):
         model = thing.models[name == "b"]
-        view = graph_within(model, {"marks": _marks(thing, name), **options}, [*head, *(v.body for v in views)], tables)
+        view = graph_within(model, {"marks": _marks(thing, name), **options}, [*summary, *(v.body for v in views)], tables)
         views.append(view)
         pictures.append(details(name, view.body, open=True))
-    return View(thing, title, text, join([*head, *pictures, *tables]), views[0].draw)
+    return View(thing, title, text, join([*summary, *pictures, *tables]), views[0].draw)
 
 
 def _marks(thing: ModelDiff, side: str) -> dict[int | str, str]:
@@ -98,13 +102,13 @@ def _worst_weight(thing: ModelDiff) -> str:
         return ""
     values, change = max(weights, key=lambda weight: VERDICTS.index(weight[0].verdict))
     name = change.facts[0].a or change.facts[0].b if change.facts else ""
-    return details(f"weight {sanitize(name, 80)}", part_picture(values.worst, "weight") + pre(str(values)))
+    return details(f"weight {sanitize(name, 80)}", part_details(values.worst))
 
 
 def view_op_diff(thing: OpDiff) -> View:
     """The view of a diff of two versions of an op."""
     text = str(thing)
-    parts = [badge(thing.verdict), pre(text.partition("\n")[0].removeprefix(f"{thing.verdict}: "))]
+    parts = [head(thing)]
     if thing.schema:
         parts.append(pre("\n".join(f"· {change}" for change in thing.schema)))
     if thing.source:

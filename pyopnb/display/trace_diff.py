@@ -13,8 +13,9 @@ from onnx.helper import make_node, make_opsetid, make_tensor_value_info
 from pyopnb.diffs.arrays.report import format_number, summarize
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.steps import Step, Tensor
-from pyopnb.display.array_diff import badge, part_picture, verdict_text
+from pyopnb.display.array_diff import head, part_details, verdict_text
 from pyopnb.display.budget import graph_within, table_within
+from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.view import View
 from pyopnb.models.io import as_proto
@@ -51,13 +52,17 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     """
     text = str(thing)
     title = f"diff of two runs: {thing.verdict}"
-    head = [badge(thing.verdict), pre(text.removeprefix(f"{thing.verdict}: "))]
+    summary = [
+        head(thing),
+        *([pre("\n".join(thing.origin.changes))] if thing.origin is not None and thing.origin.changes else []),
+    ]
     tables = [*_origins(thing), *_tables(thing)]
+    tables.append(glossary(*summary, *tables))
     if not thing.steps and model is None:
-        return View(thing, title, text, join([*head, *tables]))
+        return View(thing, title, text, join([*summary, *tables]))
     proto = _compared_nodes(thing) if model is None else as_proto(model)
-    graph = graph_within(proto, {**_colours(thing, proto), **options}, head, tables)
-    return View(thing, title, text, join([*head, graph.body, *tables]), graph.draw)
+    graph = graph_within(proto, {**_colours(thing, proto), **options}, summary, tables)
+    return View(thing, title, text, join([*summary, graph.body, *tables]), graph.draw)
 
 
 def _colours(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
@@ -108,22 +113,23 @@ def _value_info(name: str, notation: str | None) -> ValueInfoProto:
 
 
 def _origins(thing: TraceDiff) -> Iterator[str]:
-    """The nodes where the difference originates, the first unfolded."""
+    """The nodes where the difference originates."""
     steps = list(thing.origins) or ([] if thing.origin is None else [thing.origin])
     for number, step in enumerate(steps[:_MOST_ORIGINS]):
         tensor = step.worst
-        changes = pre("\n".join(step.changes)) if step.changes else ""
-        picture = part_picture(tensor.diff.worst, step.name)
+        changes = pre("\n".join(step.changes)) if step.changes and number else ""
         title = f"{_VERDICTS[step.verdict]}: {sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}"
-        yield details(title, changes + picture + pre(str(tensor.diff)), open=number == 0)
+        yield details(title, changes + part_details(tensor.diff.worst))
     if len(steps) > _MOST_ORIGINS:
         yield note(f"and {len(steps) - _MOST_ORIGINS} more origins")
 
 
 def _tables(thing: TraceDiff) -> Iterator[str]:
+    if lines := thing.details():
+        yield details("summary", pre("\n".join(lines)))
     rows = [_step_row(step) for step in thing.steps]
-    head = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
-    yield table_within(f"{len(rows)} nodes in the order of b's graph", head, rows, _BYTES)
+    columns = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
+    yield table_within(f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES)
     pairs = [_pair_row(tensor) for tensor in (*thing.feeds, *thing.tensors)]
     yield table_within(f"{len(pairs)} tensors", ("b", "a", "verdict", "result", "paired by"), pairs, _BYTES)
 

@@ -38,28 +38,32 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     ("arguments", "code", "text"),
     [
         ("diff x.npy x.pb", 0, "bit-identical: float32[3]"),
-        ("diff x.npz x.npz", 0, "x: bit-identical: float32[3]"),
-        ("diff x.npy near.npy", 0, "close: float32[3], rtol 1e-05"),
-        ("diff x.npy near.npy --rtol 0", 1, "different: float32[3], exact"),
+        ("diff x.npz x.npz", 0, "bit-identical: x: float32[3]"),
+        ("diff x.npy near.npy", 0, "close: float32[3], 3 of 3 elements differ, within rtol 1e-05, atol 1e-05"),
+        ("diff x.npy near.npy --rtol 0", 1, "different: float32[3], 3 of 3 elements (100 %) differ\n"),
         ("diff x.npy far.npy", 1, "different: float32[3]"),
-        ("diff x.npy far.npy --atol 1", 0, "close: float32[3], rtol 0, atol 1"),
-        ("diff x.npy scalar.npy", 1, "incomparable: float32[3] against float64[]"),
-        ("diff x.npz other.npz", 1, "incomparable: of 2 parts"),
-        ("diff x.npy x.npz", 1, "incomparable: float32[3] against map of 1"),
+        ("diff x.npy far.npy --atol 1", 0, "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 1"),
+        ("diff x.npy scalar.npy", 1, "incomparable: a is float32[3], b is float64[]"),
+        ("diff x.npz other.npz", 1, "incomparable: all 2 parts"),
+        ("diff x.npy x.npz", 1, "incomparable: a is float32[3], b is map of 1"),
         ("diff empty.npy empty.npy", 0, "bit-identical: float64[0,3]"),
         ("diff bf16.pb bf16.pb", 0, "bit-identical: bfloat16[2]"),
         ("diff saved.json", 1, "different: float32[3]"),
         ("diff saved.json --atol 1", 0, "close: float32[3]"),
         ("diff relu.onnx relu.onnx", 0, "identical: 1 node"),
-        ("diff relu.onnx leaky.onnx", 1, "different: 1 node; 1 changed\nchanged: Relu 'y', op: Relu against LeakyRelu"),
-        ("diff scaled.onnx rescaled.onnx", 1, "different: 1 node"),
-        ("diff scaled.onnx rescaled.onnx --rtol 1", 0, "close: 1 node"),
-        ("diff models.json", 1, "different: 1 node"),
-        ("diff models.json --rtol 1", 0, "close: 1 node"),
-        ("diff relu.onnx relu.onnx --feeds x.npz", 0, "y: bit-identical: float32[3]"),
-        ("diff relu.onnx leaky.onnx --feeds x.npz", 1, "y: different: float32[3]"),
-        ("diff relu.onnx leaky.onnx --feeds x.npz --atol 1", 0, "y: close"),
-        ("diff self.npz self.npz", 0, "bit-identical: of 2 parts"),
+        (
+            "diff relu.onnx leaky.onnx",
+            1,
+            "different: 1 changed node\nwhere: LeakyRelu 'y'\nhow much: 1 of 1 node\n  changed: Relu 'y', op: Relu → L",
+        ),
+        ("diff scaled.onnx rescaled.onnx", 1, "different: 1 weight"),
+        ("diff scaled.onnx rescaled.onnx --rtol 1", 0, "close: 1 weight"),
+        ("diff models.json", 1, "different: 1 weight"),
+        ("diff models.json --rtol 1", 0, "close: 1 weight"),
+        ("diff relu.onnx relu.onnx --feeds x.npz", 0, "bit-identical: y: float32[3]"),
+        ("diff relu.onnx leaky.onnx --feeds x.npz", 1, "different: y: float32[3]"),
+        ("diff relu.onnx leaky.onnx --feeds x.npz --atol 1", 0, "close: y"),
+        ("diff self.npz self.npz", 0, "bit-identical: all 2 parts"),
         ("diff relu.onnx leaky.onnx --feeds x.npz --trace --atol 1", 0, "close: "),
         ("diff trace.json", 1, "different: "),
         ("show relu.onnx", 0, "model 'graph': 1 node, 1 input, 1 output"),
@@ -160,7 +164,7 @@ def test_where_two_models_diverge(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "o.html"
     code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--html", str(page))
     outputs, _, trace = out.partition("\n\n")
-    assert code == 1 and outputs.startswith("y: different: float32[3]") and "origin" in trace and "LeakyRelu" in trace
+    assert code == 1 and outputs.startswith("different: y: float32[3]") and "origin" in trace and "LeakyRelu" in trace
     assert page.read_text(encoding="utf-8").count("different: ") >= 2
     code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--trace", "--json")
     assert (code, json.loads(out)["format"]) == (1, "pyopnb.trace-diff")
@@ -189,7 +193,7 @@ def test_ops_of_a_module_that_is_named(run: Run, tmp_path: Path, monkeypatch: py
         (tmp_path / f"{module}.py").write_text(OPS.format(body))
     assert run("missing", "own.onnx", "--ops", "cli_good")[0] == 0
     code, out, _ = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_good")
-    assert code == 1 and "[2] 1.0 against 3.0" in out
+    assert code == 1 and "worst at [2], a = 1.0, b = 3.0" in out
     code, out, err = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_bad")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "model own.onnx: IndexError: index 7 is out of bounds" in err and f"at {tmp_path / 'cli_bad.py'}:5" in err

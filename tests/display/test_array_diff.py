@@ -10,6 +10,7 @@ import pytest
 
 import pyopnb
 from pyopnb import diff
+from pyopnb.display.glossary import TERMS
 
 RNG = np.random.default_rng(4)
 B = (RNG.standard_normal((200, 300)) * np.exp(RNG.standard_normal((200, 300)))).astype(np.float32)
@@ -31,7 +32,7 @@ N = "<script>alert(1)</script>"
         (diff({"y": NAN, N: A}, {"y": A, N: B}), "✗ different", 1),
         (diff(np.arange(100), np.arange(100)[::-1]), "✗ different", 3),
         (diff(np.array(["a", N]), np.array(["a", "b"])), "✗ different", 0),
-        (diff(B > 0, B > 0.1), "✗ different", 2),
+        (diff(B > 0, B > 0.1), "✗ different", 1),
         (diff(np.float32(1), np.float32(2)), "✗ different", 0),
         (diff({}, {}), "✓ bit-identical", 0),
     ],
@@ -40,7 +41,8 @@ def test_page(found: Any, sign: str, charts: int, survives: Any) -> None:
     view = pyopnb.show(found)
     kept = survives(view.body)
     text = "".join(kept.text)
-    assert text.startswith(sign) and str(found).partition(": ")[2] in text
+    lines = str(found).splitlines()[:3]
+    assert text.startswith(sign) and all(line.removeprefix(f"{found.verdict}: ") in text for line in lines if line[0] != " ")
     bold = re.search(r"\.(\w+)\{[^}]*font-weight:600", view.svg)  # the class of the charts' titles
     assert (view.svg.count(f'class="{bold[1]}"') if bold else 0) == charts
     assert bool(kept.pictures) == bool(charts) and str(view) == str(found)
@@ -48,7 +50,7 @@ def test_page(found: Any, sign: str, charts: int, survives: Any) -> None:
 
 def test_words_of_the_picture_say_where_and_how_much(survives: Any) -> None:
     (alt,) = survives(diff(A, B)._repr_html_()).alts
-    assert "[17,233]" in alt and "at most 3" in alt and "float32[200,300]" in alt
+    assert "[17,233]" in alt and "up to 3" in alt and "float32[200,300]" in alt
 
 
 def test_ring_is_around_the_worst() -> None:
@@ -82,3 +84,29 @@ def test_many_parts_and_hostile_names_stay_small(survives: Any) -> None:
 def test_read_from_json_it_draws_the_same() -> None:
     found = diff(NAN, B)
     assert pyopnb.Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
+
+
+def test_the_important_is_open_and_the_rest_is_folded_once(survives: Any) -> None:
+    body = diff(A, B)._repr_html_()
+    before, folded = body.split("<details>", 1)
+    assert "where</b>: worst at [17,233]" in before and "how much</b>: |a-b| up to 3" in before and "<img" in before
+    assert "<table" not in before and "<details open" not in body and folded.count("[17,233]") == 1, "the worst element, once"
+    assert "<img" not in diff(A, B, atol=9)._repr_html_().split("<details>")[0], "nothing to look at where all is well"
+
+
+def test_a_question_mark_explains_the_terms_that_are_there() -> None:
+    body = diff(A, B)._repr_html_()
+    glossary = body[body.rindex("<details>") :]
+    assert ">?</summary>" in glossary and "Unit in the last place" in glossary and "subnormal" not in glossary
+    assert "?</summary>" not in diff(np.array(["a"]), np.array(["b"]))._repr_html_()
+    assert set(re.findall(r"\b(ULP|SNR|PSNR|cosine|rms)\b", str(diff(A, B)))) <= set(TERMS)
+
+
+def test_limits_hold_the_colours_still() -> None:
+    more = B + 4 * (A - B)
+    ends = [re.findall(r">([\d.e+-]+)</text>", pyopnb.show(diff(a, B), limits=(1e-6, 20)).svg)[:3] for a in (A, more)]
+    assert ends[0] == ends[1] and ends[0][0] == "1e-06" and ends[0][2] == "20"
+    assert pyopnb.show(diff(A, B), limits=(0, 10)).svg != pyopnb.show(diff(A, B), limits=(0, 20)).svg
+    for limits in ((1, 1), (2, 1), 3, (0, np.inf), ("a", "b")):
+        with pytest.raises(pyopnb.FeedError, match=r"show, limits: expected \(low, high\)"):
+            pyopnb.show(diff(A, B), limits=limits)

@@ -44,6 +44,28 @@ def test_readme_runs(shell):
     tell(story, shell)
 
 
+def quoted_diffs(source):
+    """``(call, lines)`` of every diff of a block below which its text is quoted, up to a line that is only an ellipsis."""
+    for quote in re.finditer(r"^(pyopnb\.diff\(.*\))\n((?:# .*\n)+)", source, re.M):
+        yield quote[1], [line[2:] for line in quote[2].splitlines()]
+
+
+def test_the_diffs_that_are_quoted_are_true(shell):
+    checked = 0
+    for _, source in blocks(README.read_text(encoding="utf-8")):
+        if "watch(" in source:
+            break
+        for call, lines in quoted_diffs(source):
+            before = source[: source.index(call)]
+            shell.run_cell(before).raise_error()
+            printed = str(shell.ev(call)).splitlines()
+            kept = lines[: lines.index("…")] if "…" in lines else lines
+            assert printed[: len(kept)] == kept and ("…" in lines or len(printed) == len(kept)), call
+            checked += 1
+        shell.run_cell(source).raise_error()
+    assert checked == 3
+
+
 def test_that_a_false_story_fails(shell):
     with pytest.raises(ZeroDivisionError) as caught:
         tell("```python\nx = 0\n```\nand then\n```python\n1 / x\n```\n", shell)

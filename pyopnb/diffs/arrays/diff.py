@@ -51,6 +51,9 @@ class Diff(ToleranceDiff):
         """Whether the verdict is one of the first three."""
         return self.worst.ok
 
+    def _headline(self) -> list[str]:
+        return report.headline(self.parts, self.worst)
+
     def __str__(self) -> str:
         return report.text(self.parts, self.worst)
 

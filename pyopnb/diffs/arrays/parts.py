@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from pyopnb.ops.errors import FeedError, NotationError, sanitize
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import type_of
 
-__all__ = ["VERDICTS", "Part", "elements", "named", "parts", "tolerance"]
+__all__ = ["VERDICTS", "Part", "elements", "largest_difference", "named", "parts", "tolerance"]
 
 VERDICTS = ("bit-identical", "value-identical", "close", "different", "incomparable")
 """From the best to the worst."""
@@ -102,6 +103,19 @@ class Part:
         return replace(self, rtol=rtol, atol=atol, counted=replace(facts, over=over, axes=()))
 
 
+def largest_difference(part: Part) -> float:
+    """The largest ``|a - b|``; infinite if there is no such number: other types, NaN, text.
+
+    Returns
+    -------
+    float
+    """
+    if part.verdict in VERDICTS[:2]:
+        return 0.0
+    facts = part.facts
+    return math.inf if facts is None or facts.odd or facts.largest is None else float(facts.largest)
+
+
 def named(path: _Path) -> str:
     """A path as it would be typed.
 
@@ -166,7 +180,7 @@ def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -
     if len(path) > _DEEPEST:
         yield Part(path, *said, reason=f"nested deeper than {_DEEPEST} levels")
     elif one is None or two is None:
-        yield Part(path, *said, reason="" if one is two else f"{said[0]} against {said[1]}")
+        yield Part(path, *said, reason="" if one is two else f"a is {said[0]}, b is {said[1]}")
     elif isinstance(one, dict) and isinstance(two, dict):
         for key in [*one, *(key for key in two if key not in one)]:
             yield from _member((*path, key), one, two, key, rtol, atol)
@@ -181,7 +195,7 @@ def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -
     elif isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         yield _arrays(path, one, two, said, rtol, atol)
     else:
-        yield Part(path, *said, reason=f"{said[0]} against {said[1]}")
+        yield Part(path, *said, reason=f"a is {said[0]}, b is {said[1]}")
 
 
 def _member(
@@ -200,11 +214,17 @@ def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, said: tuple[str, str], rt
         if why := _unfit(array):
             return Part(path, *said, reason=f"{side} {why}")
     if said[0] != said[1]:
-        both = (("dtype", dtype(a.dtype), dtype(b.dtype)), ("shape", a.shape, b.shape))
-        apart = [f"{what} {x} against {y}" for what, x, y in both if x != y]
-        return Part(path, *said, reason=f"{said[0]} against {said[1]}: {' and '.join(apart)}")
+        return Part(path, *said, reason=f"a is {said[0]}, b is {said[1]}{_shape_hint(a.shape, b.shape)}")
     applied = tolerance(dtype(a.dtype).name, rtol, atol)
     return Part(path, *said, rtol=applied[0], atol=applied[1], counted=quick_stats(a, b, *applied))
+
+
+def _shape_hint(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    if a == b:
+        return ""
+    if sorted(a) == sorted(b):
+        return ": the same lengths in another order, perhaps transposed"
+    return ": as many elements, perhaps reshaped" if math.prod(a) == math.prod(b) else ""
 
 
 def _unfit(array: np.ndarray) -> str:

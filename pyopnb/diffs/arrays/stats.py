@@ -431,7 +431,7 @@ def _quoted(x: Any, y: Any) -> tuple[str, str]:
     if isinstance(x, str) != isinstance(y, str):
         return _cut(x, 0), _cut(y, 0)
     position = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
-    return f"{_cut(x, position)} (character {position})", _cut(y, position)
+    return f"{_cut(x, position)} (differs at index {position})", _cut(y, position)
 
 
 def _cut(text: Any, at: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines, from_document, to_document
 from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, find_changes
@@ -84,23 +85,52 @@ class ModelDiff(ToleranceDiff):
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
-        changes = [line for change in self.changes for line in format_change(change)]
-        names = [self._names()] if self.renamed or self.moved else []
-        room = MAX_LINES - 1 - len(names)
+        head = self._headline()
+        changes = [f"  {line}" for change in self.changes for line in format_change(change)]
+        names = [f"  {self._names()}"] if self.renamed or self.moved else []
+        room = MAX_LINES - len(head) - len(names)
         if len(changes) > room:
-            changes = [*changes[: room - 1], f"… and {len(changes) - room + 1} more"]
-        return fit_lines([self._summary(), *changes, *names])
+            changes = [*changes[: room - 1], f"  … and {len(changes) - room + 1} more"]
+        return fit_lines([*head, *changes, *names])
 
-    def _summary(self) -> str:
-        one, other = self.nodes
-        size = plural(one, "node") if one == other else f"{plural(one, 'node')} against {other}, {self.pairs} of them in both"
+    def _headline(self) -> list[str]:
+        if not self.changes:
+            return [f"{self.verdict}: {plural(self.nodes[0], 'node')}"]
         counts = Counter(change.kind for change in self.changes)
-        kinds = [plural(counts[k], _NOUNS[k]) if k in _NOUNS else f"{counts[k]} {k}" for k in KINDS if counts[k]]
-        return f"{self.verdict}: {size}" + (f"; {', '.join(kinds)}" if kinds else "")
+        kinds = ", ".join(plural(counts[kind], _NOUNS.get(kind, f"{kind} node")) for kind in KINDS if counts[kind])
+        places = list(dict.fromkeys(place for change in self.changes for place in _places(change)))
+        more = f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
+        amounts = "; ".join(filter(None, (self._share(), self._worst_weight())))
+        where = f"where: {', '.join(places[:_MAX_PLACES])}{more}"
+        return [f"{self.verdict}: {kinds}", where, *([f"how much: {amounts}"] if amounts else [])]
+
+    def _share(self) -> str:
+        """How many nodes of the two models have changed; empty if none has."""
+        changed = [
+            len(
+                {
+                    (change.path, node.place)
+                    for change in self.changes
+                    if change.kind != "weight"
+                    for node in getattr(change, side)
+                }
+            )
+            for side in ("a", "b")
+        ]
+        one, other = (f"{count:,} of {plural(total, 'node')}" for count, total in zip(changed, self.nodes, strict=True))
+        return "" if not any(changed) else one if one == other else f"{one} in a, {other} in b"
+
+    def _worst_weight(self) -> str:
+        """The largest difference of a weight, where both models have it."""
+        weights = [(change.facts[0].a, change.values.worst) for change in self.changes if change.values is not None]
+        if not weights:
+            return ""
+        name, part = max(weights, key=lambda weight: (VERDICTS.index(weight[1].verdict), largest_difference(weight[1])))
+        return f"weight {name} {summarize(part)}"
 
     def _names(self) -> str:
         names = [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
-        return "no changes: " + ", ".join([*names, *(["another order of nodes"] if self.moved else [])])
+        return "not counted as changes: " + ", ".join([*names, *(["another order of nodes"] if self.moved else [])])
 
     def _judged(self, rtol: float | None, atol: float | None) -> ModelDiff:
         return replace(
@@ -145,8 +175,10 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     >>> from onnx import parser
     >>> model = '<ir_version: 10, opset_import: ["": 20]> g (float[N] x) => (float[N] y) { v = %s  y = Relu(v) }'
     >>> diff_models(parser.parse_model(model % "Gelu(x)"), parser.parse_model(model % 'Gelu<approximate="tanh">(x)'))
-    different: 2 nodes; 1 changed
-    changed: Gelu 'v', attr approximate: 'none' against 'tanh'
+    different: 1 changed node
+    where: Gelu 'v'
+    how much: 1 of 2 nodes
+      changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
     changes, counts = find_changes(open_readonly(a), open_readonly(b), rtol, atol)
     return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
@@ -154,6 +186,7 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
 
 # ---- text
 
+_MAX_PLACES = 4
 _NOUNS = {
     "input": "input",
     "output": "output",
@@ -167,13 +200,24 @@ _NOUNS = {
 }
 
 
+def _places(change: Change) -> Iterator[str]:
+    """The nodes that a change concerns, those of b if it has any, or what else it concerns."""
+    where = f"{change.path}: " if change.path else ""
+    nodes = change.b or change.a
+    if change.kind == "weight" or not nodes:
+        prefix = f"{change.kind} " if change.kind != "header" else ""
+        yield from (f"{where}{prefix}{fact.a or fact.b if change.kind == 'weight' else fact.what}" for fact in change.facts[:1])
+        return
+    yield from (f"{where}{node.op} '{node.name or _first(node)}'" for node in nodes)
+
+
 def format_change(change: Change) -> Iterator[str]:
     """A change in words: a line for each fact, or one."""
     where = f"{change.path}: " if change.path else ""
     left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))
     kind = change.kind
     if kind in ("changed", "rewired"):
-        yield from (f"{where}{kind}: {left}, {_against(fact)}" for fact in change.facts)
+        yield from (f"{where}{kind}: {left}, {_format_fact(fact)}" for fact in change.facts)
     elif kind in ("fused", "split", "exchanged") and change.b:
         yield f"{where}{left} {kind} {'for' if kind == 'exchanged' else 'into'} {right}"
     elif kind == "fused":
@@ -185,25 +229,25 @@ def format_change(change: Change) -> Iterator[str]:
     elif kind == "weight":
         yield from _weight(change, where, left)
     else:
-        yield from (f"{where}{'' if kind == 'header' else kind + ' '}{_against(fact)}" for fact in change.facts)
+        yield from (f"{where}{'' if kind == 'header' else kind + ' '}{_format_fact(fact)}" for fact in change.facts)
 
 
 def _first(node: NodeAt) -> str:
     return next(filter(None, node.outputs), "")
 
 
-def _against(fact: Fact) -> str:
+def _format_fact(fact: Fact) -> str:
     if fact.a is None or fact.b is None:
         side, value = ("a", fact.a) if fact.b is None else ("b", fact.b)
         return f"{fact.what}: only in {side}" + ("" if value == "there" else f", {value}")
-    return f"{fact.what}: {fact.a} against {fact.b}"
+    return f"{fact.what}: {fact.a} → {fact.b}"
 
 
 def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
     fact = change.facts[0]
     if change.values is None:
         unread = len(change.facts) == 1
-        text = f"only in {'a' if fact.a else 'b'}, unread" if unread else _against(change.facts[1])
+        text = f"only in {'a' if fact.a else 'b'}, unread" if unread else _format_fact(change.facts[1])
         yield f"{where}weight {fact.a or fact.b}: {text}"
         return
     of_reader = f" of {reader}" if reader else ""

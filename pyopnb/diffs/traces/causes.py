@@ -45,7 +45,7 @@ def find_causes(
     nodes = [graph.nodes[graph.maker[name]] for graph, name in zip(graphs, names, strict=True)]
     ops = [" + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)]
     if ops[0] != ops[1]:
-        yield f"{ops[0]} → {ops[1]}"
+        yield f"op {ops[0]} → {ops[1]}"
     if full_name(nodes[0]) == full_name(nodes[1]):
         yield from _attribute_causes(nodes[0], nodes[1], (traces[0].model, traces[1].model))
     yield from _weight_causes(traces, graphs, segments)
@@ -81,7 +81,7 @@ def _weight_causes(
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
     ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
     if len(ours) != len(theirs):
-        yield f"{len(ours)} weights → {len(theirs)}"
+        yield f"a reads {plural(len(ours), 'weight')}, b {len(theirs) or 'none'}"
         return
     for (name, array), (other, other_array) in zip(ours.items(), theirs.items(), strict=True):
         if array is None or other_array is None:

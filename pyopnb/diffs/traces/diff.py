@@ -9,10 +9,19 @@ from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import format_number, format_place, summarize
+from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import ToleranceDiff, fit_lines, from_document, to_document
-from pyopnb.diffs.traces.steps import EFFECTS, Step, Tensor, format_step, same_values
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.diffs.traces.steps import (
+    EFFECTS,
+    Step,
+    Tensor,
+    format_body,
+    format_error,
+    format_step,
+    format_versions,
+    same_values,
+)
+from pyopnb.ops.errors import FeedError, plural, sanitize
 
 __all__ = ["TraceDiff"]
 
@@ -121,58 +130,84 @@ class TraceDiff(ToleranceDiff):
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        return fit_lines(list(self._lines()), _MAX_WIDTH, "more lines: .steps, .tensors")
+        lines = [*self._headline(), *(f"  {line}" for line in (*self._causes(), *self.details()))]
+        return fit_lines(lines, _MAX_WIDTH, "more lines: .steps, .tensors")
 
-    def _lines(self) -> Iterator[str]:
+    def _headline(self) -> list[str]:
+        lone = [
+            f"only {side} has the output{'s' * (len(names) > 1)} {_join_names(names)}"
+            for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b))
+            if names
+        ]
+        verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
+        lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
         if self.feeds_differ:
-            yield f"the feeds differ: {_join_tensors([feed for feed in self.feeds if not same_values(feed.diff)])}"
-        yield f"{self.verdict}: {_count_verdicts(self.tensors)}, {self._sides()}"
-        yield from self._origin_lines()
+            feeds = [feed for feed in self.feeds if not same_values(feed.diff)]
+            nodes = "; a node introduces a difference too" if self.origins else "; no node introduces a difference"
+            return [*lines, f"where: already in the feeds{nodes}", f"how much: {_join_tensors(feeds)}"]
+        step = self.origin or self.first
+        if step is None:
+            return lines
+        return [*lines, f"where: {self._where(step)}", f"how much: {format_error(step)}"]
+
+    def _where(self, step: Step) -> str:
+        versions = f", {format_versions(step)}" if format_versions(step) else ""
+        between = f", or a node before it: {_join_names(step.between)}" if step.between else ""
+        where = f"{step.name}{versions}{between}"
+        if more := self.origins[1:]:
+            return f"{where}; {plural(len(more), 'more origin')}: {_join_names([one.name for one in more])}"
+        if self.origins:
+            return where
+        if self.origin is None:
+            return f"first in {where}"
+        return f"{where} is the first outside the tolerance; in isolation no node is"
+
+    def _causes(self) -> Iterator[str]:
+        if self.origins:
+            yield from _changes(self.origins[0])
+        for step in self.origins[0 if self.feeds_differ else 1 : _MAX_ORIGINS]:
+            yield f"origin: {format_step(step)}"
+            yield from _changes(step)
+
+    def details(self) -> list[str]:
+        """What the headline leaves out, apart from the origins.
+
+        Returns
+        -------
+        list of str
+            What the nodes do, the outputs, what was paired and what was not, and what ran.
+        """
+        return list(self._details())
+
+    def _details(self) -> Iterator[str]:
+        if inner := next((line for step in (self.origin, self.first) if step is not None for line in format_body(step)), ""):
+            yield inner
         counts = Counter(step.verdict for step in self.steps)
         if set(counts) - {"same"}:
             yield f"nodes: {', '.join(f'{counts[effect]} {_EFFECTS[effect]}' for effect in EFFECTS if counts[effect])}"
             yield from self._amplification()
         if nondeterministic := [step.name for step in self.steps if step.nondeterministic]:
             yield f"nondeterministic (random or stateful): {_join_names(nondeterministic)}"
-        outputs = [tensor for tensor in self.tensors if tensor.b in self.outputs]
-        if outputs and counts["same"] != len(self.steps):
-            yield f"outputs: {_join_tensors(outputs)}"
+        if counts["same"] != len(self.steps):
+            yield from self._output_lines()
         evidence = Counter(tensor.by for tensor in self.tensors)
         if set(evidence) - {"structure", "given"}:
-            yield f"aligned: {', '.join(f'{count} by {by}' for by, count in evidence.items())}"
-        for what, names in (
-            ("outputs only in a", self.outputs_only_a),
-            ("outputs only in b", self.outputs_only_b),
-            ("not compared, only in a", self.only_a),
-            ("not compared, only in b", self.only_b),
-        ):
+            yield f"paired by: {', '.join(f'{by} {count}' for by, count in evidence.items())}"
+        for what, names in (("not compared, only in a", self.only_a), ("not compared, only in b", self.only_b)):
             if names:
                 yield f"{what}: {_join_names(names)}"
+        sides = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
+        yield f"{sides}; {plural(self.runs, 'pair')} of runs" if self.runs is not None else sides
 
-    def _sides(self) -> str:
-        sides = self.a if self.a == self.b else f"{self.a} against {self.b}"
-        return f"{sides}, {self.runs} pairs of runs" if self.runs is not None else sides
-
-    def _origin_lines(self) -> Iterator[str]:
-        origins = self.origins
-        for step in origins[:_MAX_ORIGINS]:
-            yield f"origin: {format_step(step)}"
-            if step.between:
-                yield f"  or a node before it: {_join_names(step.between)}"
-            facts = step.worst.diff.worst.facts
-            if facts is not None and facts.worst:
-                yield f"  worst: {format_place(facts.worst[0])}"
-            yield from (f"  {line}" for line in step.changes[:_MAX_CHANGES])
-            if len(step.changes) > _MAX_CHANGES:
-                yield f"  … and {len(step.changes) - _MAX_CHANGES} more changes"
-        if len(origins) > _MAX_ORIGINS:
-            yield f"… and {len(origins) - _MAX_ORIGINS} more origins"
-        if not origins and self.feeds_differ:
-            yield "no node introduces a difference: it comes from the feeds"
-        elif not origins and self.origin is not None:
-            yield f"no node introduces a difference in isolation; the first over the tolerance: {format_step(self.origin)}"
-        if self.ok and self.first is not None:
-            yield f"all within the tolerance; the first that is not bit-identical: {format_step(self.first)}"
+    def _output_lines(self) -> Iterator[str]:
+        """The outputs, apart from one that the headline shows."""
+        shown = "" if self.origin is None or self.feeds_differ else self.origin.worst.b
+        outputs = [tensor for tensor in self.tensors if tensor.b in self.outputs and tensor.b != shown]
+        for tensor in outputs[:_MAX_TENSORS]:
+            result = tensor.diff.verdict if same_values(tensor.diff) else summarize(tensor.diff.worst)
+            yield f"output {sanitize(tensor.b, 80)}: {result}"
+        if len(outputs) > _MAX_TENSORS:
+            yield f"… and {plural(len(outputs) - _MAX_TENSORS, 'more output')}"
 
     def _amplification(self) -> Iterator[str]:
         most = max((s for s in self.steps if s.verdict == "amplifies"), key=lambda s: s.amplification or 0.0, default=None)
@@ -232,13 +267,15 @@ _EFFECTS = {
 
 
 def _join_tensors(tensors: Sequence[Tensor]) -> str:
-    texts = [f"{sanitize(t.b, 80)} {t.diff.verdict}, {summarize(t.diff.worst)}" for t in tensors[:_MAX_TENSORS]]
+    texts = [f"{sanitize(t.b, 80)} {summarize(t.diff.worst)}" for t in tensors[:_MAX_TENSORS]]
     return f"{'; '.join(texts)}{_more(len(tensors) - _MAX_TENSORS)}"
 
 
-def _count_verdicts(tensors: Sequence[Tensor]) -> str:
-    counts = Counter(tensor.diff.verdict for tensor in tensors)
-    return f"of {len(tensors)} tensors {', '.join(f'{counts[v]} {v}' for v in VERDICTS if counts[v])}"
+def _changes(step: Step) -> Iterator[str]:
+    """What the nodes of a step differ in, in short."""
+    yield from step.changes[:_MAX_CHANGES]
+    if len(step.changes) > _MAX_CHANGES:
+        yield f"… and {plural(len(step.changes) - _MAX_CHANGES, 'more change')}: .origin.changes"
 
 
 def _join_names(names: Sequence[str]) -> str:

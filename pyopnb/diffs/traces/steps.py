@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import format_number, summarize
+from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
+from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.ops.errors import sanitize
 
-__all__ = ["AMPLIFIES", "EFFECTS", "Step", "Tensor", "format_step", "largest_error", "same_values"]
+__all__ = [
+    "AMPLIFIES",
+    "EFFECTS",
+    "Step",
+    "Tensor",
+    "format_body",
+    "format_error",
+    "format_step",
+    "format_versions",
+    "largest_error",
+    "same_values",
+]
 
 EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 """What a node can do to a difference, the most interesting first."""
@@ -155,22 +167,38 @@ class Step:
 
 def format_step(step: Step) -> str:
     """A step in one line: the node, its error, and how much of that is its own."""
-    facts = [step.name]
+    body = next(iter(format_body(step)), "")
+    parts = [step.name, format_versions(step), format_error(step), body, "nondeterministic" if step.nondeterministic else ""]
+    return "; ".join(filter(None, parts))
+
+
+def format_versions(step: Step) -> str:
+    """The versions of a step's op, if the two runs had different ones."""
     numbers = [version for version in step.versions if version is not None]
-    if len(set(numbers)) > 1:
-        facts.append(f"versions {numbers[0]} → {numbers[1]}")
-    worst = step.worst.diff
-    facts.append(f"{sanitize(step.worst.b, 80)}: {worst.verdict}, {summarize(worst.worst)}")
+    return f"version {numbers[0]} → {numbers[1]}" if len(set(numbers)) > 1 else ""
+
+
+def format_error(step: Step) -> str:
+    """The error of a step's worst output, its worst element, and what of it the node makes by itself."""
+    worst = step.worst.diff.worst
+    facts = [f"{sanitize(step.worst.b, 80)} {summarize(worst)}"]
+    if worst.facts is not None and worst.facts.worst:
+        place = worst.facts.worst[0]
+        facts.append(f"at {format_index(place.index)} a = {place.a}, b = {place.b}")
     if step.isolated is None:
         why = next((tensor.why for tensor in step.outputs if tensor.why), "")
         facts.append(f"not run in isolation{f': {why}' if why else ''}")
-    elif step.accumulated or step.isolated:
-        facts.append(f"in isolation at most {format_number(step.isolated)}")
-    if inner := next((tensor for tensor in step.inside if not tensor.diff.ok), None):
-        facts.append(f"in its body first at {sanitize(inner.b, 80)}: {inner.diff.verdict}, {summarize(inner.diff.worst)}")
-    if step.nondeterministic:
-        facts.append("nondeterministic")
+    elif step.isolated != step.accumulated:
+        facts.append(f"in isolation {'equal' if not step.isolated else f'up to {format_number(step.isolated)}'}")
     return "; ".join(facts)
+
+
+def format_body(step: Step) -> Iterator[str]:
+    """The first tensor in a body of the step's node that differs, if there is one."""
+    for tensor in step.inside:
+        if not tensor.diff.ok:
+            yield f"in its body first at {sanitize(tensor.b, 80)}: {summarize(tensor.diff.worst)}"
+            return
 
 
 def same_values(diff: Diff) -> bool:
@@ -180,11 +208,4 @@ def same_values(diff: Diff) -> bool:
 
 def largest_error(diff: Diff) -> float:
     """The largest ``|a - b|`` of all parts; infinite if there is no such number: other types, NaN, text."""
-    return max(map(_largest_error, diff.parts))
-
-
-def _largest_error(part: Part) -> float:
-    if part.verdict in VERDICTS[:2]:
-        return 0.0
-    facts = part.facts
-    return math.inf if facts is None or facts.odd or facts.largest is None else float(facts.largest)
+    return max(map(largest_difference, diff.parts))

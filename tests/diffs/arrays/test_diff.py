@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import pyopnb
 from pyopnb import Diff, diff
+from pyopnb.diffs.arrays.report import format_place
+from pyopnb.diffs.arrays.stats import Place
 from pyopnb.ops import progress
 
 RNG = np.random.default_rng(5)
@@ -77,17 +80,64 @@ def test_other_json_is_refused(text: str) -> None:
 def test_text_is_short_whatever_there_is() -> None:
     a = {f"output {i}": A for i in range(50)}
     text = str(diff(a, {**a, **{f"output {i}": B for i in range(40)}}))
-    assert len(text.splitlines()) == 12 and text.startswith("different: of 50 parts 10 bit-identical, 40 different")
+    assert len(text.splitlines()) == 12 and text.startswith("different: 40 of 50 parts; 10 bit-identical\noutput 0: ")
     odd = A.copy()
     odd[:, 3] = np.nan
     odd[0, 0] = np.inf
     text = str(diff(odd, B))
-    assert len(text.splitlines()) <= 12 and "20 NaN in a" in text
+    assert (
+        len(text.splitlines()) <= 12
+        and "20 NaN only in a, 1 infinite only in a, which no tolerance covers; elsewhere |a-b|" in text
+    )
 
 
 def test_text_says_what_it_applied() -> None:
     text = str(diff(A, B, rtol=1e-3, atol=1e-4))
-    assert "rtol 0.001, atol 0.0001" in text and "|a-b| <= atol + rtol*|b|" in text and "would pass: atol " in text
+    assert "outside rtol 0.001, atol 0.0001\n" in text and "would pass" in text
+
+
+def test_the_first_three_lines_are_verdict_where_and_how_much() -> None:
+    a = B.copy()
+    a[17, 2] += 1
+    lines = str(diff(a, B)).splitlines()
+    assert lines[0] == "different: float32[20,30], 1 of 600 elements (0.167 %) outside rtol 1e-05, atol 1e-05"
+    assert lines[1] == f"where: {format_place(Place((17, 2), str(a[17, 2]), str(B[17, 2])))}"
+    assert lines[2].startswith("how much: |a-b| 1, ") and all(line.startswith("  ") for line in lines[3:])
+    a[:, 3] = np.nan
+    lines = str(diff(a, B)).splitlines()
+    assert lines[1].startswith("where: 20 of 21 at index 3 of axis 1 (length 30); worst at [0,3], a = nan, b = ")
+    assert lines[2].startswith("how much: 20 NaN only in a, which no tolerance covers; elsewhere |a-b| up to 1")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "line"),
+    [
+        (np.float32([0.0, 1]), np.float32([-0.0, 1]), "  1 zeros of opposite sign"),
+        (np.float32([1e-3, 1]), np.float32([0, 1]), "  1 nonzero in a where b is 0"),
+        (np.array([True, False]), np.array([False, False]), "how much: True in a and False in b: 1"),
+        (np.array(["cat"], object), np.array(["car"], object), "where: [0], a = 'cat' (differs at index 2), b = 'car'"),
+        (np.zeros((2, 3)), np.zeros((3, 2)), "incomparable: a is float64[2,3], b is float64[3,2]: the same lengths in another"),
+        (np.zeros((2, 3)), np.zeros(6), "incomparable: a is float64[2,3], b is float64[6]: as many elements, perhaps reshaped"),
+        ({"y": None}, {"y": np.zeros(2)}, "incomparable: y: a is None, b is float64[2]"),
+        (np.float32([3, -4, 5]), np.float32([-4, 5, 3]), "how much: |a-b| up to 9, 180 % of |b|; |b| itself is up to 5"),
+    ],
+)
+def test_lines_are_sentences_of_plain_english(a: Any, b: Any, line: str) -> None:
+    assert any(text.startswith(line) for text in str(diff(a, b)).splitlines()), str(diff(a, b))
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 0.3])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64, np.int32])
+def test_the_tolerances_that_would_pass_do(kind: Any, scale: float) -> None:
+    b = (RNG.standard_normal((9, 11)) * 100).astype(kind)
+    a = (b * (1 + scale * RNG.standard_normal(b.shape))).astype(kind)
+    a[0, 0] = b[0, 0] + 2
+    found = diff(a, b)
+    advice = re.findall(r"\brtol=\S+, atol=[^\s;]+|\b[ar]tol=\S+", str(found))
+    assert advice
+    for tolerances in advice:
+        given = {name: float(value) for name, value in (one.split("=") for one in tolerances.rstrip(";").split(", "))}
+        assert diff(a, b, **given).ok, tolerances
 
 
 def test_html_of_many_parts_stays_small() -> None:

@@ -54,7 +54,7 @@ def test_one_attribute():
     (change,) = found.changes
     assert (change.kind, change.a[0].op, change.b[0].op, change.a[0].place) == ("changed", "Gelu", "Gelu", 25)
     assert [(fact.what, fact.a, fact.b) for fact in change.facts] == [("attr approximate", "'none'", "'tanh'")]
-    assert "changed: Gelu '/b0.bent/Gelu_25', attr approximate: 'none' against 'tanh'" in str(found)
+    assert "changed: Gelu '/b0.bent/Gelu_25', attr approximate: 'none' → 'tanh'" in str(found)
 
 
 def test_a_default_that_is_written_out_is_no_change():
