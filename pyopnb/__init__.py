@@ -25,7 +25,7 @@ from pyopnb.ops.registry import pyop, registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.session import Session, SessionRebuilt
+from pyopnb.runtime.session import Session, SessionRebuilt, VersionsLowered
 
 if TYPE_CHECKING:
     from pyopnb.diffs.api import diff
@@ -83,6 +83,7 @@ __all__ = [
     "Trace",
     "TraceDiff",
     "UnknownOp",
+    "VersionsLowered",
     "View",
     "call",
     "check",

@@ -23,6 +23,7 @@ __all__ = [
     "has_op",
     "kernels",
     "newest_ir_version",
+    "newest_loaded_ir",
     "newest_opset",
     "newest_version",
     "operator_at",
@@ -56,6 +57,20 @@ def newest_ir_version() -> int:
     int
     """
     return next((n for n in range(onnx.IR_VERSION, 3, -1) if _loads(7, n)), 3)
+
+
+@cache
+def newest_loaded_ir() -> int:
+    """The newest IR version that the installed onnxruntime loads, also where the installed onnx does not write it yet.
+
+    Returns
+    -------
+    int
+    """
+    newest = newest_ir_version()
+    while _loads(7, newest + 1):
+        newest += 1
+    return newest
 
 
 @cache

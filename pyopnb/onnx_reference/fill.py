@@ -19,6 +19,7 @@ from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, node
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
 from pyopnb.models.types import Types
+from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
@@ -138,7 +139,7 @@ def fill_source(source: ModelSource, nodes: Where = (), original: object = None)
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _redefine_stand_ins(proto)
     wanted = [] if _is_empty(nodes) else select_sites(proto, nodes, original)
-    if not wanted and not missing(proto):
+    if not wanted and not any(new_imports(proto)) and not missing(proto):
         return []
     filling = _Filling(proto)
     filling.lower_versions()
@@ -159,33 +160,31 @@ class _Filling:
         self.done: list[FilledNode] = []
         self._types = Types(proto)
         self._alive: list[Any] = []  # keeps nodes alive, so that ids stay unique
-        self._versions: dict[int, int] = {}  # by node id: the version of its domain in the file
+        self._versions = self._versions_in_file()
         self._settled: set[int] = set()  # ids of nodes that are filled or cannot be
 
     # ---- versions ------------------------------------------------------------------------------------------------------------
 
+    def _versions_in_file(self) -> dict[int, int | None]:
+        """The version of its domain that each node has in the file, by node id."""
+        versions: dict[int, int | None] = {}
+        for scope in (self.proto, *self.proto.functions):
+            imported = imported_versions(scope)
+            inside = list(nodes_in(scope.graph if isinstance(scope, ModelProto) else scope))
+            self._alive.append(inside)
+            versions.update((id(node), imported.get(canonical_domain(node.domain))) for node in inside)
+        return versions
+
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, where each node still means the same or is replaced."""
-        sites = {id(site.node): site for site in walk(self.proto)}
-        self._alive.append(sites)
-        for scope in [self.proto, *self.proto.functions]:
-            inside = [sites[id(node)] for node in nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)]
-            for entry in scope.opset_import:
-                domain = canonical_domain(entry.domain)
-                mine = [site for site in inside if canonical_domain(site.node.domain) == domain]
-                for site in mine:
-                    self._versions.setdefault(id(site.node), entry.version)
-                limit = newest_version(domain)
-                if limit is not None and entry.version > limit and self._fill_changed(mine, domain, entry.version, limit):
-                    entry.version = limit
-
-    def _fill_changed(self, sites: Sequence[Site], domain: str, version: int, limit: int) -> bool:
-        """Fill the nodes that mean something else in the older version; returns whether no such node is left."""
-        others = [site for site in sites if registry.find(domain, site.node.op_type) is None]  # the user's own ops stay
-        changed = [site for site in others if not _same_meaning(site.node, version, limit)]
-        reason = f"changed after version {limit}, the newest of {domain or 'ai.onnx'} that the runtime takes"
-        self.fill_nodes([(site, reason) for site in changed])
-        return all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed)
+        for new in new_imports(self.proto):
+            if not new.known:
+                continue
+            changed = [site for site, _ in new.changed()]
+            reason = f"changed after version {new.newest}, the newest of {new.domain or 'ai.onnx'} that the runtime takes"
+            self.fill_nodes([(site, reason) for site in changed])
+            if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
+                new.entry.version = new.newest
 
     # ---- stand-ins -----------------------------------------------------------------------------------------------------------
 
@@ -231,35 +230,14 @@ class _Filling:
         return f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
 
     def _changed(self, node: NodeProto) -> bool:
-        version, limit = self._version(node), newest_version(canonical_domain(node.domain))
-        return version is not None and limit is not None and version > limit and not _same_meaning(node, version, limit)
+        domain, version = canonical_domain(node.domain), self._version(node)
+        limit = newest_version(domain)
+        return version is not None and limit is not None and changed_in(domain, node.op_type, version, limit) is not None
 
     def _define(self, site: Site) -> str:
         version = self._version(site.node)
         schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
-
-
-def _same_meaning(node: NodeProto, version: int, older: int) -> bool:
-    """Whether a node means the same in an older version of its domain: the definition differs at most in allowed types."""
-    domain = canonical_domain(node.domain)
-    try:
-        now, then = (schema_of_op(domain, node.op_type, number) for number in (version, older))
-    except ModelError:
-        return False
-    return now.since_version == then.since_version or _definition(now) == _definition(then)
-
-
-def _definition(schema: Any) -> tuple[Any, ...]:
-    attrs = [
-        (a.name, a.type, a.required, a.description, a.default_value.SerializeToString(deterministic=True))
-        for _, a in sorted(schema.attributes.items())
-    ]
-    ends = [
-        [(p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description) for p in ports]
-        for ports in (schema.inputs, schema.outputs)
-    ]
-    return schema.doc, attrs, ends
 
 
 def _uncarried(kind: TypeProto) -> str:

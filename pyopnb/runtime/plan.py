@@ -23,9 +23,10 @@ from pyopnb.models.nodes import (
     linked_attributes,
     walk,
 )
-from pyopnb.models.ort_capabilities import schema_domains
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.ort_capabilities import newest_version, schema_domains
 from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
-from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.registry import Op, canonical_domain, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
@@ -40,6 +41,7 @@ __all__ = [
     "is_op",
     "plan_on_this_thread",
     "planned_nodes",
+    "refuse_lowered",
     "refuse_unknown",
 ]
 
@@ -232,3 +234,21 @@ def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
                 got=f"{sanitize(full_name(node))}, which is in neither",
                 next=f"define it: %%pyop{f', or write {close}' if close else ''}",
             ) from None  # it stays the context, and says no more
+
+
+def refuse_lowered(proto: ModelProto) -> None:
+    """Where ONNX Runtime refused a model whose versions were lowered, name a node that it lacks something for."""
+    from pyopnb.models.support.type_flow import lacks  # what most sessions never need
+
+    for site, lack in lacks(proto):
+        if lack.kind.startswith("unknown"):
+            continue
+        newest = newest_version(canonical_domain(site.node.domain))
+        schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
+        newer = schema is not None and newest is not None and schema.since_version > newest
+        raise ModelError(
+            site.where,
+            expected="a node that the installed onnxruntime can run",
+            got=lack.reason,
+            next="pyopnb.Session(model, fill=True)" if newer or lack.kernel else None,  # no version takes what is wrong
+        ) from None  # ONNX Runtime's error stays the context, and says no more

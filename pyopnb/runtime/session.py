@@ -18,6 +18,7 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
+from pyopnb.models.versions import lower_versions
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -28,7 +29,7 @@ from pyopnb.runtime.feeds import Feeds, feeds_by_name, from_ortvalue, texts_to_o
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, label_of, merge_attrs, select_kernels
 from pyopnb.runtime.options import LENT, QUIET, session_options
-from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_unknown
+from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_lowered, refuse_unknown
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
@@ -36,9 +37,16 @@ if TYPE_CHECKING:
     from pyopnb.runtime.kernel import Kernel
     from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Session", "SessionRebuilt", "run_each", "run_kernels"]
+__all__ = ["Session", "SessionRebuilt", "VersionsLowered", "run_each", "run_kernels"]
 
 _CPU = "CPUExecutionProvider"
+
+
+class VersionsLowered(UserWarning):
+    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
+
+    It is said once in a process for each pair of versions; `Session.lowered` says it of each session.
+    """
 
 
 class SessionRebuilt(UserWarning):
@@ -65,6 +73,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ----------
     filled : tuple of FilledNode
         What ``fill=True`` did; the warning `Filled` says it as well.
+    lowered : tuple of str
+        Versions that are too new for the installed onnxruntime and were lowered, as the model means the same in older ones:
+        ``("IR version 14 → 13", "opset 28 → 26")``. The warning `VersionsLowered` says it the first time.
 
     Raises
     ------
@@ -113,6 +124,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._modules = checked_modules(modules)
         source = read_model(model, base_dir)
         self.filled = _fill(source) if fill else ()
+        self.lowered = _lower(source, fill)
         self._build(source)
 
     def _begin_attrs(self) -> None:
@@ -168,7 +180,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         session = Session.__new__(Session)
         session._arguments = (options, *self._arguments[1:])
-        session._updating, session._modules, session.filled = threading.RLock(), self._modules, ()
+        session._updating, session._modules, session.filled, session.lowered = threading.RLock(), self._modules, (), ()
         session._begin_attrs()
         session._attr_changes = self._attr_changes
         session._build(source, prepare)
@@ -203,6 +215,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             if plan.wanted:
                 return error
             refuse_unknown(source.proto, error)
+            if self.lowered:
+                refuse_lowered(source.proto)
             raise
 
     def _update(self) -> int:
@@ -587,6 +601,27 @@ def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     if filled:
         warnings.warn(Filled(filled), stacklevel=_level_of_user())
     return tuple(filled)
+
+
+def _lower(source: ModelSource, filled: bool) -> tuple[str, ...]:
+    __tracebackhide__ = True
+    lowered = lower_versions(source.proto, filled=filled)
+    if lowered:
+        source.given = None
+    if lowered and lowered not in _said:
+        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in source.proto.opset_import)
+        warnings.warn(
+            f"lowered for onnxruntime {onnxruntime.__version__}, where the model means the same: {', '.join(lowered)}. "
+            f"To make it so: helper.make_model(graph, ir_version={source.proto.ir_version}, opset_imports=[{imports}])",
+            VersionsLowered,
+            stacklevel=_level_of_user(),
+        )
+        _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
+    return lowered
+
+
+_said: set[tuple[str, ...]] = set()
+"""What `VersionsLowered` has said in this process: whoever builds by onnx's defaults builds every model so."""
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

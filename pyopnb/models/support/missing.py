@@ -10,9 +10,9 @@ from typing import Any, overload
 from onnx import ModelProto
 
 from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
-from pyopnb.models.ort_capabilities import newest_version
+from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.support.type_flow import lacks
+from pyopnb.models.versions import new_imports
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
@@ -140,12 +140,10 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
 
 
 def _imports(proto: ModelProto, shown: set[str]) -> Iterator[MissingNode]:
-    """A row for each import that is too new although the runtime has every node."""
-    for scope in (proto, *proto.functions):
-        for domain, version in imported_versions(scope).items():
-            newest = newest_version(domain)
-            if newest is not None and version > newest and domain not in shown:
-                shown.add(domain)
-                name = domain or "ai.onnx"
-                reason = f"the runtime takes {name} up to {newest}"
-                yield MissingNode(None, f"{sanitize(name)}-{version}", "opset too new", reason)
+    """A row for each import that is too new, and of which the installed onnx cannot say what changed."""
+    for new in new_imports(proto):
+        if not new.known and new.domain not in shown:
+            shown.add(new.domain)
+            name = f"{sanitize(new.domain or 'ai.onnx')}"
+            reason = f"the runtime takes {name} up to {new.newest}, and the installed onnx cannot say what changed"
+            yield MissingNode(None, f"{name}-{new.entry.version}", "opset too new", reason)

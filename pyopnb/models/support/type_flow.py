@@ -21,6 +21,7 @@ from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at
 from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, type_mismatch, unserved_types
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+from pyopnb.models.versions import changed_in
 from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 
@@ -172,10 +173,10 @@ class _Walk:
         newest = newest_version(domain)
         version = around.versions.get(domain, newest)  # the runtime adds an import of its own domains
         if newest is not None and version is not None and version > newest:
-            schema = find_schema(domain, node.op_type, version)
-            if schema is not None and schema.since_version > newest:
-                lack = _too_new(node, schema.since_version, newest)
-                return lack, self.infer(schema, node, kinds, names, around)
+            since = changed_in(domain, node.op_type, version, newest)
+            if since is not None:
+                schema = find_schema(domain, node.op_type, version)
+                return _too_new(node, since, newest), self.infer(schema, node, kinds, names, around)
             version = newest
         operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
         if operator is not None:
@@ -407,7 +408,7 @@ def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
 
 def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
     about = canonical_domain(node.domain) or "ai.onnx"
-    return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", int(since))
+    return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", since)
 
 
 def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:

@@ -1,0 +1,277 @@
+"""Models of newer versions than the installed ONNX Runtime takes, and the older numbers under which they mean the same.
+
+Only numbers change: a node that would have to be rewritten is named instead, and `pyopnb.fill` runs it in its own version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from onnx import ModelProto, OperatorSetIdProto, TensorProto
+
+from pyopnb.models.nodes import Site, nodes_in, walk
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newest_version
+from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.ops.registry import canonical_domain, registry
+
+__all__ = ["NewImport", "changed_in", "lower_versions", "new_imports"]
+
+
+# ---- operators ---------------------------------------------------------------------------------------------------------------
+
+
+_REWORDED = {("", "Range", 27), ("", "BitShift", 28), ("", "QuantizeLinear", 28), ("", "SpaceToDepth", 28)}
+"""Versions of operators whose text differs from the version before, and whose meaning is that one's for its types and attrs."""
+
+
+def changed_in(domain: str, op_type: str, version: int, older: int) -> int | None:
+    """The version after an older one in which an operator came or changed its meaning.
+
+    A version that only allows more types, or more attrs, means the same for the others: the runtime refuses those that are new.
+
+    Parameters
+    ----------
+    domain, op_type : str
+    version, older : int
+
+    Returns
+    -------
+    int or None
+        None where it means the same in both, or where the installed onnx does not know it.
+    """
+    now, changed = find_schema(domain, op_type, version), None
+    while now is not None and now.since_version > older:
+        before = find_schema(domain, op_type, now.since_version - 1)
+        reworded = (domain, op_type, now.since_version) in _REWORDED
+        if before is None or not (reworded or _definition(now) == _definition(before)):
+            changed = int(now.since_version)
+        now = before
+    return changed
+
+
+def _definition(schema: Any) -> tuple[Any, ...]:
+    attrs = [
+        (a.name, a.type, a.required, a.description, a.default_value.SerializeToString(deterministic=True))
+        for _, a in sorted(schema.attributes.items())
+    ]
+    ends = [
+        [(p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description) for p in ports]
+        for ports in (schema.inputs, schema.outputs)
+    ]
+    return schema.deprecated, schema.doc, attrs, ends
+
+
+def _known_version(domain: str) -> int:
+    """The newest version of a domain that the installed onnx knows; 0 where it does not know the domain."""
+    return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])
+
+
+_TAKEN = {"": 24, "ai.onnx.ml": 5}
+"""Versions that every supported runtime takes: to ask it takes 70 ms, which a session of such a model is spared."""
+
+
+@dataclass(frozen=True)
+class NewImport:
+    """An import of a newer version than the runtime takes.
+
+    Attributes
+    ----------
+    entry : OperatorSetIdProto
+        Of the model or of a function.
+    newest : int
+        The newest version that the runtime takes.
+    sites : list of Site
+        The nodes that it is for, without those that run through ops.
+    """
+
+    entry: OperatorSetIdProto
+    newest: int
+    sites: list[Site]
+
+    @property
+    def domain(self) -> str:
+        return canonical_domain(self.entry.domain)
+
+    @property
+    def known(self) -> bool:
+        """Whether the installed onnx can say what changed."""
+        return not self.sites or self.entry.version <= _known_version(self.domain)
+
+    def changed(self) -> list[tuple[Site, int]]:
+        """The nodes that mean something else in the older version, each with the version in which that changed."""
+        types = {site.node.op_type for site in self.sites}
+        since = {name: changed_in(self.domain, name, self.entry.version, self.newest) for name in types}
+        return [(site, version) for site in self.sites if (version := since[site.node.op_type]) is not None]
+
+
+def new_imports(proto: ModelProto) -> Iterator[NewImport]:
+    """The imports of a model and its functions that are too new for the runtime."""
+    sites: dict[int, Site] | None = None
+    for scope in (proto, *proto.functions):
+        for entry in scope.opset_import:
+            if not isinstance(entry.domain, str):  # bytes: protobuf's way to say that it is no UTF-8
+                continue
+            domain = canonical_domain(entry.domain)
+            if entry.version <= _TAKEN.get(domain, 1) or (not domain and entry.version <= newest_opset()):
+                continue
+            newest = newest_version(domain)
+            if newest is None or entry.version <= newest:
+                continue
+            sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
+            inside = nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)
+            mine = [node for node in inside if canonical_domain(node.domain) == domain]
+            yield NewImport(entry, newest, [sites[id(node)] for node in mine if registry.find(domain, node.op_type) is None])
+
+
+# ---- the IR version ----------------------------------------------------------------------------------------------------------
+
+_LISTED_IR = 13
+"""The IR version whose fields and dtypes are listed here. No runtime that is supported takes less."""
+
+_FIELDS = {
+    "AttributeProto": "name ref_attr_name doc_string type f i s t g sparse_tensor tp floats ints strings tensors graphs "
+    "sparse_tensors type_protos",
+    "DeviceConfigurationProto": "name num_devices device",
+    "Dimension": "dim_value dim_param denotation",
+    "FunctionProto": "name input output attribute attribute_proto node doc_string opset_import domain overload value_info "
+    "metadata_props",
+    "GraphProto": "node name initializer sparse_initializer doc_string input output value_info quantization_annotation "
+    "metadata_props",
+    "IntIntListEntryProto": "key value",
+    "Map": "key_type value_type",
+    "ModelProto": "ir_version opset_import producer_name producer_version domain model_version doc_string graph metadata_props "
+    "training_info functions configuration",
+    "NodeDeviceConfigurationProto": "configuration_id sharding_spec pipeline_stage",
+    "NodeProto": "input output name op_type domain overload attribute doc_string metadata_props device_configurations",
+    "Opaque": "domain name",
+    "OperatorSetIdProto": "domain version",
+    "Optional": "elem_type",
+    "Segment": "begin end",
+    "Sequence": "elem_type",
+    "ShardedDimProto": "axis simple_sharding",
+    "ShardingSpecProto": "tensor_name device index_to_device_group_map sharded_dim",
+    "SimpleShardedDimProto": "dim_value dim_param num_shards",
+    "SparseTensor": "elem_type shape",
+    "SparseTensorProto": "values indices dims",
+    "StringStringEntryProto": "key value",
+    "Tensor": "elem_type shape",
+    "TensorAnnotation": "tensor_name quant_parameter_tensor_names",
+    "TensorProto": "dims data_type segment float_data int32_data string_data int64_data name doc_string raw_data external_data "
+    "data_location double_data uint64_data metadata_props",
+    "TensorShapeProto": "dim",
+    "TrainingInfoProto": "initialization algorithm initialization_binding update_binding",
+    "TypeProto": "tensor_type sequence_type map_type optional_type sparse_tensor_type opaque_type denotation",
+    "ValueInfoProto": "name type doc_string metadata_props",
+}
+_LISTED_FIELDS = {message: frozenset(names.split()) for message, names in _FIELDS.items()}
+_LISTED_DTYPES = range(27)  # up to int2; version 14 added float6e2m3 and float6e3m2, and no field
+
+
+def _newer_content(proto: ModelProto) -> str | None:
+    """A field or dtype that came after the listed IR version, as a message names it; None where the model has none."""
+    waiting: list[Message] = [proto]
+    while waiting:
+        message = waiting.pop()
+        kind = message.DESCRIPTOR.name
+        for unknown in UnknownFieldSet(message):
+            return f"field {unknown.field_number} of a {kind}, which the installed onnx does not know either"
+        for field, value in _fields(message):
+            if field.name not in _LISTED_FIELDS.get(kind, ()):
+                return f"{kind}.{field.name}"
+            if field.name in _DTYPE_FIELDS and isinstance(value, int) and value not in _LISTED_DTYPES:
+                known = TensorProto.DataType.DESCRIPTOR.values_by_number.get(value)
+                return f"the dtype {known.name.lower() if known else value}"
+            if field.message_type is not None:
+                waiting += [value] if isinstance(value, Message) else value
+    return None
+
+
+_DTYPE_FIELDS = frozenset({"data_type", "elem_type", "key_type"})
+_DATA_TYPE = TensorProto.DESCRIPTOR.fields_by_name["data_type"]
+_LISTED_TENSOR = _LISTED_FIELDS["TensorProto"].issuperset(TensorProto.DESCRIPTOR.fields_by_name)
+
+
+def _fields(message: Message) -> list[tuple[Any, Any]]:
+    """The fields that a message has; of a tensor, whose data this would copy, the dtype alone where no other can be newer."""
+    if _LISTED_TENSOR and isinstance(message, TensorProto):
+        return [(_DATA_TYPE, message.data_type)]
+    return list(message.ListFields())
+
+
+# ---- lowering ----------------------------------------------------------------------------------------------------------------
+
+
+def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...]:
+    """Lower the numbers of versions that are too new for the runtime, where the model means the same under them.
+
+    Parameters
+    ----------
+    proto : ModelProto
+        It is changed.
+    filled : bool
+        Whether `fill` did what it can: another remedy is advised then.
+
+    Returns
+    -------
+    tuple of str
+        What was lowered: ``("IR version 14 → 13", "opset 28 → 26")``.
+
+    Raises
+    ------
+    ModelError
+        An operator differs between the versions, or the IR version is needed.
+    """
+    lowered: dict[str, None] = {}
+    newest_ir = newest_loaded_ir() if proto.ir_version > _LISTED_IR else proto.ir_version
+    if proto.ir_version > newest_ir:
+        _refuse_newer_content(proto, newest_ir)
+        lowered[f"IR version {proto.ir_version} → {newest_ir}"] = None
+        proto.ir_version = newest_ir
+    for new in new_imports(proto):
+        _refuse_changed(new, "pyopnb.replace(model, …, op)" if filled else "pyopnb.Session(model, fill=True)")
+        about = f"opset of {sanitize(new.domain)}" if new.domain else "opset"
+        lowered[f"{about} {new.entry.version} → {new.newest}"] = None
+        new.entry.version = new.newest
+    return tuple(lowered)
+
+
+def _refuse_newer_content(proto: ModelProto, newest: int) -> None:
+    content = _newer_content(proto)
+    if content is not None:
+        raise ModelError(
+            "model",
+            expected=f"IR version {newest} at most, which the installed onnxruntime takes",
+            got=f"IR version {proto.ir_version}, and it needs more than {_LISTED_IR}: it has {content}",
+            next="pip install -U onnxruntime, if there is one that takes it",
+        )
+
+
+def _refuse_changed(new: NewImport, remedy: str) -> None:
+    name = sanitize(new.domain or "ai.onnx")
+    expected = f"{name} up to version {new.newest}, which the installed onnxruntime takes"
+    if not new.known:
+        known = _known_version(new.domain)
+        about = f"the installed onnx knows it up to {known}" if known else "the installed onnx does not know the domain"
+        raise ModelError(
+            f"model, import of {name}",
+            expected=expected,
+            got=f"version {new.entry.version}; {about}, and cannot say what changed",
+            next="pip install -U onnx onnxruntime" if known else f"import version {new.newest}",
+        )
+    changed = new.changed()
+    if changed:
+        site, since = changed[0]
+        came = find_schema(new.domain, site.node.op_type, since - 1) is None
+        also = f" ({plural(len(changed) - 1, 'more node')}: pyopnb.missing(model))" if len(changed) > 1 else ""
+        raise ModelError(
+            site.where,
+            expected=expected,
+            got=f"version {new.entry.version}, and {site.node.op_type} {'came' if came else 'changed'} in {since}{also}",
+            next=remedy,
+        )

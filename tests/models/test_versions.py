@@ -1,0 +1,223 @@
+"""Versions newer than the runtime's: what is lowered, and what is refused because the model needs it."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+import pyopnb
+from pyopnb.models import ort_capabilities, versions
+from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_version
+from pyopnb.models.versions import changed_in, lower_versions, new_imports
+
+NEWER_IR = newest_loaded_ir() + 1
+
+
+def relu(**more: object) -> ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    return helper.make_model(graph, **{"ir_version": NEWER_IR, "opset_imports": [helper.make_opsetid("", 20)], **more})
+
+
+@pytest.fixture
+def older_runtime(monkeypatch):
+    """A runtime that takes opset 12 and version 2 of ai.onnx.ml, so that no onnx is too old for these tests."""
+    newest = {"": 12, "ai.onnx.ml": 2}
+    for module in (versions, ort_capabilities):
+        monkeypatch.setattr(module, "newest_version", lambda domain: newest.get({"ai.onnx": ""}.get(domain, domain)))
+        monkeypatch.setattr(module, "newest_opset", lambda: 12)
+    monkeypatch.setattr(versions, "_TAKEN", {})
+
+
+# ---- operators ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version", "older", "since"),
+    [
+        ("Relu", 14, 13, None),  # 14 only allows integers
+        ("Relu", 13, 6, None),  # 13 only allows bfloat16
+        ("Softmax", 13, 12, 13),  # over one axis, and no longer over all from that axis on
+        ("Softmax", 20, 12, 13),
+        ("Softmax", 13, 13, None),
+        ("ReduceSum", 12, 1, 11),  # negative axes
+        ("Gelu", 20, 19, 20),  # it came
+        ("Upsample", 10, 9, 10),  # it went
+        ("Nonsense", 20, 1, None),
+        ("Range", 27, 11, None),  # 27 only adds dtypes, and an attr for these
+    ],
+)
+def test_what_changed(op_type: str, version: int, older: int, since: int | None) -> None:
+    assert changed_in("", op_type, version, older) == since
+
+
+def test_numbers_alone_are_lowered(older_runtime: None) -> None:
+    model = relu(ir_version=8)
+    before = model.graph.SerializeToString()
+    assert lower_versions(model) == ("opset 20 → 12",)
+    assert model.opset_import[0].version == 12
+    assert model.graph.SerializeToString() == before
+
+
+def test_what_is_taken_stays(older_runtime: None) -> None:
+    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("nobody", 1000)])
+    before = model.SerializeToString()
+    assert lower_versions(model) == ()
+    assert model.SerializeToString() == before
+
+
+def softmax(name: str = "s") -> onnx.NodeProto:
+    return helper.make_node("Softmax", ["a"], ["b"], name=name)
+
+
+def test_a_changed_operator_is_named(older_runtime: None) -> None:
+    model = relu(ir_version=8)
+    model.graph.node.extend([softmax(), softmax("t")])
+    with pytest.raises(pyopnb.ModelError) as error:
+        lower_versions(model)
+    assert str(error.value) == (
+        "node 's' (::Softmax): expected ai.onnx up to version 12, which the installed onnxruntime takes, got version 20, and "
+        "Softmax changed in 13 (1 more node: pyopnb.missing(model)). Try: pyopnb.Session(model, fill=True)"
+    )
+    with pytest.raises(pyopnb.ModelError, match=r"Try: pyopnb\.replace"):
+        lower_versions(model, filled=True)
+
+
+def test_an_operator_that_came_later_is_named(older_runtime: None) -> None:
+    model = relu(ir_version=8)
+    model.graph.node.append(helper.make_node("Gelu", ["y"], ["z"]))
+    with pytest.raises(pyopnb.ModelError, match="got version 20, and Gelu came in 20"):
+        lower_versions(model)
+
+
+def test_an_op_of_the_registry_stays_what_it_is(older_runtime: None) -> None:
+    class Mine:
+        def compute(self, a):
+            return a
+
+    pyopnb.registry.define(Mine, "::Softmax")
+    model = relu(ir_version=8)
+    model.graph.node.append(softmax())
+    assert lower_versions(model) == ("opset 20 → 12",)
+
+
+def test_bodies_and_functions_are_looked_into(older_runtime: None) -> None:
+    b = helper.make_tensor_value_info("b", TensorProto.FLOAT, [2])
+    body = helper.make_graph([softmax("inside")], "body", [], [b])
+    model = relu(ir_version=8)
+    model.graph.node.append(helper.make_node("If", ["c"], ["z"], name="choose", then_branch=body, else_branch=body))
+    with pytest.raises(pyopnb.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"):
+        lower_versions(model)
+    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("local", 1)])
+    imports = [helper.make_opsetid("ai.onnx", 20)]
+    model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [softmax("inside")], imports))
+    with pytest.raises(pyopnb.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"):
+        lower_versions(model)
+    del model.functions[0].node[:]
+    model.functions[0].node.append(helper.make_node("Relu", ["a"], ["b"]))
+    assert lower_versions(model) == ("opset 20 → 12",)
+    assert model.functions[0].opset_import[0].version == 12
+
+
+def test_other_domains(older_runtime: None) -> None:
+    imports = [helper.make_opsetid("", 12), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = relu(ir_version=8, opset_imports=imports)
+    model.graph.node.append(helper.make_node("Scaler", ["y"], ["z"], domain="ai.onnx.ml"))
+    assert lower_versions(model) == ("opset of ai.onnx.ml 3 → 2",)
+    model = relu(ir_version=8, opset_imports=imports)
+    changed = [name for name in ("TreeEnsembleRegressor", "LabelEncoder") if changed_in("ai.onnx.ml", name, 3, 2)]
+    model.graph.node.append(helper.make_node(changed[0], ["y"], ["z"], domain="ai.onnx.ml"))
+    with pytest.raises(pyopnb.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"):
+        lower_versions(model)
+
+
+def test_a_version_that_onnx_does_not_know() -> None:
+    version = max(onnx.defs.onnx_opset_version(), newest_version("")) + 1
+    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", version)])
+    with pytest.raises(pyopnb.ModelError, match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx"):
+        lower_versions(model)
+    model.graph.node[0].domain = "local"  # an import that no node needs
+    assert lower_versions(model) == (f"opset {version} → {newest_version('')}",)
+
+
+def test_a_domain_that_onnx_does_not_know() -> None:
+    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 7)])
+    model.graph.node.append(helper.make_node("Gelu", ["y"], ["z"], domain="com.microsoft"))
+    with pytest.raises(pyopnb.ModelError, match=r"the installed onnx does not know the domain.*Try: import version 1"):
+        lower_versions(model)
+
+
+def test_a_name_that_is_no_utf8_is_left_to_the_runtime() -> None:
+    written = relu(ir_version=8, opset_imports=[helper.make_opsetid("zzz", 20)]).SerializeToString()
+    model = ModelProto.FromString(written.replace(b"zzz", b"\xff\xfe\xff"))
+    assert isinstance(model.opset_import[0].domain, bytes)
+    assert list(new_imports(model)) == []
+
+
+# ---- the IR version ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_ir_version_that_nothing_needs() -> None:
+    for version in (NEWER_IR, 99):
+        model = relu(ir_version=version)
+        model.configuration.add(name="two", num_devices=2)
+        model.graph.node[0].device_configurations.add(configuration_id="two")
+        model.graph.initializer.append(helper.make_tensor("w", TensorProto.INT4, [2], [1, 2]))
+        model.metadata_props.add(key="k", value="v")
+        assert lower_versions(model) == (f"IR version {version} → {newest_loaded_ir()}",)
+        assert model.ir_version == newest_loaded_ir()
+
+
+NEW_DTYPE = 28  # float6e3m2 of IR version 14, which an old onnx does not know either
+
+
+def in_input(model: ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.elem_type = NEW_DTYPE
+
+
+def in_sequence(model: ModelProto) -> None:
+    model.graph.value_info.add().type.sequence_type.elem_type.optional_type.elem_type.tensor_type.elem_type = NEW_DTYPE
+
+
+def in_attribute(model: ModelProto) -> None:
+    model.graph.node[0].attribute.add(name="value").t.data_type = NEW_DTYPE
+
+
+def in_body_of_function(model: ModelProto) -> None:
+    body = model.functions.add(name="F").node.add().attribute.add(name="body").g
+    body.initializer.add(data_type=NEW_DTYPE)
+
+
+@pytest.mark.parametrize("put", [in_input, in_sequence, in_attribute, in_body_of_function])
+def test_a_dtype_of_a_newer_ir_version_needs_it(put) -> None:
+    model = relu()
+    put(model)
+    with pytest.raises(pyopnb.ModelError, match=rf"got IR version {NEWER_IR}, .*it has the dtype (28|float6e3m2)"):
+        lower_versions(model)
+
+
+def test_a_field_that_onnx_does_not_know_needs_it() -> None:
+    model = relu()
+    node = model.graph.node[0].SerializeToString() + b"\xf8\x3f\x07"  # field 1023, a varint
+    model.graph.node[0].ParseFromString(node)
+    with pytest.raises(pyopnb.ModelError, match="it has field 1023 of a NodeProto"):
+        lower_versions(model)
+
+
+def test_the_listed_fields_are_those_of_the_listed_ir_version(monkeypatch) -> None:
+    """A field that a later onnx knows and the list does not."""
+    monkeypatch.setitem(versions._LISTED_FIELDS, "NodeProto", versions._LISTED_FIELDS["NodeProto"] - {"op_type"})
+    with pytest.raises(pyopnb.ModelError, match=r"it has NodeProto\.op_type"):
+        lower_versions(relu())
+
+
+def test_the_list_lacks_no_field_of_the_ir_versions_that_were_looked_at() -> None:
+    def messages(parents):
+        for message in parents:
+            yield message
+            yield from messages(message.nested_types)
+
+    known = messages(ModelProto.DESCRIPTOR.file.message_types_by_name.values())
+    more = {m.name: extra for m in known if (extra := set(m.fields_by_name) - versions._LISTED_FIELDS.get(m.name, set()))}
+    assert not more or onnx.IR_VERSION > 14

@@ -1,0 +1,236 @@
+"""Models in versions newer than the runtime's, as ``onnx.helper.make_model`` writes them by default, in all that takes a model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+import pyopnb
+from pyopnb.__main__ import main
+from pyopnb.models import versions
+from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_version
+from pyopnb.models.support import type_flow
+from pyopnb.models.versions import new_imports
+from pyopnb.onnx_reference import fill
+from pyopnb.runtime import plan
+from pyopnb.runtime import session as sessions
+
+ROOT = Path(pyopnb.__file__).parents[1]
+F = np.float32
+X = F([1, -2])
+RELU = [1, 0]
+OPSET = onnx.defs.onnx_opset_version()
+LOWERED = (f"IR version {newest_loaded_ir() + 1} → {newest_loaded_ir()}",) + (
+    (f"opset {OPSET} → {newest_version('')}",) if newest_version("") < OPSET else ()
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_said():
+    sessions._said.clear()
+    yield
+    sessions._said.clear()
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pyopnb.VersionsLowered)
+        yield
+
+
+def newer(op_type: str = "Relu", inputs: str = "x", kind: int = TensorProto.FLOAT, **attrs: object) -> ModelProto:
+    ends = [helper.make_tensor_value_info(name, kind, [2]) for name in inputs.split()]
+    y = helper.make_tensor_value_info("y", kind, [2])
+    graph = helper.make_graph([helper.make_node(op_type, inputs.split(), ["y"], name="n", **attrs)], "g", ends, [y])
+    return helper.make_model(graph, ir_version=newest_loaded_ir() + 1)
+
+
+# ---- what is said ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
+    model = newer()
+    with pytest.warns(pyopnb.VersionsLowered) as said:
+        session = pyopnb.Session(model)
+    again = pyopnb.Session(model)  # a warning would be an error here
+    session.trace(x=X)
+    assert [one.filename for one in said] == [__file__]
+    assert session(x=X)["y"].tolist() == RELU
+    assert session.lowered == again.lowered == LOWERED
+    assert str(said[0].message).startswith("lowered for onnxruntime ") and ", ".join(LOWERED) in str(said[0].message)
+
+
+def test_what_it_advises_needs_no_lowering() -> None:
+    with pytest.warns(pyopnb.VersionsLowered) as said:
+        pyopnb.Session(newer())
+    advice = str(said[0].message).partition("To make it so: ")[2]
+    model = eval(advice, {"helper": helper, "graph": newer().graph})
+    assert pyopnb.Session(model).lowered == ()
+
+
+def test_as_an_error_it_is_one_every_time() -> None:
+    for _ in range(2):
+        with pytest.raises(pyopnb.VersionsLowered):  # pytest's filter makes it one
+            pyopnb.Session(newer())
+
+
+def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
+    model = newer()
+    model.graph.node.append(helper.make_node("Shift", ["y"], ["z"], domain="demo"))
+    model.graph.output.append(onnx.ValueInfoProto(name="z"))
+    model.opset_import.append(helper.make_opsetid("demo", 1))
+    text = """
+        import pyopnb
+        @pyopnb.pyop("demo::Shift")
+        class Shift:
+            def compute(self, y) -> "{0}[N]":
+                return y.astype("{0}") + 1
+        """
+    define(text.format("float32"))
+    session = pyopnb.Session(model)
+    assert session(x=X)["z"].tolist() == [2, 1]
+    define(text.format("float64"))
+    sessions._said.clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert session(x=X)["z"].dtype == np.float64
+    assert [one.category for one in said] == [pyopnb.SessionRebuilt]
+    assert session.lowered == LOWERED
+
+
+def test_the_model_of_the_caller_stays(quiet) -> None:
+    model = newer()
+    before = model.SerializeToString()
+    pyopnb.Session(model)
+    assert model.SerializeToString() == before
+
+
+# ---- whatever takes a model --------------------------------------------------------------------------------------------------
+
+
+def with_weight(size: int = 2) -> ModelProto:
+    model = newer("Add", "x w")
+    del model.graph.input[1:]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(size, F), "w"))
+    return model
+
+
+def test_bytes_paths_and_external_data(tmp_path, quiet) -> None:
+    model = with_weight()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    outside = tmp_path / "outside.onnx"
+    onnx.save(with_weight(), outside, save_as_external_data=True, location="weights", size_threshold=0)
+    assert (tmp_path / "weights").stat().st_size
+    apart = onnx.load(outside, load_external_data=False)
+    for given, more in [
+        (model, {}),
+        (model.SerializeToString(), {}),
+        (path, {}),
+        (str(path), {}),
+        (outside, {}),
+        (apart, {"base_dir": tmp_path}),
+        (apart.SerializeToString(), {"base_dir": tmp_path}),
+    ]:
+        session = pyopnb.Session(given, **more)
+        assert session(x=X)["y"].tolist() == [2, -1]
+        assert session.lowered == LOWERED
+
+
+def test_run_trace_show_diff_and_missing(quiet) -> None:
+    model = newer()
+    assert pyopnb.run(model, x=X)["y"].tolist() == RELU
+    assert pyopnb.trace(model, X)["y"].tolist() == RELU
+    assert pyopnb.trace(model, X, on="reference")["y"].tolist() == RELU
+    assert "Relu" in str(pyopnb.show(model))
+    assert str(pyopnb.show(pyopnb.trace(model, X))).startswith("Trace of 1 node")
+    assert not pyopnb.missing(model)
+    assert pyopnb.diff(model, newer()).verdict == "identical"
+    other = pyopnb.diff(pyopnb.trace(newer("Abs"), X), pyopnb.trace(model, X))
+    assert other.first is not None
+    assert pyopnb.fill(model).ir_version == newest_loaded_ir()
+    assert pyopnb.Session(model, fill=True)(x=X)["y"].tolist() == RELU
+
+
+def test_a_call_of_an_operator_in_the_newest_version_that_onnx_knows(quiet) -> None:
+    assert pyopnb.call("Relu", X, opset=OPSET).tolist() == RELU
+
+
+def test_the_command_line(tmp_path, capsys, quiet) -> None:
+    onnx.save(newer(), tmp_path / "a.onnx")
+    onnx.save(newer("Abs"), tmp_path / "b.onnx")
+    np.savez(tmp_path / "x.npz", x=X)
+    a, b = str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")
+    assert main(["missing", a]) == 0
+    assert main(["show", a]) == 0
+    assert main(["diff", a, b]) == 1
+    assert main(["diff", a, b, "--feeds", str(tmp_path / "x.npz"), "--trace"]) == 1
+    assert main(["diff", a, a, "--feeds", str(tmp_path / "x.npz")]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_a_process_with_no_filters_shows_it_once(tmp_path) -> None:
+    onnx.save(newer(), tmp_path / "a.onnx")
+    code = "import numpy, pyopnb, sys; print(*[pyopnb.Session(sys.argv[1])(x=numpy.float32([1, -2]))['y'].tolist() for _ in range(3)])"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "a.onnx"], capture_output=True, text=True, cwd=ROOT)
+    assert run.stdout == "[1.0, 0.0] [1.0, 0.0] [1.0, 0.0]\n", run.stderr
+    assert run.stderr.count("VersionsLowered") == 1
+
+
+# ---- what differs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def older_runtime(monkeypatch):
+    """A runtime that takes opset 12: the installed onnx knows operators that changed since, whichever it is."""
+    for module in (versions, type_flow, fill, plan):
+        monkeypatch.setattr(module, "newest_version", lambda domain: None if domain else 12)
+    monkeypatch.setattr(versions, "newest_opset", lambda: 12)
+    monkeypatch.setattr(versions, "_TAKEN", {})
+
+
+def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
+    model = newer("Softmax")
+    wanted = rf"node 'n' \(::Softmax\): expected ai\.onnx up to version 12, .* got version {OPSET}, and Softmax changed in 13"
+    with pytest.raises(pyopnb.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"):
+        pyopnb.Session(model)
+    assert [(row.node, row.kind) for row in pyopnb.missing(model)] == [("n", "opset too new")]
+    with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Softmax\): changed after version 12"):
+        session = pyopnb.Session(model, fill=True)
+    np.testing.assert_allclose(session(x=X)["y"], np.exp(X) / np.exp(X).sum(), rtol=1e-6)
+
+
+def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> None:
+    model = newer("Relu", kind=TensorProto.INT32)  # from version 14 on
+    with pytest.raises(pyopnb.ModelError, match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)"):
+        pyopnb.Session(model)
+    with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Relu\): X is int32"):
+        assert pyopnb.Session(model, fill=True)(x=np.int32([1, -2]))["y"].tolist() == RELU
+
+
+def test_a_dtype_that_no_version_allows(quiet) -> None:
+    with pytest.raises(pyopnb.ModelError, match=r"node 'n' \(::Not\).*X is float32; the operator takes bool\.$"):
+        pyopnb.Session(newer("Not"))
+
+
+@pytest.mark.one_python
+def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests, quiet) -> None:
+    """Over those of ONNX's own node tests that are too new for the runtime."""
+    import node_tests as ways
+
+    lowered = 0
+    for name, case in node_tests.items():
+        if not any(new_imports(case.model)):
+            continue
+        wrong = ways.outcome(case, lambda model, feeds: ways.run(pyopnb.Session(model), model, feeds))
+        assert wrong is None or wrong.startswith("ModelError: "), (name, wrong)
+        lowered += wrong is None
+    assert lowered > 100 or newest_version("") >= OPSET
