@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import canonical_domain, split_name
+from pyopnb.ops.registry import Op, canonical_domain, find_op, split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["model", "node", "type_outputs"]
@@ -26,14 +26,14 @@ __all__ = ["model", "node", "type_outputs"]
 
 @hide_internal_frames
 def node(
-    op: str, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
+    op: str | type | Op, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
 ) -> NodeProto:
     """Make a node, as `onnx.helper.make_node` does.
 
     Parameters
     ----------
-    op : str
-        ``"demo::SoftClip"``; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
+    op : str, type or Op
+        ``"demo::SoftClip"``, or its class; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
     inputs, outputs : sequence of str, or one str of names separated by blanks
         An empty name leaves an optional port out.
     name : str, optional
@@ -48,8 +48,10 @@ def node(
     ------
     DefinitionError
         The name is not of that form.
+    UnknownOp
+        A class that is not that of one op in the registry.
     ModelError
-        An array has a dtype that no tensor can have.
+        An attr has a value that ONNX cannot hold: an array of a dtype that no tensor can have, a dict, a list of several kinds.
 
     Examples
     --------
@@ -57,6 +59,7 @@ def node(
     >>> n.domain, n.op_type, n.attribute[0].f
     ('demo', 'SoftClip', 2.0)
     """
+    op = op if isinstance(op, str) else find_op(op).name
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     made = helper.make_node(op_type, _names(inputs), _names(outputs), name=name, domain=domain or None)
     for key, value in sorted(attrs.items()):
@@ -70,9 +73,42 @@ def _names(names: Sequence[str] | str) -> list[str]:
 
 
 def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
+    where = f"node {sanitize(op)}, attr {sanitize(key)}"
     if isinstance(value, np.ndarray):
-        return helper.make_attribute(key, _tensor(value, f"node {op}, attr {sanitize(key)}"))
-    return attribute_of(key, value)
+        return helper.make_attribute(key, _tensor(value, where))
+    try:
+        if isinstance(value, (Mapping, Set)):  # onnx would take the keys of a dict, and a set in any order
+            raise TypeError
+        return attribute_of(key, value)
+    except (TypeError, ValueError):
+        raise ModelError(
+            where,
+            expected="a number, str, bytes, bool, array or model, or a list of one of these kinds",
+            got=_describe_attr(value),
+            next=_attr_advice(key, value),
+        ) from None
+
+
+def _describe_attr(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        kinds = list(dict.fromkeys(type(item).__name__ for item in value))
+        return f"a {type(value).__name__} of {' and '.join(kinds[:4])}: {sanitize(repr(value), 60)}"
+    text = f"{type(value).__name__} {sanitize(repr(value), 60)}"
+    return f"{text}, which int64 cannot hold" if isinstance(value, int) else text
+
+
+def _attr_advice(key: str, value: Any) -> str | None:
+    """What to type instead: two lists for a dict, a list for a set, an array for nested lists, str for all in a mixed list."""
+    advice = None
+    if isinstance(value, Mapping):
+        advice = f"{key}_keys={list(value)!r}, {key}_values={list(value.values())!r}"
+    elif isinstance(value, Set):
+        advice = f"{key}={sorted(value, key=repr)!r}"
+    elif isinstance(value, (list, tuple)) and all(isinstance(item, (list, tuple)) for item in value):
+        advice = f"{key}=np.array({value!r})"
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
+        advice = f"{key}={['' if item is None else str(item) for item in value]!r}"
+    return advice if advice is not None and len(advice) <= 200 and advice.isprintable() else None
 
 
 @hide_internal_frames

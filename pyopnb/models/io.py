@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,11 @@ def _read_bytes(path: Path, where: str) -> bytes:
         # The first words are ONNX Runtime's.
         raise ModelError(f"Load {where} failed. File doesn't exist", next=_similar_path(path)) from None
     except OSError as error:
+        if path.is_dir():
+            inside = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
+            next_ = None if inside is None else repr(sanitize(str(inside)))
+            got = "a folder" if inside else "a folder without .onnx files"
+            raise ModelError(where, expected="a model file", got=got, next=next_) from None
         raise ModelError(where, expected="a file that can be read", got=sanitize(str(error))) from error
 
 

@@ -277,6 +277,8 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
     if isinstance(value, (list, tuple)) and not value:
         # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
         return helper.make_attribute(name, value, attr_type=AttributeProto.INTS)
+    if isinstance(value, (list, tuple)):
+        value = [int(item) if isinstance(item, (bool, np.bool_)) else item for item in value]
     return helper.make_attribute(name, int(value) if isinstance(value, (bool, np.bool_)) else value)
 
 

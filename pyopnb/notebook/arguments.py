@@ -13,9 +13,19 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from pyopnb.notebook.expressions import Expressions, parse_expressions
 from pyopnb.ops.errors import PyopError, sanitize
-from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, split_name
+from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, registry, split_name
 
-__all__ = ["ONNX", "PYOP", "MagicParser", "full_op_name", "parse_onnx_line", "parse_pyop_line", "split_words", "usage_error"]
+__all__ = [
+    "ONNX",
+    "PYOP",
+    "MagicParser",
+    "full_op_name",
+    "parse_onnx_line",
+    "parse_pyop_line",
+    "refuse_domain",
+    "split_words",
+    "usage_error",
+]
 
 _RUN = re.compile(r"(?:^|\s)--run(?:\s+|=|$)")
 
@@ -71,6 +81,7 @@ def parse_pyop_line(line: str) -> argparse.Namespace:
     head, *runs = _RUN.split(line)  # not split as a shell would: the quotes and spaces of expressions are Python's
     args: argparse.Namespace = PYOP.parse_args(split_words(head))
     args.run = [_run_expressions(text) for text in runs]
+    refuse_domain(args)
     full_op_name(args, "OpType")
     try:
         check_opset(args.opset, "%%pyop")
@@ -101,6 +112,17 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
             f"%%pyop: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
         )
     return f"{option}::{op_type}"
+
+
+def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
+    """Raise UsageError for a NAME that is most likely a domain whose ``-d`` was forgotten; the class may not be known yet."""
+    name = args.name or ""
+    if args.domain is not None or "::" in name or name in ("", class_name):
+        return
+    if "." in name or name in {op.domain for op in registry} or (name[0].islower() and class_name[:1].isupper()):
+        where = f"%%pyop {sanitize(name)}"
+        got = "what looks like a domain" + (f"; an op of that name is pyopnb::{sanitize(name)}" if "." not in name else "")
+        raise usage_error(where, "the op's type", got, f"%%pyop -d {sanitize(name)}")
 
 
 def parse_onnx_line(line: str) -> argparse.Namespace:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
@@ -101,6 +100,13 @@ def _rollback(shell: Any, args: Namespace) -> object:
     return None
 
 
+def _remove(shell: Any, args: Namespace) -> object:
+    op = registry[args.OP]
+    registry.remove(op.name)
+    print(f"{op.name} is removed. Sessions that use it keep version {op.current.number}")
+    return None
+
+
 def _source(shell: Any, args: Namespace) -> object:
     version = _find_version(args.OP, args.N)
     if version.source is None:
@@ -143,8 +149,7 @@ def _check(shell: Any, args: Namespace) -> object:
     if not expressions.positional and not any(name in ports for name, _ in expressions.named):  # check generates the inputs
         return check(version.op, **expressions.evaluate(shell.user_ns)[1])
     inputs, attrs = bind(version, expressions, shell.user_ns)
-    arrays = [None if item is None else np.asarray(item) for item in inputs]
-    return check(version.op, (*arrays, attrs))
+    return check(version.op, *inputs, **attrs)
 
 
 def _missing(shell: Any, args: Namespace) -> object:
@@ -195,6 +200,7 @@ COMMANDS = {
     for command in (
         Command("history OP", "list the versions of an op", _history),
         Command("rollback OP [N]", "restore an earlier version", _rollback),
+        Command("remove OP", "remove an op; live sessions keep it", _remove),
         Command("source OP [N]", "show the source of a version", _source),
         Command("diff OP [A] [B]", "compare two versions; default: the last two", _diff),
         Command("check OP [x=EXPR,...]", "test whether an op is ready for use in models", _check),

@@ -22,7 +22,8 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
-from pyopnb.notebook.arguments import full_op_name, parse_pyop_line
+from pyopnb.models.ort_capabilities import has_op
+from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.errors import DefinitionError
@@ -194,6 +195,7 @@ class Cell:
 
     def _define(self, cls: type, frame: FrameType) -> None:
         args, file = self.args, frame.f_code.co_filename
+        refuse_domain(args, cls.__name__)
         name = full_op_name(args, cls.__name__)
         schema_of(cls)  # before anything is changed
         former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
@@ -207,6 +209,8 @@ class Cell:
                 self._defined.append(_Defined(op.current, modules, former))
         if not args.quiet:
             print(repr(self.version))
+            if len(registry[name].versions) == 1:
+                _say_if_it_replaces(name)
 
     def end(self, names: list[str], frame: FrameType) -> None:
         """Define what the cell bound in other ways than by class statements, and refuse a cell without an op."""
@@ -232,6 +236,13 @@ class Cell:
                 now = f"version {op.current.number} is current again" if op else "the op is not defined"
                 print(f"{item.version} is withdrawn {why}; {now}")
         self._defined = [item for item in self._defined if item not in defined]
+
+
+def _say_if_it_replaces(name: str) -> None:
+    domain, op_type = split_name(name)
+    if has_op(domain, op_type):
+        whose = f"ONNX Runtime's own {domain}::{op_type}" if domain else f"ONNX's own {op_type}"
+        print(f"{name} takes the place of {whose} in each session that is made from now on. To undo: %pyop remove {name}")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ __all__ = [
     "check_opset",
     "class_source",
     "collect_definitions",
+    "find_op",
     "pyop",
     "registry",
     "split_name",
@@ -535,6 +536,48 @@ _Class = TypeVar("_Class", bound=type)
 
 registry = Registry()
 """The registry that sessions use."""
+
+
+def find_op(op: str | type | Op) -> Op:
+    """Find an op of the registry by its name or class.
+
+    Parameters
+    ----------
+    op : str, type or Op
+
+    Returns
+    -------
+    Op
+
+    Raises
+    ------
+    UnknownOp
+        There is none, or the class has two names.
+    """
+    if isinstance(op, str):
+        return registry[op]
+    if isinstance(op, Op):
+        return registry[op.name]
+    if not isinstance(op, type):
+        raise UnknownOp("op", expected="the name of an op, or its class", got=f"an object of {type(op).__name__}")
+    ops = [candidate for candidate in registry if candidate.current.cls is op]
+    if len(ops) == 1:
+        return ops[0]
+    where = f"class {sanitize(op.__name__)}"
+    if ops:
+        got = f"the class of {', '.join(candidate.name for candidate in ops)}"
+        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(ops[0].name))
+    older = next((other for other in registry if any(version.cls is op for version in other.versions)), None)
+    if older is not None:
+        raise UnknownOp(
+            where,
+            expected="the class of an op's current version",
+            got=f"that of an earlier version of {older.name}",
+            next=f"{older.name!r}, or registry.rollback",
+        )
+    known = suggest(op.__name__, [other.name for other in registry])
+    expected = "the class of an op in the registry"
+    raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import ast
 import builtins
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -27,6 +28,10 @@ _NOT_FUNCTIONS: tuple[tuple[Callable[[object], bool], str], ...] = (
     (inspect.isasyncgenfunction, "async def with yield"),
     (inspect.isgeneratorfunction, "a generator (yield)"),
 )
+
+
+_SELF = re.compile("_*(self|this|cls)?_*")
+"""What people call the first parameter of a method; another name is that of an input, and self was forgotten."""
 
 
 def schema_of(cls: type) -> Schema:
@@ -284,4 +289,10 @@ def _parameters(cls: type, method: str) -> list[inspect.Parameter]:
         return parameters
     if not parameters:
         raise DefinitionError(f"class {cls.__name__}, {method}", expected="self", got="no parameter", next="(self, x)")
+    first = parameters[0].name
+    if inspect.isfunction(attribute) and not _SELF.fullmatch(first):
+        names, where = ", ".join(parameter.name for parameter in parameters), f"class {cls.__name__}, {method}"
+        in_class = attribute.__qualname__.endswith(f"{cls.__name__}.{method}")
+        advice = f"def {method}(self, {names}):" if in_class else f"{method} = staticmethod({attribute.__name__})"
+        raise DefinitionError(where, expected="self as the first parameter", got=f"({names})", next=advice)
     return parameters[1:]

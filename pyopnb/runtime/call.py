@@ -24,7 +24,7 @@ from pyopnb.models.text.validate import is_unknown, known_ops
 from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
-from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.feeds import feeds_by_name
@@ -146,13 +146,13 @@ def _trace_on_reference(source: ModelSource, feeds: Sequence[Any], named: Mappin
 
 
 @hide_internal_frames
-def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
+def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
     """Run one op in ONNX Runtime, on a model of one node.
 
     Parameters
     ----------
-    op : str
-        ``"demo::SoftClip"``; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
+    op : str, type or Op
+        ``"demo::SoftClip"``, or its class; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
     *inputs
         Arrays, and what `numpy.asarray` makes arrays of: nothing is cast. None leaves an optional input out.
     outputs : int, optional
@@ -198,6 +198,7 @@ def call(op: str, /, *inputs: Any, outputs: int | None = None, opset: int | None
     array([0., 2.], dtype=float32)
     """
     __tracebackhide__ = True
+    op = op if isinstance(op, str) else find_op(op).name
     arrays = [value if value is None else _to_array(op, place, value) for place, value in enumerate(inputs)]
     key = (
         op,

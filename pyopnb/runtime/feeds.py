@@ -156,7 +156,34 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         remedy = _suggest_fix(name, array, expected)
         raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(array), next=remedy)
+    if array.dtype == object:
+        _refuse_other_than_str(name, array, expected)
     return array
+
+
+def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -> None:
+    """Raise for an element that is no str: onnxruntime would feed its text, "None" for None."""
+    if all(isinstance(item, str) for item in array.flat):
+        return
+    index, item = next((index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str))
+    at = f"[{', '.join(map(str, index))}]" if index else ""
+    texts = [_to_str(item) for item in array.ravel()[:9]]
+    reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
+    whole = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
+    raise FeedError(
+        f"feed {sanitize(name)}{at}",
+        expected=f"str, as in {expected}",
+        got="None" if item is None else f"{type(item).__name__} {sanitize(repr(item), 60)}",
+        next=whole
+        if array.size < 9 and whole.isprintable() and len(whole) <= 200
+        else f'"" or another str for {sanitize(repr(item), 60)}',
+    )
+
+
+def _to_str(item: object) -> str:
+    if item is None or (isinstance(item, float) and item != item):
+        return ""
+    return item.decode(errors="replace") if isinstance(item, bytes) else str(item)
 
 
 def feeds_by_name(
@@ -204,8 +231,10 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
 
 
 def _to_array(name: str, value: Any, want: TensorType) -> np.ndarray:
+    # NumPy's own string arrays turn numbers and None beside strings into strings.
+    as_objects = want.dtype is not None and want.dtype.name == "string" and isinstance(value, (list, tuple))
     try:
-        return np.asarray(value)
+        return np.asarray(value, dtype=object if as_objects else None)
     except ValueError as error:
         raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=sanitize(str(error))) from None
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.models.edit.replace import find_op
 from pyopnb.ops.errors import hide_internal_frames, sanitize
-from pyopnb.ops.registry import Op
-from pyopnb.testing.subject import Subject, generate_example, read_example
+from pyopnb.ops.registry import Op, find_op
+from pyopnb.testing.subject import Subject, generate_example, read_example, refuse_tuples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 
 __all__ = ["CheckReport", "Verdict", "check"]
@@ -125,16 +124,19 @@ def _one_line(text: str) -> str:
 
 
 @hide_internal_frames
-def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> CheckReport:
+def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any) -> CheckReport:
     """Test whether an op is ready for use in models.
 
     Parameters
     ----------
     op : str or type
         The name of an op in the registry, or its class.
-    *examples
-        Each an array, for an op with one input, or a tuple with an array for each input, None for one that is left out. Its
-        last item may be a dict of attrs for this example. Without examples, one is generated from the hints of ``compute``.
+    *inputs
+        As `call` takes them: what numpy.asarray makes arrays of, None for an optional input that is left out. Without inputs
+        and examples, some are generated from the hints of ``compute``.
+    examples : sequence
+        More examples: each an array, for an op with one input, or a tuple with an array for each input. Its last item may be a
+        dict of attrs for this example.
     **attrs
         Attrs for all examples.
 
@@ -160,7 +162,8 @@ def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> CheckReport:
     UnknownOp
         The registry has no such op.
     FeedError
-        An example is not made of arrays. Errors of the op itself are not raised: they are in the verdicts.
+        An example is not made of arrays, or their number is not that of the op's inputs. Errors of the op itself are not
+        raised: they are in the verdicts.
 
     Examples
     --------
@@ -177,7 +180,9 @@ def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> CheckReport:
     (False, ['repeatable'])
     """
     target = find_op(op)
-    subject_examples = [read_example(item, attrs, number) for number, item in enumerate(examples)]
+    refuse_tuples(target, inputs)
+    given = [*([inputs] if inputs else []), *examples]
+    subject_examples = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
     subject = Subject(target, subject_examples or [generate_example(target, attrs)])
     verdicts: dict[str, Verdict] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -186,7 +191,7 @@ def check(op: str | type | Op, /, *examples: Any, **attrs: Any) -> CheckReport:
             failed_before = [other for other in first if not verdicts[other].ok]
             verdicts[name] = _judge(name, trial, subject, failed_before)
     texts = [str(example) for example in subject.examples]
-    return CheckReport(str(target.current), texts, not examples, list(verdicts.values()))
+    return CheckReport(str(target.current), texts, not given, list(verdicts.values()))
 
 
 def _judge(name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]) -> Verdict:

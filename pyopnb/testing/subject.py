@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -22,7 +23,7 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session import Session
 
-__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "read_example"]
+__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "read_example", "refuse_tuples"]
 
 Arrays = tuple[np.ndarray | None, ...]
 
@@ -52,18 +53,48 @@ class Example:
         return f"({', '.join([format_types(self.types), *attrs] if self.types else attrs)})"
 
 
-def read_example(item: Any, attrs: Mapping[str, Any], number: int) -> Example:
+def refuse_tuples(op: Op, inputs: Sequence[Any]) -> None:
+    """Refuse inputs that are given as a tuple: each is an argument of its own, as of `pyopnb.call`.
+
+    Raises
+    ------
+    FeedError
+    """
+    for number, item in enumerate(inputs):
+        if isinstance(item, (tuple, dict)) and (isinstance(item, dict) or any(isinstance(part, np.ndarray) for part in item)):
+            names = [port.name for port in op.current.schema.inputs] or ["x"]
+            raise FeedError(
+                f"check of {op.name}, input {number}",
+                expected="an array",
+                got=f"a {type(item).__name__}",
+                next=f"check({op.name!r}, {', '.join(names)}), as pyopnb.call takes them, or examples=[…] for several",
+            )
+
+
+def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
     """Read an example as `check` takes it: an array, or a tuple of arrays and perhaps a dict of attrs.
 
     Raises
     ------
     FeedError
-        A part of it is not an array of a dtype that ONNX has.
+        A part of it is not an array of a dtype that ONNX has, or there are too few or too many.
     """
     parts = list(item) if isinstance(item, tuple) else [item]
     own_attrs = parts.pop() if parts and isinstance(parts[-1], dict) else {}
+    _check_count(op, len(parts), f"check of {op.name}, example {number}")
     arrays = [None if part is None else _read_array(part, f"example {number}, input {i}") for i, part in enumerate(parts)]
     return Example(tuple(arrays), {**attrs, **own_attrs})
+
+
+def _check_count(op: Op, count: int, where: str) -> None:
+    ports = op.current.schema.inputs
+    least = max((place + 1 for place, port in enumerate(ports) if not (port.optional or port.variadic)), default=0)
+    most = math.inf if ports and ports[-1].variadic else len(ports)
+    if not least <= count <= most:
+        limit = f"{least}" if least == most else f"{least} or more" if most == math.inf else f"{least} to {most}"
+        expected = f"{limit} inputs ({', '.join(map(str, ports))})" if ports else "no inputs"
+        next_ = "examples=[…] for several examples" if count > most == 1 else None
+        raise FeedError(where, expected=expected, got=str(count), next=next_)
 
 
 def _read_array(part: Any, where: str) -> np.ndarray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -36,6 +38,9 @@ _MAX_SIZES = 10  # combinations of sizes that are tried
 _MAX_ELEMENTS = 1_000_000  # of a resized input
 
 
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+
+
 class NotApplicable(Exception):
     """The trial does not apply, and why."""
 
@@ -45,19 +50,23 @@ class Failed(Exception):
 
 
 def format_exception(error: BaseException) -> str:
-    """The last line of an exception's traceback, and the line of code that raised it."""
+    """The last line of an exception's traceback, and the last line of the op's own file that led to it."""
     try:
         text = f"{type(error).__name__}: {error}"
     except BaseException:  # a class can make its instances unreadable
         text = f"{type(error).__name__}, whose text cannot be made"
     if isinstance(error, PyopError):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_internal(frame.filename)]
     if not frames:
-        return text
-    last = frames[-1]
+        return text  # pyopnb itself, as when compute takes another number of inputs
+    last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
     code = linecache.getline(last.filename, last.lineno or 0).strip()
     return f"{text} (in {last.name}, line {last.lineno}{': ' + code if code else ''})"
+
+
+def _is_internal(file: str) -> bool:
+    return file.startswith(_OURS) or f"{os.sep}onnxruntime{os.sep}capi{os.sep}" in file
 
 
 def _first_difference(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: Any = None) -> str | None:

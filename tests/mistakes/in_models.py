@@ -6,6 +6,42 @@ from mistake import Mistake
 
 MISTAKES = (
     Mistake(
+        "an attr is a dict",
+        """
+        n = pyopnb.node("demo::Lookup", "x", "y", «table={"a": 1, "b": 2}»)
+        """,
+        ("node demo::Lookup, attr table: expected a number, str", "got dict {'a': 1, 'b': 2}"),
+        "[list(attr.strings or attr.ints) for attr in n.attribute] == [[b'a', b'b'], [1, 2]]",
+    ),
+    Mistake(
+        "an attr is a list of several kinds",
+        """
+        n = pyopnb.node("demo::Lookup", "x", "y", «vocab=["a", 1]»)
+        """,
+        ("node demo::Lookup, attr vocab: expected a number, str", "got a list of str and int: ['a', 1]"),
+        "list(n.attribute[0].strings) == [b'a', b'1']",
+    ),
+    Mistake(
+        "an attr is a list of lists",
+        """
+        n = pyopnb.node("demo::Filter", "x", "y", «kernel=[[1, 2], [3, 4]]»)
+        """,
+        ("node demo::Filter, attr kernel: expected a number, str", "got a list of list: [[1, 2], [3, 4]]"),
+        "list(n.attribute[0].t.dims) == [2, 2]",
+    ),
+    Mistake(
+        "a folder for a model",
+        """
+        from pathlib import Path
+        Path("resnet/onnx").mkdir(parents=True, exist_ok=True)
+        onnx.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), "resnet/onnx/model.onnx")
+        ---
+        s = pyopnb.Session(«"resnet"»)
+        """,
+        ("model resnet: expected a model file, got a folder",),
+        "s(x=np.float32([-1]))['y'].tolist() == [1]",
+    ),
+    Mistake(
         "an operator of ONNX is misspelled in a node",
         """
         m = pyopnb.model(pyopnb.node("«Releu»", "x", "y"), {"x": "float32[N]"}, "y")

@@ -6,6 +6,77 @@ from mistake import Mistake
 
 MISTAKES = (
     Mistake(
+        "self is forgotten in compute",
+        """
+        %%pyop -q -d demo
+        class Same:
+            «def compute(x):»
+                return x
+        """,
+        ("class Same, compute: expected self as the first parameter, got (x)",),
+        "pyopnb.call('demo::Same', np.int64([1, 2])).tolist() == [1, 2]",
+    ),
+    Mistake(
+        "self is forgotten in __init__",
+        """
+        %%pyop -q -d demo
+        class Times:
+            «def __init__(factor):»
+                self.factor = factor
+            def compute(self, x):
+                return x * self.factor
+        """,
+        ("class Times, __init__: expected self as the first parameter, got (factor)",),
+        "pyopnb.call('demo::Times', np.int64([1, 2]), factor=2).tolist() == [2, 4]",
+    ),
+    Mistake(
+        "a function stands for compute",
+        """
+        def same(x):
+            return x
+        ---
+        %%pyop -q -d demo
+        class Same:
+            «compute = same»
+        """,
+        ("class Same, compute: expected self as the first parameter, got (x)",),
+        "pyopnb.call('demo::Same', np.int64([1, 2])).tolist() == [1, 2]",
+    ),
+    Mistake(
+        "-d is forgotten before the domain",
+        """
+        «%%pyop lab»
+        class Same:
+            def compute(self, x):
+                return x
+        """,
+        ("%%pyop lab: expected the op's type, got what looks like a domain; an op of that name is pyopnb::lab",),
+        "[op.name for op in pyopnb.registry] == ['lab::Same']",
+    ),
+    Mistake(
+        "-d is forgotten before a domain with dots",
+        """
+        «%%pyop com.acme»
+        class Same:
+            def compute(self, x):
+                return x
+        """,
+        ("%%pyop com.acme: expected the op's type, got what looks like a domain",),
+        "[op.name for op in pyopnb.registry] == ['com.acme::Same']",
+    ),
+    Mistake(
+        "an op takes the place of ONNX's Relu",
+        """
+        %%pyop -d ai.onnx
+        class Relu:
+            def compute(self, x):
+                return -x
+        """,
+        ("::Relu takes the place of ONNX's own Relu in each session that is made from now on",),
+        "len(pyopnb.registry) == 0 and pyopnb.call('Relu', np.float32([-1, 2])).tolist() == [0, 2]",
+        advice="To undo: (.*)",
+    ),
+    Mistake(
         "an input with a default",
         """
         %%pyop -q -d demo

@@ -257,3 +257,36 @@ def test_a_declared_type_binds() -> None:
     for model in (declared, changed):
         with pytest.raises(Exception, match=r"float16|double"):
             pyopnb.Session(model)
+
+
+# ---- an op by its class ------------------------------------------------------------------------------------------------------
+
+
+def test_the_class_stands_for_the_op() -> None:
+    @pyopnb.pyop("build::Doubled")
+    class Doubled:
+        def compute(self, x):
+            return x * 2
+
+    try:
+        assert (pyopnb.node(Doubled, "x", "y").domain, pyopnb.node(Doubled, "x", "y").op_type) == ("build", "Doubled")
+        assert pyopnb.node(pyopnb.registry["build::Doubled"], "x", "y").op_type == "Doubled"
+        assert pyopnb.call(Doubled, np.float32([1])).tolist() == [2]
+    finally:
+        pyopnb.registry.remove("build::Doubled")
+    with pytest.raises(pyopnb.UnknownOp, match="class Doubled: expected the class of an op in the registry"):
+        pyopnb.node(Doubled, "x", "y")
+    with pytest.raises(pyopnb.UnknownOp, match="expected the name of an op, or its class, got an object of int"):
+        pyopnb.call(3, np.float32([1]))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), 1 + 2j, [None], 10**30, np.float32, {}, [[1], [2, 3]]])
+def test_what_no_attr_can_be(value) -> None:
+    with pytest.raises(
+        pyopnb.ModelError, match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list"
+    ):
+        pyopnb.node("a::B", "x", "y", k=value)
+
+
+def test_a_list_of_bools() -> None:
+    assert list(pyopnb.node("a::B", "x", "y", k=[True, np.False_]).attribute[0].ints) == [1, 0]

@@ -94,6 +94,13 @@ def test_a_table_with_many_lines_in_a_cell_stays_a_table():
 # Subcommands
 
 
+def test_remove(ops, define, run):
+    said = define("%pyop remove SoftClip").out
+    assert said == "demo::SoftClip is removed. Sessions that use it keep version 2\n"
+    assert "demo::SoftClip" not in [op.name for op in registry]
+    assert "UnknownOp: op SoftClip: expected an op of the registry" in run("%pyop remove SoftClip").out
+
+
 def test_rollback(ops, define):
     assert define("%pyop rollback demo::SoftClip").out == "demo::SoftClip, version 3: (x)<limit: float = 1.0>\n"
     assert registry["demo::SoftClip"].current.restored == 1

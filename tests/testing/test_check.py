@@ -20,7 +20,7 @@ KEPT: list[Any] = []
 
 def check_class(cls: type, *examples: Any, name: str = "t::Op", **attrs: Any) -> CheckReport:
     pyopnb.registry.define(cls, name)
-    return pyopnb.check(name, *examples, **attrs)
+    return pyopnb.check(name, examples=examples, **attrs)
 
 
 # ---- bad ops -----------------------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_what_does_not_apply_says_why() -> None:
 def test_examples_that_were_made_are_told() -> None:
     pyopnb.registry.define(MatMul, "t::MatMul")
     assert "Tried (float32[2,3], float32[3,4]), generated from the hints" in repr(pyopnb.check(MatMul))
-    assert "generated" not in repr(pyopnb.check("MatMul", (X, X.T)))
+    assert "generated" not in repr(pyopnb.check("MatMul", X, X.T))
 
 
 def test_an_example_that_is_not_what_the_hints_say() -> None:
@@ -385,11 +385,50 @@ def test_an_example_that_is_not_what_the_hints_say() -> None:
 def test_examples_that_are_no_arrays() -> None:
     pyopnb.registry.define(SoftClip, "t::Op")
     with pytest.raises(pyopnb.FeedError, match="example 1, input 0: expected an array of a dtype of ONNX"):
-        pyopnb.check("t::Op", X, iter([1, 2]))
-    with pytest.raises(pyopnb.FeedError, match="example 0, input 1"):
-        pyopnb.check("t::Op", (X, np.array(["2020-01-01"], "datetime64[D]")))
+        pyopnb.check("t::Op", X, examples=[iter([1, 2])])
+    with pytest.raises(pyopnb.FeedError, match="example 0, input 0"):
+        pyopnb.check("t::Op", np.array(["2020-01-01"], "datetime64[D]"))
     with pytest.raises(pyopnb.UnknownOp, match="Try: t::Op"):
         pyopnb.check("t::Opp")
+
+
+def test_inputs_are_given_as_to_call() -> None:
+    pyopnb.registry.define(MatMul, "t::MatMul")
+    assert pyopnb.check("t::MatMul", X, X.T).examples == ("(float32[2,3], float32[3,2])",)
+    assert len(pyopnb.check("t::MatMul", X, X.T, examples=[(X.T, X)]).examples) == 2
+    assert pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]]).examples == ("(float64[1,2], float64[2,1])",)
+    with pytest.raises(
+        pyopnb.FeedError, match=r"check of t::MatMul, input 0: expected an array, got a tuple\. Try: check\('t::MatMul', a, b\)"
+    ):
+        pyopnb.check("t::MatMul", (X, X.T))
+    for inputs in ((X,), (X, X, X)):
+        with pytest.raises(pyopnb.FeedError, match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}"):
+            pyopnb.check("t::MatMul", *inputs)
+    pyopnb.registry.define(SoftClip, "t::Op")
+    with pytest.raises(pyopnb.FeedError, match=r"expected 1 inputs.*Try: examples=\[…\] for several examples"):
+        pyopnb.check("t::Op", X, X)
+
+
+class FailsInside:
+    def compute(self, x): return self.helper(x)  # fmt: skip
+
+    def helper(self, x):
+        return np.reshape(x, 7)
+
+
+class InfersNothing:
+    def infer(self): return "float32"  # fmt: skip
+
+    def compute(self, x): return x  # fmt: skip
+
+
+def test_the_line_that_is_quoted_is_the_ops() -> None:
+    text = check_class(FailsInside, X)["schema"].text
+    assert text.startswith("ValueError: cannot reshape array of size 6 into shape (7,)")
+    assert text.endswith(": return np.reshape(x, 7))") and "(in helper, line " in text
+    text = check_class(InfersNothing, X)["schema"].text
+    assert text == "TypeError: InfersNothing.infer() takes 1 positional argument but 2 were given"
+    assert check_class(Raises, X)["schema"].text.count("(in compute, line ") == 1
 
 
 def test_an_interrupt_is_no_verdict() -> None:

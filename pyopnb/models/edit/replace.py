@@ -14,12 +14,12 @@ from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import Op, canonical_domain, registry, split_name
+from pyopnb.ops.errors import ModelError, hide_internal_frames
+from pyopnb.ops.registry import Op, canonical_domain, find_op, registry, split_name
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
 
-__all__ = ["find_op", "open_for_edit", "put_ops", "replace"]
+__all__ = ["open_for_edit", "put_ops", "replace"]
 
 
 @hide_internal_frames
@@ -88,48 +88,6 @@ def replace(
         _declare(site, types)
     put_ops(source.proto, [(site, target.name) for site in sites])
     return to_model(source)
-
-
-def find_op(op: str | type | Op) -> Op:
-    """Find an op of the registry by its name or class.
-
-    Parameters
-    ----------
-    op : str, type or Op
-
-    Returns
-    -------
-    Op
-
-    Raises
-    ------
-    UnknownOp
-        There is none, or the class has two names.
-    """
-    if isinstance(op, str):
-        return registry[op]
-    if isinstance(op, Op):
-        return registry[op.name]
-    if not isinstance(op, type):
-        raise UnknownOp("op", expected="the name of an op, or its class", got=f"an object of {type(op).__name__}")
-    ops = [candidate for candidate in registry if candidate.current.cls is op]
-    if len(ops) == 1:
-        return ops[0]
-    where = f"class {sanitize(op.__name__)}"
-    if ops:
-        got = f"the class of {', '.join(candidate.name for candidate in ops)}"
-        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(ops[0].name))
-    older = next((other for other in registry if any(version.cls is op for version in other.versions)), None)
-    if older is not None:
-        raise UnknownOp(
-            where,
-            expected="the class of an op's current version",
-            got=f"that of an earlier version of {older.name}",
-            next=f"{older.name!r}, or registry.rollback",
-        )
-    known = suggest(op.__name__, [other.name for other in registry])
-    expected = "the class of an op in the registry"
-    raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
 
 
 def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelSource:
