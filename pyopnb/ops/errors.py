@@ -136,7 +136,9 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     """
     import difflib  # 3 ms, and only on the way to an error
 
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    names = list(known)
+    same = [each for each in names if each.lower() == name.lower()]
+    return next(iter(same or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -16,17 +16,21 @@ from pyopnb.models.build import type_outputs
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.opsets import import_domains
+from pyopnb.models.text.advice import advise
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
 from pyopnb.models.text.validate import Fault, find_faults
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import ModelError, closest, hide_internal_frames, sanitize
 from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["ints_to_floats", "parse", "text"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
+
+_DTYPES = {**{name: name for name in TEXT_NAMES.values()}, **_OUR_NAMES}
+"""The text form's names of dtypes, by themselves and by ours."""
 
 _PIECES = re.compile(
     rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
@@ -247,13 +251,16 @@ def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoRet
     before = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
     expected, remedy = _expected(message), None
     dtype = _dtype_at(layout, number, message)
+    advice = advise(layout, number, _DTYPES) if message else None
     behind = not message.startswith(("Expected character", "Identifier", "Encountered"))
-    if dtype is not None:
+    if advice is not None:
+        token, expected, remedy = advice[0] or token, advice[1] or expected, advice[2]
+    elif dtype is not None:
         token, expected = dtype, "a type" if dtype.text in _OUR_NAMES else f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
         remedy = (
             f"{_OUR_NAMES[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
             if dtype.text in _OUR_NAMES
-            else suggest(dtype.text, TEXT_NAMES.values())
+            else closest(dtype.text, TEXT_NAMES.values())
         )
     elif not message:
         expected = "a number that its type can hold"

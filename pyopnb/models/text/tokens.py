@@ -117,6 +117,18 @@ class Layout:
     def _arrows(self) -> list[int]:
         return [n for n, t in enumerate(self.tokens) if t.kind == "arrow"]
 
+    def statement(self, number: int | None) -> str | None:
+        """The line of the node around a token, from its first output on; None where there is no node."""
+        first = next((n for n in reversed(self._nodes) if number is None or n <= number), None)
+        if first is None:
+            return None
+        end = next(
+            (t.start for t in self.tokens[first:] if t.text == "}" and t.depth < self.tokens[first].depth), len(self.text)
+        )
+        while first and (self.tokens[first - 1].name is not None or self.tokens[first - 1].text == ","):
+            first -= 1
+        return self.text[self.tokens[first].start : end].partition("\n")[0]
+
     def op(self, node: int) -> int:
         """The position of a node's op type with its domain."""
         return self.tokens[self._nodes[node] + 1].start
