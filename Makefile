@@ -131,9 +131,9 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group bench
 	@touch $@
 
-.venv-oldest/.installed: .venv-oldest/.made pyproject.toml tests/oldest.txt build/sources.txt $(sources)
-	.venv-oldest/bin/python -m pip install -q -c tests/oldest.txt -C build-dir=build/oldest --group test .
-	@touch $@
+# The oldest versions get the first Python's wheel, as whoever installs a wheel does.
+.venv-oldest/.installed: .venv-oldest/.made tests/oldest.txt build/wheels/$(first)/.built
+	$(call installed,.venv-oldest,build/wheels/$(first),-c tests/oldest.txt)
 
 # No pyopnb: binder/postBuild installs it.
 .venv-binder/.installed: .venv-binder/.made binder/requirements.txt
@@ -144,9 +144,16 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv-repo2docker/bin/python -m pip install -q jupyter-repo2docker==2026.4.0
 	@touch $@
 
-.venv-%/.installed: .venv-%/.made pyproject.toml build/sources.txt $(sources)
-	.venv-$*/bin/python -m pip install -q -C build-dir=build/$* --group test .
+.venv-%/.installed: build/wheels/%/.built
+	$(call installed,.venv-$*,build/wheels/$*)
+
+build/wheels/%/.built: .venv-%/.made pyproject.toml build/sources.txt $(sources)
+	rm -rf build/wheels/$*
+	.venv-$*/bin/python -m pip wheel -q --no-deps -w build/wheels/$* -C build-dir=build/$* .
 	@touch $@
+
+# Uninstalled first: pip takes a wheel of the same version for the one that is there.
+installed = $(1)/bin/python -m pip uninstall -q -y pyopnb && $(1)/bin/python -m pip install -q $(3) --group test $(2)/*.whl && touch $@
 
 # One after the other: two pips in one environment would meet.
 .venv-$(first)/.browser .venv-$(first)/.docs: .venv-$(first)/.%: .venv-$(first)/.installed
