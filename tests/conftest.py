@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from textwrap import dedent
 
 import pytest
+from hypothesis import HealthCheck, settings
 from onnx.backend.test.case.test_case import TestCase
 from small_ops import SOFT_CLIP
 
 import pyopnb
+
+# How long an example takes says how busy the machine is, and nothing about pyopnb.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -216,7 +216,6 @@ def test_any_order_of_things_keeps_the_promises():
         settings=settings(
             max_examples=40,
             stateful_step_count=30,
-            deadline=None,
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),

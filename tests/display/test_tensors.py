@@ -31,7 +31,7 @@ HOSTILE = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float32, array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan))
 )
@@ -181,7 +181,7 @@ def test_hostile_texts(text: str, survives: Any) -> None:
             assert len(shown) < 4000 and "\u202e" not in shown and "\x1b" not in shown and "\x00" not in shown
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(max_size=40), st.text(max_size=300))
 def test_any_text(name: str, text: str) -> None:
     body = pyopnb.show({name: np.array([text], object)}).body

@@ -264,7 +264,7 @@ STEPS = st.lists(
 NAMES = ["s::A", "s::B", "t.u::A", "com.microsoft::Gelu"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 def test_onnx_defs_is_as_the_registry(steps: list[tuple[str, int, int]]) -> None:
     pyopnb.registry.clear()
@@ -292,7 +292,7 @@ DEFAULTS = {"int": "3", "float": "0.5", "str": "'t'", "bool": "True", "list[int]
 ATTRS = st.lists(st.tuples(st.sampled_from(sorted(DEFAULTS)), st.booleans()), max_size=3)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(HINTS, min_size=1, max_size=3),
     st.booleans(),

@@ -291,7 +291,7 @@ def statements(cell: str) -> None:
 
 
 @given(models())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_texts_of_the_model_stay_data(model: ModelProto) -> None:
     cell = pyopnb.skeleton(model, model.graph.node[0])
     statements(cell)

@@ -39,7 +39,7 @@ def test_what_was_written_is_read(ending: str, tmp_path: Path) -> None:
     "ignore:Reading .*additional header parsing"
 )  # NumPy's, of headers that Python 2 might have written
 @pytest.mark.parametrize("ending", ENDINGS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_file_gives_arrays_or_a_refusal(
     ending: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -32,7 +32,7 @@ def by_hand(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.array([[fields[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 40), min_size=0, max_size=3) | st.just([2, 40_000]), st.integers(1, 300), st.integers(0, 2**32))
 def test_every_field_has_its_largest(shape: list[int], chunk: int, seed: int) -> None:
     shape = [size * 30 for size in shape] if len(shape) == 1 else shape

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.diffs.arrays import _stats
@@ -85,7 +85,7 @@ def assert_axes(facts: Facts, counts: dict[int, list[int]]) -> None:
 
 
 numbers = st.floats(-2, 2, width=16) | st.sampled_from(HARD) | st.floats(allow_nan=False, width=32)
-thorough = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=200)
 
 
 @thorough

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -294,7 +294,7 @@ def filled(kind: Any, shape: tuple[int, ...], seed: bytes) -> np.ndarray:
 
 seeds = st.binary(min_size=1, max_size=24) | st.sampled_from([b"\0", b"\xff", b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\0\x80"])
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100)
 
 
 @quick

@@ -424,13 +424,13 @@ def graphs(draw):
 
 
 @given(graphs(), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_drawn_graphs_renamed_are_the_same(model, seed):
     assert pyopnb.diff(model, renamed(model, seed)).verdict == "identical"
 
 
 @given(graphs(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_edit_in_a_drawn_graph_is_found(model, data):
     place = data.draw(st.integers(0, len(model.graph.node) - 1))
     kind = data.draw(st.sampled_from(["op", "attribute", "input", "insert"]))

@@ -156,7 +156,7 @@ def test_what_has_no_partner_is_listed() -> None:
     assert diff(one, other).ok and diff(one, other).only_b
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6))
 def test_the_node_that_was_changed_is_the_origin(seed: int) -> None:
     model = random_graph(seed)

@@ -101,7 +101,7 @@ def test_the_verdict_in_json_is_not_trusted() -> None:
     assert TraceDiff.from_json(_wrong(verdict="bit-identical", ok=True)).verdict == "different"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
     text = found().to_json()

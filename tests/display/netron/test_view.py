@@ -104,7 +104,7 @@ def harmless(model, name):
     return bundle
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.text(max_size=40))
 @example(HOSTILE)
 @example("x" * 10_000)

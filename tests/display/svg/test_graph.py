@@ -74,7 +74,7 @@ def graphs(draw):
     return Graph(made, lines, draw(labels))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(graphs(), st.booleans())
 def test_whatever_is_written_it_is_xml_on_its_canvas(graph, plain):
     made = svg(graph, scale=scale_for([0, 1]), legend_title=HOSTILE, plain=plain)

@@ -36,7 +36,7 @@ def overlaps(layout, boxes):
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs(acyclic=False))
 def test_boxes_stand_apart_and_inside(graph):
     boxes, edges = graph
@@ -50,7 +50,7 @@ def test_boxes_stand_apart_and_inside(graph):
         assert -1e-6 <= x <= layout.width + 1e-6 and -1e-6 <= y <= layout.height + 1e-6
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_edges_lead_down_from_box_to_box(graph):
     boxes, edges = graph
@@ -67,7 +67,7 @@ def test_edges_lead_down_from_box_to_box(graph):
         gone.setdefault((edge.source, edge.port), set()).update(route)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs())
 def test_what_goes_straight_passes_no_box(graph):
     boxes, edges = graph

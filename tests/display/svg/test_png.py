@@ -30,7 +30,7 @@ def decoded(data: bytes) -> np.ndarray:
         return np.asarray(Image.alpha_composite(page, picture.convert("RGBA")).convert("RGB"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20)))
 def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
     colours = [(k, 255 - k, k // 2) for k in range(256)]
@@ -50,7 +50,7 @@ def test_what_is_no_picture_is_refused(bad: np.ndarray) -> None:
         png(bad, [(0, 0, 0), (1, 1, 1)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([3, 4]).flatmap(
         lambda n: arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20).map(lambda s: (*s, n)))
@@ -66,7 +66,7 @@ def test_cells_are_enlarged_to_their_size() -> None:
     assert drawn[..., 0].tolist() == [[1, 1, 2, 2]] * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats(width=32)),
     st.integers(1, 12),
@@ -85,7 +85,7 @@ def test_each_field_has_its_largest(values: np.ndarray, rows: int, columns: int)
                 assert abs(found[i, j]) == np.abs(block).max() and found[i, j] in block
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats()),
     st.integers(1, 12),

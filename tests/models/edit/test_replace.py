@@ -405,7 +405,7 @@ def test_a_model_in_the_runtimes_own_format() -> None:
 # ---- networks ----------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_random_nodes_of_random_graphs(data: st.DataObject) -> None:
     """An op that does the same as ONNX's operator gives the same numbers, wherever it stands."""

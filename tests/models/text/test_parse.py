@@ -664,7 +664,7 @@ def graphs(draw: Any) -> onnx.ModelProto:
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(graphs(), st.integers(0, 9))
 def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -> None:
     @pyopnb.pyop("demo::SoftClip")
@@ -687,7 +687,7 @@ def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -
 NAMES = st.one_of(st.text(), st.sampled_from(["map", "float", "seq", "nan", "inf", "If", "domain"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(NAMES, st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1))
 def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: bytes, number: float, integer: int) -> None:
     nodes = [

@@ -22,7 +22,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 7)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.sampled_from(NUMBERS).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)))
 )
