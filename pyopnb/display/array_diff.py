@@ -22,7 +22,7 @@ from pyopnb.display.view import View
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import tensor_type
 
-__all__ = ["badge", "charts_of", "head", "part_details", "part_picture", "verdict_text", "view_diff"]
+__all__ = ["badge", "charts_of", "headline_html", "part_details", "part_picture", "verdict_text", "view_diff"]
 
 _ROWS = 100  # parts in the table
 _BARS = 14
@@ -64,7 +64,7 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
     charts = charts_of(worst, Look(limits=limits).limits)
     drawing = page(charts, title) if charts else None
     picture = paragraph(image(to_svg(drawing), _alt(worst))) if drawing is not None else ""
-    parts = [head(thing), *_fold(picture, thing.ok), *_fold_details(worst)]
+    parts = [headline_html(thing), *_fold(picture, thing.ok), *_fold_details(worst)]
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
         rows = [(part.name, verdict_text(part.verdict), part.a, summarize(part)) for part in ranked[:_ROWS]]
@@ -81,7 +81,7 @@ def _fold(picture: str, ok: bool) -> list[str]:
     return [details("picture", picture) if ok else picture] if picture else []
 
 
-def head(thing: DiffBase) -> str:
+def headline_html(thing: DiffBase) -> str:
     """What to read first: the verdict as a badge, and beside and below it the other lines of the headline."""
     first, *rest = thing.headline()
     parts = [f"<div>{badge(thing.verdict)} {escape(first.removeprefix(f'{thing.verdict}: '), _LINE)}</div>"]
@@ -106,9 +106,9 @@ def verdict_text(verdict: str) -> str:
     return f"{_SIGNS.get(verdict, ('·', ''))[0]} {verdict}"
 
 
-def part_picture(part: Part, title: str) -> str:
-    """The pictures of a part in HTML; empty if there are none."""
-    charts = charts_of(part)
+def part_picture(part: Part, title: str, limits: tuple[float, float] | None = None, most: int = 3) -> str:
+    """At most so many pictures of a part in HTML; empty if there are none."""
+    charts = charts_of(part, limits)[:most]
     return paragraph(image(to_svg(page(charts, title)), _alt(part))) if charts else ""
 
 

@@ -10,7 +10,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.models.changes import Change, NodeAt
 from pyopnb.diffs.models.diff import ModelDiff, format_change
 from pyopnb.diffs.ops import OpDiff
-from pyopnb.display.array_diff import head, part_details
+from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
@@ -52,7 +52,7 @@ def view_model_diff(thing: ModelDiff, *, side: str | None = None, **options: Any
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]
-    summary = [head(thing), *([pre("\n".join(lines))] if lines else [])]
+    summary = [headline_html(thing), *([pre("\n".join(lines))] if lines else [])]
     tables = [part for part in (_changes_table(thing), _worst_weight(thing)) if part]
     tables.append(glossary(*summary, *tables))
     if thing.models is None:
@@ -108,7 +108,7 @@ def _worst_weight(thing: ModelDiff) -> str:
 def view_op_diff(thing: OpDiff) -> View:
     """The view of a diff of two versions of an op."""
     text = str(thing)
-    parts = [head(thing)]
+    parts = [headline_html(thing)]
     if thing.schema:
         parts.append(pre("\n".join(f"· {change}" for change in thing.schema)))
     if thing.source:

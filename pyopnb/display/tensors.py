@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -140,7 +141,7 @@ def view_arrays(
     rgb: bool | None = None,
     pool: Pooling | None = None,
     size: int | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
 ) -> View:
     """The view of many arrays: a line each, and pictures as long as there is room.
 
@@ -151,13 +152,14 @@ def view_arrays(
     named : iterable of (str, object)
     title : str
     rgb, pool, size, limits : optional
-        As for `pyopnb.show`; for those of the arrays that they fit.
+        As for `pyopnb.show`; for those of the arrays that they fit. Limits can also be given by name.
 
     Returns
     -------
     View
     """
-    look = Look(rgb, pool, size, limits)
+    own = limits if isinstance(limits, Mapping) else {}
+    look = Look(rgb, pool, size, None if isinstance(limits, Mapping) else limits)
     named = list(named)
     lines: list[str] = []
     parts: list[str] = []
@@ -171,7 +173,10 @@ def view_arrays(
             continue
         if _needs_picture(value, summary):
             share = max(MAX_BYTES // 20, _PICTURE_BYTES // len(named))
-            body = _picture_html(picture_of(value, summary, look.fitting(value), min(room, share)), text)
+            body = _picture_html(
+                picture_of(value, summary, replace(look, limits=own.get(name, look.limits)).fitting(value), min(room, share)),
+                text,
+            )
         else:
             body = _small_html(value, summary)
         if body and len(body) <= room:

@@ -13,7 +13,7 @@ from onnx.helper import make_node, make_opsetid, make_tensor_value_info
 from pyopnb.diffs.arrays.report import format_number, summarize
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.steps import Step, Tensor
-from pyopnb.display.array_diff import head, part_details, verdict_text
+from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
@@ -53,7 +53,7 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     text = str(thing)
     title = f"diff of two runs: {thing.verdict}"
     summary = [
-        head(thing),
+        headline_html(thing),
         *([pre("\n".join(thing.origin.changes))] if thing.origin is not None and thing.origin.changes else []),
     ]
     tables = [*_origins(thing), *_tables(thing)]

@@ -14,6 +14,7 @@ from IPython.display import display
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import note
+from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
@@ -68,6 +69,7 @@ class Interact(LiveOutput):
         self._feeds, self.controls = dict(feeds), dict(controls)
         self._targets = dict(targets)  # of the controls of attrs; the others are feeds
         self._pinned: Run | None = None
+        self._colours = SteadyColours()
         self.diff: Diff | None = None
         self._pin_button = ipywidgets.Button(description="Pin as reference", tooltip="Compare later results with this one")
         self._pin_button.on_click(lambda _: self.pin())
@@ -117,7 +119,7 @@ class Interact(LiveOutput):
         state = [f"{name} = {control.text}" for name, control in self.controls.items()]
         state += ["ended"] if self.closed else []
         difference = self.diff if last.error is None else None
-        return Report(last, None, difference, "the reference", " · ".join(state))
+        return Report(last, None, difference, "the reference", " · ".join(state), self._colours)
 
     def _ipython_display_(self) -> None:
         if not self.closed:

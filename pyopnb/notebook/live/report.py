@@ -10,6 +10,7 @@ from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import details, escape, join, note, pre
 from pyopnb.display.show import html
+from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
 from pyopnb.ops.registry import Version
 
@@ -30,6 +31,8 @@ class Report:
     baseline : str
     state : str
         Added to the first line.
+    colours : SteadyColours, optional
+        Of an output that is drawn many times, and must not jump.
     """
 
     run: Run
@@ -37,6 +40,7 @@ class Report:
     diff: Diff | None = None
     baseline: str = "the previous version"
     state: str = ""
+    colours: SteadyColours | None = None
 
     def text(self) -> str:
         lines = [self._head(), self.run.traceback() if self.run.error else repr(self.run.result)]
@@ -54,11 +58,13 @@ class Report:
             name = escape(type(self.run.error).__name__)
             yield f'<div style="{style}" role="alert"><b>{name}</b>{pre(self.run.traceback())}</div>'
         elif self.run.result is not None:
-            yield html(self.run.result)
+            yield html(self.run.result) if self.colours is None else self.colours.result_html(self.run.result)
         for old, new in self._op_changes():
             title = f"changes in {new.op}, version {old.number} → {new.number}"
             yield details(title, html(diff(old, new)), open=True)
-        if self.diff is not None:
+        if self.diff is not None and self.colours is not None:
+            yield f"<div><b>against {self.baseline}</b></div>{self.colours.diff_html(self.diff)}"
+        elif self.diff is not None:
             yield details(f"against {self.baseline}: {self.diff.verdict}", html(self.diff), open=not self.diff.ok)
 
     def _head(self) -> str:

@@ -1,5 +1,6 @@
 """Sliders and boxes for attrs and feeds, and the result that follows."""
 
+import base64
 import re
 
 import ipywidgets
@@ -54,7 +55,7 @@ def test_the_reference_that_is_pinned(clip, session):
     clip.run("i.pin()")
     assert panel.diff.verdict == "bit-identical"
     clip.run("i.set(limit=6.0)")
-    assert panel.diff.verdict == "different" and "against the reference: different" in clip.html
+    assert panel.diff.verdict == "different" and "against the reference<" in clip.html and "✗ different" in clip.html
     assert panel.reference["y"].tolist() == [-2, 0, 1, 2]
 
 
@@ -171,3 +172,15 @@ def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value)
     panel.set(limit=value)
     assert slider.value == value and slider.step <= before
     assert off_the_grid() <= max(1e-6 * before, 1e-9 * abs(value))
+
+
+def test_colours_keep_their_limits_while_a_slider_moves(clip, session):
+    clip.run("waves = np.sin(np.linspace(0, 20, 4096)).astype(np.float32) * 8")
+    panel = clip.run("i = pyopnb.interact(session, x=waves, limit=(0.5, 8.0))\ni.set(limit=2.0)\ni.pin()\ni")
+    tops = []
+    for limit in (8.0, 4.0, 6.0):
+        clip.run(f"i.set(limit={limit})")
+        assert panel.diff.verdict == "different" and "<details" not in clip.html
+        pictures = [base64.b64decode(data).decode() for data in re.findall(r"svg\+xml;base64,([^\"]+)", clip.html)]
+        tops.append([max(map(float, re.findall(r">(-?[\d.]+)</text>", picture))) for picture in pictures])
+    assert np.allclose(tops, [[8, 6]] * 3, atol=0.02)

@@ -1,0 +1,73 @@
+"""Pictures that follow one another while a slider moves."""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import b64decode
+
+import numpy as np
+
+import pyopnb
+from pyopnb import Result, diff
+from pyopnb.display.steady import SteadyColours
+
+RNG = np.random.default_rng(8)
+WAVE = np.sin(np.linspace(0, 20, 64 * 64)).reshape(64, 64).astype(np.float32)
+
+
+def pictures(html: str) -> list[str]:
+    return [b64decode(data).decode() for data in re.findall(r"svg\+xml;base64,([^\"]+)", html)]
+
+
+def numbers(picture: str) -> list[float]:
+    """The texts of a picture that are numbers: those of its scale."""
+    return [float(text) for text in re.findall(r">(-?[\d.]+(?:e-?\d+)?)</text>", picture)]
+
+
+def test_the_scale_of_a_result_widens_and_never_narrows() -> None:
+    colours = SteadyColours()
+    ends = []
+    for size in (1.0, 0.1, 2.0, 1.5):
+        (picture,) = pictures(colours.result_html(Result({"y": WAVE * np.float32(size)})))
+        ends.append(max(numbers(picture)))
+    assert np.allclose(ends, [1, 1, 2, 2], atol=0.01)
+
+
+def test_each_output_has_limits_of_its_own_and_photographs_have_none() -> None:
+    colours = SteadyColours()
+    photograph = RNG.integers(0, 200, (32, 32, 3)).astype(np.uint8)
+    result = Result(
+        {"a": WAVE, "b": np.abs(WAVE) * 50, "photo": photograph, "text": np.array(["x"]), "none": None, "bad": WAVE * np.nan}
+    )
+    before = pyopnb.show(result).body
+    html = colours.result_html(result)
+    assert colours.limits.keys() == {"a", "b"} and colours.limits["a"][0] == -colours.limits["a"][1]
+    assert colours.limits["b"][0] == 0 and 49 < colours.limits["b"][1] <= 50
+    assert pictures(html)[2] == pictures(before)[2], "the photograph"
+
+
+def test_the_scale_of_errors_stays_and_nothing_is_folded() -> None:
+    colours = SteadyColours()
+    scales = []
+    for size in (0.5, 0.01, 0.25):
+        html = colours.diff_html(diff(Result({"y": WAVE + np.float32(size)}), Result({"y": WAVE})))
+        (picture,) = pictures(html)
+        scales.append(max(numbers(picture)))
+        assert "<details" not in html and "how much</b>" in html and html.count("<img") == 1
+    assert scales == [0.5] * 3
+    same = colours.diff_html(diff(Result({"y": WAVE}), Result({"y": WAVE})))
+    assert "bit-identical" in same and "<img" not in same
+
+
+def test_a_step_takes_less_than_a_tenth_of_a_second() -> None:
+    colours = SteadyColours()
+    other = WAVE + np.float32(0.1)
+    found = diff(Result({"y": other}), Result({"y": WAVE}))
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        colours.result_html(Result({"y": other}))
+        colours.diff_html(found)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.1
