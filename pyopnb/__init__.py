@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.ops.module_files import load_module, save_module
     from pyopnb.runtime.call import call, run, trace
+    from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
 
@@ -79,6 +80,7 @@ __all__ = [
     "SchemaChanged",
     "Session",
     "SessionRebuilt",
+    "Sweep",
     "TensorType",
     "Trace",
     "TraceDiff",
@@ -109,6 +111,7 @@ __all__ = [
     "save_module",
     "show",
     "skeleton",
+    "sweep",
     "tensor_type",
     "text",
     "trace",
@@ -133,6 +136,7 @@ _AT_FIRST_USE = {
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.call": ["call", "run", "trace"],
+    "pyopnb.runtime.sweep": ["Sweep", "sweep"],
     "pyopnb.onnx_reference.fill": ["Filled", "fill"],
     "pyopnb.onnx_reference.operator": ["reference"],
     "pyopnb.onnx_reference.skeleton": ["skeleton"],

@@ -17,7 +17,7 @@ from pyopnb.display.svg.shapes import Cells
 from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.runtime.trace.summary import Summary
 
-__all__ = ["Look", "Picture", "picture_of", "squeeze", "to_native"]
+__all__ = ["Look", "Picture", "looks_like_photographs", "picture_of", "squeeze", "to_native"]
 
 _SIDE, _SHEET, _WIDEST = 256, 448, 960  # pixels of a picture, of slices side by side, and of these where ``size`` is asked for
 _FEWEST, _MOST_SLICES = 16, 64
@@ -164,7 +164,7 @@ def picture_of(value: np.ndarray, summary: Summary, look: Look, most_bytes: int,
     if look.rgb and axis is None:
         expected = "3 or 4 channels as the last axis, or before the last two"
         raise FeedError("show, rgb", expected=expected, got=str(summary.type), next="rgb=False, or np.stack([…], axis=-1)")
-    if axis is not None and (_looks_like_photographs(value, summary, axis) if look.rgb is None else look.rgb):
+    if axis is not None and (looks_like_photographs(value, summary) if look.rgb is None else look.rgb):
         return _photographs(value, axis, summary, look, title, most_bytes)
     if look.rgb is False and axis == -1:
         value = np.moveaxis(value, -1, -3)
@@ -354,8 +354,11 @@ def _channel_axis(value: np.ndarray) -> int | None:
     return next((axis for axis in (-1, -3) if value.shape[axis] in (3, 4)), None)
 
 
-def _looks_like_photographs(value: np.ndarray, summary: Summary, axis: int) -> bool:
+def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
     """Whether shape, dtype and range are those of pixels."""
+    axis = _channel_axis(value)
+    if axis is None:
+        return False
     sides = value.shape[-3:-1] if axis == -1 else value.shape[-2:]
     if min(sides) < _SMALLEST_PHOTOGRAPH or summary.least is None or summary.has_nonfinite:
         return False

@@ -22,6 +22,7 @@ from pyopnb.display.model_diff import view_model_diff, view_op_diff
 from pyopnb.display.models import view_model
 from pyopnb.display.ops import view_loaded, view_op, view_registry, view_version
 from pyopnb.display.save import write
+from pyopnb.display.sweeps import view_sweep
 from pyopnb.display.tensors import view_array, view_arrays
 from pyopnb.display.trace_diff import view_trace_diff
 from pyopnb.display.traces import view_trace
@@ -31,11 +32,12 @@ from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
+from pyopnb.runtime.sweep import Sweep
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["html", "plot", "save", "show", "view"]
 
-_EXPECTED = "a model, session, trace, result, array, diff, op version, op or the registry"
+_EXPECTED = "a model, session, trace, result, array, diff, sweep, op version, op or the registry"
 
 
 @hide_internal_frames
@@ -52,13 +54,14 @@ def show(thing: Any, **options: Any) -> View:
           nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
           ``notes={output: text}`` adds to what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
+        - of a sweep: ``output=`` chooses the output that is drawn;
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
         - of a diff of arrays: ``limits=(low, high)`` of the errors' colours;
-        - of arrays: ``size=``, the pixels of a picture's longer side; ``limits=(low, high)``, the numbers of the first and the
-          last colour, so that pictures can be compared; ``rgb=True`` and ``False``, whether three or four channels are one
-          picture, which is decided by shape, dtype and range if it is not said; ``pool="mean"``, ``"nearest"`` or
-          ``"largest"``, what a cell shows of several elements; and of a single array ``name=``.
+        - of arrays and sweeps: ``size=``, the pixels of a picture's longer side; ``limits=(low, high)``, the numbers of the
+          first and the last colour, so that pictures can be compared; ``rgb=True`` and ``False``, whether three or four
+          channels are one picture, which is decided by shape, dtype and range if it is not said; ``pool="mean"``,
+          ``"nearest"`` or ``"largest"``, what a cell shows of several elements; and of a single array ``name=``.
 
     Returns
     -------
@@ -121,6 +124,7 @@ _VIEWS: dict[type, Callable[..., View]] = {
     Session: _view_session,
     Result: _view_result,
     Trace: view_trace,
+    Sweep: view_sweep,
     Diff: view_diff,
     TraceDiff: view_trace_diff,
     ModelDiff: view_model_diff,
@@ -156,4 +160,4 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
 
 def plot(thing: Any) -> Any:
     """A matplotlib ``Figure`` of a `Displayable`."""
-    return plots.figure(view(thing) if isinstance(thing, ModelDiff) else thing)
+    return plots.figure(view(thing) if isinstance(thing, (ModelDiff, Sweep)) else thing)

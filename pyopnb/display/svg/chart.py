@@ -24,6 +24,7 @@ __all__ = [
     "density",
     "heat_maps",
     "legend",
+    "line_chart",
     "page",
     "size_on_page",
 ]
@@ -37,6 +38,9 @@ SPECIAL: Mapping[str, RGB] = {"NaN": (213, 0, 127), "inf": (0, 121, 107), "-inf"
 
 _INDEX = {name: _SHADES + number for number, name in enumerate([*SPECIAL, "0"])}
 _BAR = "#6a5acd"
+# Of medium lightness, and told apart without red and green (P. Tol, "Colour Schemes", 2021, vibrant).
+_LINE_COLOURS = ("#0077bb", "#ee7733", "#009988", "#cc3311", "#33bbee", "#ee3377", "#888888", "#aa7744")
+_MOST_POINTS = 60  # of a line on which each is marked
 _MOST_STRETCHED = 8  # times as long as high
 _THINNEST = 24  # pixels of a single row
 
@@ -185,7 +189,7 @@ def heat_maps(
 
     for (x, y), matrix, name in zip(corners, matrices, names, strict=True):
         if many:
-            shapes.append(_small(x, y - 4, name))
+            shapes.append(_small(x, y - 4, fit(name, _SMALL, width + gap - 2)))
         shapes += [drawn(matrix, x, y, width, height), _frame(x, y, width, height)]
     for k, row, column in marks:
         shapes += _ring(corners[k][0] + column * width / columns, corners[k][1] + row * height / rows)
@@ -311,6 +315,69 @@ def bar_chart(counts: Mapping[str, int], title: str, below: str = "") -> Chart:
         shapes.append(_small(0, height + 12, below))
         height += 16
     return Chart(left + longest + 60, height, shapes)
+
+
+def line_chart(
+    x: Sequence[float], lines: Mapping[str, Sequence[float]], title: str, *, label: str = "", names: Sequence[str] = ()
+) -> Chart:
+    """Numbers against numbers as lines with their points, and a name each; NaN leaves a gap.
+
+    Parameters
+    ----------
+    x : sequence of float
+        Rising or not; drawn on a logarithmic axis where all are above 0 and their ratios are equal.
+    lines : dict
+        For each name the numbers, as many as ``x``.
+    title : str
+    label : str
+        The name of the x-axis.
+    names : sequence of str
+        What is written at each ``x`` instead of its number.
+
+    Returns
+    -------
+    Chart
+    """
+    width, height = 320, 180
+    across = np.log(x) if _is_geometric(x) else np.asarray(x, np.float64)
+    values = np.array(list(lines.values()), np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    left = 10 + max(text_width(f"{value:.3g}", _SMALL) for value in (low, (low + high) / 2, high))
+    xs = left + width * _shares(across, float(across.min()), float(across.max()))
+    ys = _HEAD + height * (1 - _shares(values, low, high))
+    shapes: list[Shape] = [_title(title), _frame(left, _HEAD, width, height)]
+    for number, (name, line) in enumerate(zip(lines, ys, strict=True)):
+        colour = _LINE_COLOURS[number % len(_LINE_COLOURS)]
+        good = np.isfinite(values[number])
+        steps = [("L" if k and good[k - 1] else "M", (xs[k], line[k])) for k in range(len(xs)) if good[k]]
+        shapes.append(Path(tuple(steps), stroke=colour, stroke_width=1.5))
+        shapes += [Circle(xs[k], line[k], 1.5, colour, 1.5) for k in range(len(xs)) if good[k] and len(xs) <= _MOST_POINTS]
+        shapes.append(Rectangle(left + width + 10, _HEAD + 6 + 15 * number, 12, 3, colour))
+        shapes.append(_small(left + width + 26, _HEAD + 11 + 15 * number, fit(name, _SMALL, 150)))
+    for value, baseline in ((high, 9), ((low + high) / 2, height / 2 + 4), (low, height)):
+        shapes.append(_small(left - 4, _HEAD + baseline, f"{value:.3g}", "end"))
+    order = np.argsort(xs)
+    for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
+        at = int(order[round(share * (len(order) - 1))])
+        if not share or xs[at] > xs[order[0]]:
+            shapes.append(_small(xs[at], _HEAD + height + 12, names[at] if names else f"{x[at]:.3g}", anchor))
+    shapes.append(_small(left + width / 2, _HEAD + height + 26, label, "middle"))
+    room = 30 + max((text_width(fit(name, _SMALL, 150), _SMALL) for name in lines), default=0)
+    return Chart(left + width + room, _HEAD + height + 30, shapes)
+
+
+def _is_geometric(x: Sequence[float]) -> bool:
+    if len(x) < 3 or min(x) <= 0:
+        return False
+    steps = np.diff(np.log(x))
+    return bool(np.ptp(steps) < 1e-3 * abs(steps[0]) and np.ptp(np.diff(x)) > 1e-3 * abs(x[1] - x[0]))
+
+
+def _shares(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Where numbers are from low to high, 0 to 1; the distance of two floats can overflow, that of their halves cannot."""
+    with np.errstate(all="ignore"):
+        return (values / 2 - low / 2) / (high / 2 - low / 2) if low < high else np.full(values.shape, 0.5)
 
 
 def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:

@@ -1,0 +1,322 @@
+"""``pyopnb.sweep``: a session run over a range of attrs or feeds, without changing it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.progress import advance, tracking
+from pyopnb.ops.result import Result
+from pyopnb.ops.text_table import Table
+from pyopnb.ops.types import TensorType
+from pyopnb.runtime.feeds import feeds_by_name
+from pyopnb.runtime.live_attrs import select_kernels
+from pyopnb.runtime.session import Session
+from pyopnb.runtime.trace.summary import summary_of
+
+__all__ = ["Sweep", "SweepRun", "sweep"]
+
+_MOST_RUNS = 10_000
+_MOST_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class SweepRun:
+    """One run of a sweep.
+
+    Attributes
+    ----------
+    values : dict
+        What was set, by name.
+    result : Result or None
+        None if the run raised.
+    error : Exception or None
+    seconds : float
+    """
+
+    values: Mapping[str, Any]
+    result: Result | None
+    error: Exception | None
+    seconds: float
+
+
+class Sweep(Displayable, Sequence[SweepRun]):
+    """The runs of a sweep, in the order of `itertools.product`; created by `sweep`.
+
+    It prints as a table, and displays itself as a table, a sheet of pictures with the same colours, and a plot.
+    ``pyopnb.show(sweep, output="y")`` chooses the output.
+
+    Attributes
+    ----------
+    axes : dict
+        The values of each name that was varied.
+    runs : list of SweepRun
+    shape : tuple of int
+        How many values each name has.
+    """
+
+    def __init__(self, axes: Mapping[str, Sequence[Any]], runs: Sequence[SweepRun]) -> None:
+        self.axes = {name: list(values) for name, values in axes.items()}
+        self.runs = list(runs)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(len, self.axes.values()))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs were made; interrupting the kernel keeps those before."""
+        return len(self.runs) == math.prod(self.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[SweepRun]:
+        return iter(self.runs)
+
+    def array(self, output: str | int = 0) -> np.ndarray:
+        """An output of all runs as one array, whose first axes are those of the sweep.
+
+        Parameters
+        ----------
+        output : str or int
+            Its name or position.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        FeedError
+            A run raised or was not made, or the shapes differ.
+        """
+        arrays = [run.result[output] for run in self.runs if run.result is not None]
+        shapes = {np.shape(one) for one in arrays}
+        if len(arrays) < math.prod(self.shape) or len(shapes) != 1:
+            got = f"{len(arrays)} results" + (f" of {len(shapes)} shapes" if len(shapes) > 1 else "")
+            expected = f"{math.prod(self.shape)} results of one shape"
+            raise FeedError("sweep, array", expected=expected, got=got, next="[run.result for run in sweep]")
+        return np.stack(arrays).reshape(*self.shape, *shapes.pop())
+
+    def labels(self, run: SweepRun) -> dict[str, str]:
+        """What was set for a run, as short texts; an array is called by its place in the list.
+
+        Parameters
+        ----------
+        run : SweepRun
+
+        Returns
+        -------
+        dict of str
+        """
+        places = np.unravel_index(self.runs.index(run), self.shape)
+        return {
+            name: f"{name}[{place}]" if isinstance(value, np.ndarray) else _short(value)
+            for (name, value), place in zip(run.values.items(), places, strict=True)
+        }
+
+    def table(self, most: int = _MOST_ROWS) -> Table:
+        """The runs as rows: what was set, what came out, and how long it took.
+
+        Parameters
+        ----------
+        most : int
+            Rows.
+
+        Returns
+        -------
+        Table
+        """
+        outputs = list(next((run.result.keys() for run in self.runs if run.result is not None), ()))
+        rows = [
+            [
+                *self.labels(run).values(),
+                *(
+                    (_words(run, output) for output in outputs)
+                    if run.error is None
+                    else [_error(run), *[""] * (len(outputs) - 1)]
+                ),
+                f"{run.seconds * 1e3:.3g}",
+            ]
+            for run in self.runs[:most]
+        ]
+        return Table([*self.axes, *outputs, "ms"], rows, "no runs")
+
+    def __repr__(self) -> str:
+        lines = [repr(self.table())]
+        if len(self.runs) > _MOST_ROWS:
+            lines.append(f"and {len(self.runs) - _MOST_ROWS:,} more")
+        if not self.is_complete:
+            lines.append(f"interrupted after {len(self.runs):,} of {math.prod(self.shape):,} runs")
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else sanitize(value, 40)
+
+
+def _error(run: SweepRun) -> str:
+    return sanitize(f"{type(run.error).__name__}: {run.error}", 80)
+
+
+def _words(run: SweepRun, output: str) -> str:
+    """An output in a few words: its value, or its range and mean."""
+    if run.result is None:
+        return ""
+    value = run.result[output]
+    if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 and value.dtype.kind not in "OUT":
+        return _short(value.item())
+    kind, span, *_, special = (summary := summary_of(value)).cells
+    mean = f", mean {summary.mean:.4g}" if summary.mean is not None and summary.least != summary.greatest else ""
+    return ", ".join(filter(None, [f"{span or kind}{mean}", special]))
+
+
+@hide_internal_frames
+def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
+    """Run a session for each of several values of attrs or feeds, or for each combination of them.
+
+    The session keeps its attrs: the runs use those of `Session.with_attrs`.
+
+    Parameters
+    ----------
+    session : Session, or a model
+    *feeds, **named
+        By name of an input of the model: an array, which is fed to every run, or a list of arrays, each for a run. Where the
+        model takes a single number: a list, range or array of numbers. By name of an attr of its ops, as for `interact`:
+        a list, range or array of values, or one value. Where several ops have the attr: ``**{"SoftClip.limit": [0.1, 1.0]}``.
+
+    Returns
+    -------
+    Sweep
+        An exception of a run is part of it, unless all runs raise.
+
+    Raises
+    ------
+    FeedError
+        A name is unknown, nothing is varied, or there are more than 10,000 combinations.
+    Exception
+        What the first run raised, if no run succeeded.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> @pyopnb.pyop("doctest::Clip")
+    ... class Clip:
+    ...     def __init__(self, limit: float = 1.0):
+    ...         self.limit = limit
+    ...     def compute(self, x):
+    ...         return np.clip(x, -self.limit, self.limit).astype(x.dtype)
+    >>> session = Session(pyopnb.model([pyopnb.node("doctest::Clip", "x", "y")], {"x": "float32[N]"}, "y"))
+    >>> found = sweep(session, x=np.float32([1, 2, 3]), limit=np.linspace(1, 3, 3))
+    >>> found.array("y").tolist()
+    [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [1.0, 2.0, 3.0]]
+    """
+    __tracebackhide__ = True
+    session = session if isinstance(session, Session) else Session(session)
+    types = session._feeds.types
+    given = feeds_by_name(list(types), feeds, named)
+    fixed = {name: value for name, value in given.items() if name in types and not _is_varied_feed(value, types[name])}
+    axes = {name: _values(session, name, value) for name, value in given.items() if name not in fixed}
+    count = math.prod(map(len, axes.values()))
+    if not axes or not 1 <= count <= _MOST_RUNS:
+        got = f"{count:,} combinations" if axes else "one value of each"
+        raise FeedError("sweep", expected=f"1 to {_MOST_RUNS:,} combinations", got=got, next=_suggestion(session))
+    if any(name not in types for name in axes):
+        session = session.with_attrs()
+    return Sweep(axes, _runs(session, fixed, axes, count))
+
+
+def _runs(session: Session, fixed: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], count: int) -> list[SweepRun]:
+    runs: list[SweepRun] = []
+    try:
+        with tracking("runs", count):
+            for values in product(*axes.values()):
+                runs.append(_run(session, fixed, dict(zip(axes, values, strict=True))))
+                advance("runs", 1)
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+    if all(run.error for run in runs) and runs[0].error is not None:
+        raise runs[0].error
+    return runs
+
+
+def _run(session: Session, fixed: Mapping[str, Any], values: Mapping[str, Any]) -> SweepRun:
+    __tracebackhide__ = True
+    types = session._feeds.types
+    start = time.perf_counter()
+    try:
+        for name, value in values.items():
+            if name not in types:
+                where, _, attr = name.rpartition(".")
+                session.set_attrs(where or None, **{attr: value})
+        start = time.perf_counter()
+        result = session(**fixed, **{name: _feed(value, types[name]) for name, value in values.items() if name in types})
+    except Exception as error:
+        return SweepRun(values, None, error, time.perf_counter() - start)
+    return SweepRun(values, result, None, time.perf_counter() - start)
+
+
+# ---- what is varied
+
+
+def _is_varied_feed(value: Any, type: TensorType | None) -> bool:
+    if type is None or type.dtype is None or type.shape is None:
+        return False
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, np.ndarray) for one in value):
+        return all(type.accepts_shape(one.shape) for one in value)
+    is_single = all(size == 1 for size in type.shape)
+    return is_single and isinstance(value, (list, tuple, range, np.ndarray)) and np.ndim(value) == 1 and len(value) > 1
+
+
+def _feed(value: Any, type: TensorType | None) -> Any:
+    """A value of a varied feed as an array of the input's type; numbers carry no dtype of their own."""
+    if isinstance(value, np.ndarray) or type is None or type.dtype is None:
+        return value
+    dtype = object if type.dtype.name == "string" else type.dtype.numpy
+    return np.full((1,) * len(type.shape or ()), value, dtype)
+
+
+def _values(session: Session, name: str, given: Any) -> list[Any]:
+    """The values of a name that is varied."""
+    if name in session._feeds.types:
+        return list(given) if not isinstance(given, np.ndarray) else given.tolist()
+    kind = _attr_kind(session, name)
+    is_list = isinstance(given, (list, tuple, range)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+    if kind.startswith("list") or kind == "tensor":
+        is_list = isinstance(given, (list, tuple)) and all(isinstance(one, (list, tuple, np.ndarray)) for one in given)
+    values = (given.tolist() if isinstance(given, np.ndarray) else list(given)) if is_list else [given]
+    if kind == "int":  # np.linspace(1, 5, 5) has whole numbers that are floats
+        return [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+    return [one.item() if isinstance(one, np.generic) else one for one in values]
+
+
+def _attr_kind(session: Session, name: str) -> str:
+    where, _, attr = name.rpartition(".")
+    try:
+        kernels = select_kernels(session._kernels, where or None, [attr])
+    except PyopError:
+        known = [*session._feeds.types, *{attr for _, _, attrs in session.nodes() for attr in attrs}]
+        if where or attr in known:
+            raise  # it says which nodes there are, or which of them have it
+        expected = "an input of the model or an attr of its ops"
+        raise FeedError(f"sweep, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known)) from None
+    kinds = [one.kind for one in kernels[0].op.current.schema.attrs if one.name == attr]
+    return kinds[0] if kinds else "any"
+
+
+def _suggestion(session: Session) -> str:
+    attrs = [attr for _, _, values in session.nodes() for attr in values]
+    return f"{sanitize(attrs[0])}=np.linspace(0, 1, 11)" if attrs else "x=[a, b], arrays to run one after the other"

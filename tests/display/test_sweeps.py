@@ -1,0 +1,100 @@
+"""Sweeps as tables, sheets of pictures and plots."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_sample_image
+
+import pyopnb
+
+PHOTOGRAPH = (load_sample_image("flower.jpg") / 255).astype(np.float32)[::4, ::4]
+
+
+class Gain:
+    def __init__(self, gain: float = 1.0, offset: float = 0.0) -> None:
+        self.gain, self.offset = gain, offset
+
+    def compute(self, x):
+        if self.gain > 9:
+            raise ValueError("<b>loud</b>")
+        return np.clip(x * np.float32(self.gain) + np.float32(self.offset), -1, 1)
+
+
+def session(kind: str) -> Any:
+    pyopnb.registry.define(Gain, "sweeps::Gain")
+    nodes = [pyopnb.node("sweeps::Gain", "x", "y"), pyopnb.node("ReduceMax", "y", "m", keepdims=0)]
+    return pyopnb.Session(pyopnb.model(nodes, {"x": kind}, ["y", "m"]))
+
+
+def test_pictures_have_the_same_colours(survives: Any) -> None:
+    found = pyopnb.sweep(session("float32[H,W]"), x=PHOTOGRAPH[..., 0] + np.float32(0.01), gain=[0.25, 0.5, 1.0])
+    view = pyopnb.show(found)
+    kept = survives(view.body)
+    assert (
+        len(kept.pictures) == 1
+        and "y by gain" in view.svg
+        and {">0.25<", ">0.5<", ">1<"} <= set(re.findall(">[0-9.]+<", view.svg))
+    )
+    with Image.open(io.BytesIO(view.png)) as picture:
+        light = np.asarray(picture.convert("L"), float)
+    first, second = light[: PHOTOGRAPH.shape[0], : PHOTOGRAPH.shape[1]], light[: PHOTOGRAPH.shape[0], PHOTOGRAPH.shape[1] + 1 :]
+    assert first.mean() == pytest.approx(second[:, : first.shape[1]].mean() / 2, rel=0.1), (
+        "half as light, not scaled to its own"
+    )
+
+
+def test_photographs_stay_photographs(survives: Any) -> None:
+    view = pyopnb.show(pyopnb.sweep(session("float32[H,W,3]"), x=PHOTOGRAPH, gain=np.linspace(0.2, 1, 5)))
+    survives(view.body)
+    assert "RGB: 0 is black, 1 white" in view.svg
+    with Image.open(io.BytesIO(view.png)) as picture:
+        assert np.ptp(np.asarray(picture.convert("RGB"), int), axis=2).max() > 50
+
+
+def test_the_plot_has_the_numbers() -> None:
+    found = pyopnb.sweep(session("float32[]"), x=np.linspace(-1, 1, 5), gain=[0.5, 1.0])
+    view = pyopnb.show(found)
+    assert "y against x" in view.svg and {">gain = 0.5<", ">gain = 1<"} <= set(re.findall(r">gain[^<]*<", view.svg))
+    slopes = []
+    for path in re.findall(r'<path d="M([^"]*)"[^>]*stroke="#(?:0077bb|ee7733)"', view.svg):
+        steps = re.findall(r"l([\d.]+) ?(-[\d.]+)", path)
+        slopes.append(float(steps[0][1]) / float(steps[0][0]))
+    assert slopes[0] < 0 and slopes[1] == pytest.approx(2 * slopes[0], rel=0.02)
+    assert "mean" not in pyopnb.show(found, output="m").svg
+
+
+def test_rows_and_largest_mean_and_least(survives: Any) -> None:
+    view = pyopnb.show(
+        pyopnb.sweep(session("float32[N]"), x=np.linspace(-1, 1, 50, dtype=np.float32), gain=np.geomspace(0.01, 1, 30))
+    )
+    survives(view.body)
+    assert "Rows from 0.01 to 1." in view.svg and all(f">{word}<" in view.svg for word in ("largest", "mean", "least"))
+    assert ">0.1<" in view.svg or ">0.0924<" in view.svg or ">0.108<" in view.svg, "a logarithmic axis"
+
+
+def test_errors_gaps_and_hostile_words(survives: Any) -> None:
+    found = pyopnb.sweep(session("float32[N]"), x=np.zeros(30, np.float32), gain=[1.0, 10.0, 2.0])
+    text = "".join(survives(pyopnb.show(found).body).text)
+    assert "ValueError: <b>loud</b>" in text and "3 runs" in text
+    with pytest.raises(pyopnb.FeedError, match="show, output: expected an output of the model, got 'z'"):
+        pyopnb.show(found, output="z")
+
+
+@pytest.mark.parametrize("count", [2, 40, 1000])
+def test_it_stays_small(count: int, survives: Any) -> None:
+    noise = np.random.default_rng(1).standard_normal((3, 60, 60)).astype(np.float32)
+    found = pyopnb.sweep(session("float32[C,H,W]"), x=noise, gain=np.linspace(0, 1, count))
+    survives(found._repr_html_())
+
+
+def test_files_and_figures(tmp_path: Any) -> None:
+    found = pyopnb.sweep(session("float32[H,W]"), x=PHOTOGRAPH[..., 0], gain=[0.5, 1.0], offset=[0.0, 0.1])
+    for name in ("a.html", "a.svg", "a.png"):
+        found.save(tmp_path / name)
+    found.plot().savefig(io.BytesIO(), dpi=20)
