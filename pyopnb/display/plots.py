@@ -183,6 +183,6 @@ def _(thing: Trace) -> Any:
     axes.barh(positions, rest, left=python, color="#9aa5b1", label="in ONNX Runtime")
     axes.set_yticks(positions, [_escape(f"{time.node} ({time.op_type})", 40) for time in slowest], fontsize="small")
     axes.invert_yaxis()
-    axes.set(xlabel="µs", title=_escape(thing.runtime))
+    axes.set(xlabel=f"µs; {thing.times}", title=_escape(thing.runtime))
     axes.legend(fontsize="small")
     return figure

@@ -16,8 +16,8 @@ from pyopnb.display.view import View
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.trace.profile import NodeTime
 from pyopnb.runtime.trace.summary import Summary
+from pyopnb.runtime.trace.times import Times
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["view_trace"]
@@ -99,16 +99,18 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 def _notes(thing: Trace) -> dict[str, str]:
     """What is known of each tensor, and of the time of the node that made it."""
     notes = {name: describe(summary) for name, summary in thing.summaries.items()}
-    for name, time in (thing.times or {}).items():
-        notes[name] = f"{notes.get(name, '')}\n{time}"
+    for node in thing.model.graph.node if thing.times is not None else ():
+        name = first_output(node)
+        if (time := thing.times.find(name)) is not None:
+            notes[name] = f"{notes.get(name, '')}\n{time}, {thing.times.share(time.total)}"
     return notes
 
 
 def _values(thing: Trace, by: str) -> dict[str, float]:
     """The number of each node, by its first output."""
     firsts = {first_output(node) for node in thing.model.graph.node}
-    if by == "time":
-        return {name: time.total for name, time in (thing.times or {}).items() if name in firsts}
+    if by == "time" and thing.times is not None:
+        return {name: time.total for name in firsts if (time := thing.times.find(name)) is not None}
     summaries = {name: s for name, s in thing.summaries.items() if name in firsts and s.kind == "number" and s.count}
     if by == "std":
         return {name: math.inf if s.has_nonfinite else float(s.std or 0.0) for name, s in summaries.items()}
@@ -138,19 +140,30 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         yield details(title, Table(("version", "schema"), versions)._repr_html_())
 
 
-def _times_table(times: Mapping[str, NodeTime]) -> str:
+def _times_table(times: Times) -> str:
     ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
     slowest = [time for _, time in ranked]
-    total = sum(time.total for time in slowest)
     rows = []
     for time in slowest[:_TIMED]:
         split = ("", "") if time.python is None or time.crossing is None else (f"{time.python:,.0f}", f"{time.crossing:,.0f}")
         bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
-        share = f"{100 * time.total / (total or 1.0):.1f} %"
-        rows.append((sanitize(time.node), sanitize(time.op_type), f"{time.total:,.0f}", share, bar, *split))
-    names = [(name,) for name, _ in ranked[:_TIMED]]
-    runs = max(time.runs for time in slowest)
-    title = f"times: {total:,.0f} µs in {len(times)} nodes, {f'the median of {runs} runs' if runs > 1 else 'one run'}"
-    table = Table(("node", "op", "µs", "share", "", "in Python", "crossing"), rows, keys=names)._repr_html_()
-    more = note(f"and {len(times) - _TIMED:,} faster ones") if len(times) > _TIMED else ""
-    return details(title, table + more + note("ONNX Runtime counts whole microseconds."), open=True)
+        numbers = f"{time.total:,.0f}", times.share(time.total), bar, f"{time.kernel:,.0f}"
+        rows.append((sanitize(time.node), sanitize(time.op_type), *numbers, *split))
+    sums = [("not attributed to a node", times.unattributed), ("the whole run", times.total)]
+    if rest := slowest[_TIMED:]:
+        sums.insert(0, (f"{len(rest):,} faster ones", sum(time.total for time in rest)))
+    rows += [(what, "", f"{time:,.0f}", times.share(time), "", "", "", "") for what, time in sums]
+    names = [time.outputs or (name,) for name, time in ranked[:_TIMED]]
+    title = f"times: a run of {times.total:,.0f} µs, {f'the mean of {times.runs} runs' if times.runs > 1 else 'timed once'}"
+    head = ("node", "op", "µs", "share", "", "in kernels", "in Python", "crossing")
+    about = " ".join(_about_times(times))
+    return details(title, Table(head, rows, keys=names)._repr_html_() + note(about), open=True)
+
+
+def _about_times(times: Times) -> Iterator[str]:
+    yield "Timed with the trace's tensors exposed; nodes joined by + ran as one."
+    yield "ONNX Runtime's profile counts whole microseconds, and takes some itself for each node"
+    if times.unprofiled is not None:
+        yield f"(a run without it and with nothing exposed took {times.unprofiled:,.0f} µs)"
+    if times.looking:
+        yield f"and the trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table"

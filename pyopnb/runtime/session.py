@@ -527,7 +527,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         check : bool
             Compare the outputs with those of an unexposed run.
         times : bool or int
-            Measure the times of nodes: in this run, or by a number from 2 on, as the medians of so many more runs after it.
+            Measure the times of nodes: in this run, or by a number from 2 on, in so many more runs after it, which are warm. See
+            `Times`.
         optimised : bool
             False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
         progress : bool or callable
@@ -558,7 +559,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the largest tensor: the copy that
         is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
-        are kept by the trace. The times of If, Loop and Scan contain the look into their bodies.
+        are kept by the trace.
+
+        Every microsecond of the run is part of a node's time, or of ``trace.times.unattributed``. Nodes that ONNX Runtime ran as
+        one have one time; which those are depends on what is exposed: all tensors by default, ``only`` some. The time of If,
+        Loop or Scan is that of its bodies as well.
 
         Examples
         --------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
 
 from pyopnb.diffs.models.hashing import Graph
 from pyopnb.diffs.models.match import Matching
+from pyopnb.models.disjoint_sets import DisjointSets
 
 __all__ = ["Group", "group_unpaired"]
 
@@ -29,7 +29,7 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
     """
     unpaired = [[index for index in matching.only_a if index not in a.constants]]
     unpaired += [[index for index in matching.only_b if index not in b.constants]]
-    sets = _DisjointSets((side, index) for side in (0, 1) for index in unpaired[side])
+    sets = DisjointSets((side, index) for side in (0, 1) for index in unpaired[side])
     shared = _shared_tensors(a, b, matching, sets)
     for side, graph, names in ((0, a, set(shared)), (1, b, set(shared.values()))):
         for index in unpaired[side]:
@@ -46,7 +46,8 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
         if sets.root(one) not in complete or sets.root(other_one) not in complete:
             sets.join(one, other_one)
     groups: list[Group] = []
-    for left, right in sets.members():
+    for members in sets.members():
+        left, right = ([index for side, index in members if side == wanted] for wanted in (0, 1))
         if left and right:
             groups.append((tuple(left), tuple(right)))
         else:
@@ -54,30 +55,7 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
     return groups
 
 
-class _DisjointSets:
-    """A disjoint-set forest, or union-find, with path halving (Tarjan and van Leeuwen, 1984)."""
-
-    def __init__(self, members: Iterable[_Member]) -> None:
-        self.parents = {member: member for member in members}
-
-    def root(self, member: _Member) -> _Member:
-        parents = self.parents
-        while parents[member] != member:
-            parents[member] = member = parents[parents[member]]
-        return member
-
-    def join(self, one: _Member, other: _Member) -> None:
-        self.parents[self.root(one)] = self.root(other)
-
-    def members(self) -> Iterable[tuple[list[int], list[int]]]:
-        """The nodes of each set, by side."""
-        sets: dict[_Member, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-        for side, index in self.parents:
-            sets[self.root((side, index))][side].append(index)
-        return sets.values()
-
-
-def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: _DisjointSets) -> dict[str, str]:
+def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: DisjointSets[_Member]) -> dict[str, str]:
     """Tensors of a to those of b, both produced by unpaired nodes."""
 
     def is_open(side: int, name: str) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
-from onnx import ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model, without_weights
@@ -26,10 +29,12 @@ from pyopnb.runtime.feeds import from_ortvalue
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.profile import NodeTime, node_times
+from pyopnb.runtime.trace.origins import origins
+from pyopnb.runtime.trace.profile import ProfiledRun, read_profile
 from pyopnb.runtime.trace.select import NamedTensor, expose, match_names, named_tensors, tappable_tensors
 from pyopnb.runtime.trace.summary import Summary, summary_of
-from pyopnb.runtime.trace.taps import Sink, insert_taps, make_taps
+from pyopnb.runtime.trace.taps import DOMAIN, Sink, insert_taps, make_taps
+from pyopnb.runtime.trace.times import Times, times_of
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["LEVELS", "TraceOptions", "run_traced", "select_tensors"]
@@ -37,6 +42,8 @@ __all__ = ["LEVELS", "TraceOptions", "run_traced", "select_tensors"]
 LEVELS = ("all", "summaries")
 
 _changing = threading.RLock()  # while options are changed, which other sessions may have as well; an op can trace in __init__
+_SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
+_MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -72,9 +79,11 @@ def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> 
     outputs = list(session._feeds.outputs)
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    plain = dict(zip(outputs, session.run(outputs, feeds), strict=True)) if checks else None
+    plain, unprofiled = _timed_run(session, outputs, feeds) if checks else (None, None)
     traced = _TracedRun(wanted, select_tensors(source.proto, wanted), instances, frozenset(session._ops))
     arrays, times = traced.run(session, source, feeds, outputs)
+    if times is not None:
+        times.unprofiled = unprofiled
     exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
     return traced.trace(
         model,
@@ -86,6 +95,15 @@ def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> 
         exposure=exposure,
         unchecked=unchecked,
     )
+
+
+def _timed_run(session: Any, outputs: list[str], feeds: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The outputs of an unexposed run by name, and how many microseconds it took."""
+    __tracebackhide__ = True
+    begin = time.perf_counter_ns()
+    arrays = session.run(outputs, feeds)
+    took = (time.perf_counter_ns() - begin) / 1000
+    return dict(zip(outputs, arrays, strict=True)), took
 
 
 def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]:
@@ -113,7 +131,10 @@ class _TracedRun:
     taps: list[PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
-    names: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # in the profile: output, node and op type
+    saves: bool = False  # whether ONNX Runtime saves the graph that it runs
+    named: GraphProto = field(default_factory=GraphProto)  # the main graph, all its nodes with names
+    labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
+    python: list[dict[str, float]] = field(default_factory=list)  # microseconds in ops of each run, by first output
 
     def __post_init__(self) -> None:
         progress = bar() if self.wanted.progress is True else self.wanted.progress or None
@@ -121,25 +142,35 @@ class _TracedRun:
 
     def run(
         self, session: Any, source: ModelSource, feeds: Mapping[str, Any], outputs: Sequence[str]
-    ) -> tuple[dict[str, Any], dict[str, NodeTime] | None]:
+    ) -> tuple[dict[str, Any], Times | None]:
         """The outputs of the exposed session by name, and the times of its nodes."""
         __tracebackhide__ = True
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
+        self.saves = bool(self.wanted.times) and _can_save(session, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(session, folder) as options:
                 exposed = self._build(session, source, options)
+                executed = self._executed(options)
             names = exposed._feeds.output_names
             try:
-                arrays = dict(zip(names, exposed.run(names, feeds), strict=True))
+                arrays = dict(zip(names, self._run_once(exposed, names, feeds), strict=True))
                 self.sink.open = False
                 for _ in range(self._more_runs()):
-                    exposed.run(outputs, feeds)
+                    self._run_once(exposed, outputs, feeds)
             finally:
                 profile = exposed.end_profiling() if self.wanted.times else None
-            return arrays, None if profile is None else self._times(profile)
+            return arrays, None if profile is None else self._times(profile, executed)
+
+    def _run_once(self, exposed: Any, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+        __tracebackhide__ = True
+        for clock in self.clocks.values():
+            clock.spent.clear()
+        arrays: list[Any] = exposed.run(names, feeds)
+        self.python.append({output: sum(clock.spent) / 1000 for output, clock in self.clocks.items()})
+        return arrays
 
     def _build(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
         __tracebackhide__ = True
@@ -155,10 +186,16 @@ class _TracedRun:
     def _more_runs(self) -> int:
         return int(self.wanted.times) if self.wanted.times > 1 else 0
 
-    def _times(self, profile: str) -> dict[str, NodeTime]:
-        python = {output: clock.spent for output, clock in self.clocks.items()}
+    def _executed(self, options: onnxruntime.SessionOptions) -> GraphProto:
+        """The graph that runs, or where it was not saved the one that ONNX Runtime was given."""
+        path = options.optimized_model_filepath
+        return onnx.load(path, load_external_data=False).graph if path else self.named
+
+    def _times(self, profile: str, executed: GraphProto) -> Times:
         with open(profile, "rb") as file:
-            return node_times(file, self.names, python, int(self.wanted.times))
+            runs: list[ProfiledRun] = read_profile(file, executed, f"{DOMAIN}/")
+        counted = self._more_runs() or 1
+        return times_of(runs[-counted:], self.python[-counted:], self.named, origins(self.named, executed), self.labels)
 
     @contextmanager
     def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
@@ -169,14 +206,19 @@ class _TracedRun:
             options.log_severity_level = 4
             if self.tapped:  # else ONNX Runtime's spinning threads and the summaries slow each other down
                 options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            if self.saves and os.name == "posix":  # without the data of the weights
+                os.symlink(os.devnull, os.path.join(folder, "weights"))
+                options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
         mine: dict[str, Any] = {
             "enable_profiling": bool(self.wanted.times),
             "profile_file_prefix": os.path.join(folder, "profile"),
-            "optimized_model_filepath": "",
+            "optimized_model_filepath": os.path.join(folder, "executed.onnx") if self.saves else "",
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
+        if self.saves:  # ONNX Runtime warns that what it saves is for this machine alone
+            mine["log_severity_level"] = max(options.log_severity_level, 3)
         if not self.wanted.optimised:
             mine["graph_optimization_level"] = _DISABLED
         if self.tapped:
@@ -212,15 +254,17 @@ class _TracedRun:
         """Give every node a unique name, by which the profile lists its times, and each op a clock."""
         taken = {site.node.name for site in walk(proto)}
         used: set[str] = set()
+        labels = []
         for number, node in enumerate(proto.graph.node):
-            old, output = node.name, first_output(node)
-            if not old or old in used:
+            labels.append(node.name or first_output(node))
+            if not node.name or node.name in used:
                 node.name = f"{node.op_type}_{number}"
                 while node.name in taken:
                     node.name += "_"
                 taken.add(node.name)
             used.add(node.name)
-            self.names[node.name] = output, old or output, node.op_type
+        if not self.labels:  # not when the session is built again: the nodes have their new names then
+            self.labels, self.named = labels, without_weights(proto).proto.graph
         main = {id(node): first_output(node) for node in proto.graph.node}
         for entry in plan.nodes:
             output = main.get(id(entry.numbered.site.node), "")
@@ -256,6 +300,15 @@ class _TracedRun:
                 yield tensor.name
             else:
                 yield from inner.pop(tensor.inside, ())
+
+
+def _can_save(session: Any, source: ModelSource) -> bool:
+    """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
+
+    Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
+    """
+    weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
+    return _SAVING.issuperset(session.get_providers()) and (session._arguments[0] is None or weights <= _MOST_WEIGHTS)
 
 
 def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:

@@ -20,9 +20,10 @@ from pyopnb.runtime.plan import PlannedNode
 from pyopnb.runtime.trace.select import NamedTensor
 from pyopnb.runtime.trace.summary import Summary, summary_of
 
-__all__ = ["Sink", "Tap", "insert_taps", "make_taps"]
+__all__ = ["DOMAIN", "Sink", "Tap", "insert_taps", "make_taps"]
 
-_DOMAIN = "pyopnb.trace"
+DOMAIN = "pyopnb.trace"
+"""Of the taps; the names of their nodes begin with it."""
 
 
 @dataclass
@@ -94,13 +95,13 @@ def _tap(tensor: NamedTensor, sink: Sink) -> Tap:
 def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
     """Taps for tensors, as nodes for a session's plan; not yet in their graphs."""
     # Not an op of the registry: nobody else should see it, and no session has to follow it.
-    op = Op(f"{_DOMAIN}::Tap", (Version(f"{_DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
+    op = Op(f"{DOMAIN}::Tap", (Version(f"{DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
     sink.total = sum(tensor.inside is None for tensor in tensors)
     planned = []
     for number, tensor in enumerate(tensors):
-        name = f"{_DOMAIN}/{number}"
-        node = NodeProto(op_type="Tap", domain=_DOMAIN, name=name, input=[tensor.inner], output=[name])
-        numbered = NumberedNode(Site(node, tensor.scope, ""), _DOMAIN, "Tap", declared=(ANY,))
+        name = f"{DOMAIN}/{number}"
+        node = NodeProto(op_type="Tap", domain=DOMAIN, name=name, input=[tensor.inner], output=[name])
+        numbered = NumberedNode(Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,))
         planned.append(PlannedNode(op, numbered, {}, {}, f"trace of {tensor.name}", lent=(1, _tap(tensor, sink))))
     return planned
 

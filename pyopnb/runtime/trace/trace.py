@@ -13,8 +13,8 @@ from pyopnb.ops.errors import closest, plural, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.profile import NodeTime
 from pyopnb.runtime.trace.summary import Summary
+from pyopnb.runtime.trace.times import Times
 
 __all__ = ["Trace"]
 
@@ -42,8 +42,8 @@ class Trace(Displayable):
         Names of the model's outputs.
     summaries : dict
         A `Summary` of each tensor of the trace, by name; feeds included.
-    times : dict or None
-        A `NodeTime` by the name of the node's first output; None where nothing was timed.
+    times : Times or None
+        A `NodeTime` by the name of the node's first output, and the time of the whole run; None where nothing was timed.
     versions : dict
         The `Version` of each op that served the run, by the op's name.
     runtime : str
@@ -77,7 +77,7 @@ class Trace(Displayable):
         values: Mapping[str, Any],
         summaries: Mapping[str, Summary],
         initializers: Mapping[str, np.ndarray] | None = None,
-        times: Mapping[str, NodeTime] | None = None,
+        times: Times | None = None,
         versions: Mapping[str, Version] | None = None,
         runtime: str = "",
         exposure: Exposure | None = None,
@@ -87,7 +87,7 @@ class Trace(Displayable):
         self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
         self.feeds, self.values, self.summaries = dict(feeds), dict(values), dict(summaries)
         self.outputs = tuple(info.name for info in model.graph.output)
-        self.times = None if times is None else dict(times)
+        self.times = times
         self.versions = dict(versions or {})
         self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
 
@@ -154,6 +154,8 @@ class Trace(Displayable):
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.first_nonfinite is not None:
             lines.append(f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({made.get(self.first_nonfinite, 'a feed')})")
+        if self.times:
+            lines.append(str(self.times))
         names = list(self.summaries)
         room = _LINES - len(lines)
         fits = names if len(names) <= room else names[: room - 1]
@@ -167,5 +169,5 @@ class Trace(Displayable):
         return "\n".join(line.replace("\n", " ") for line in lines)  # a name can contain a line break
 
     def _time(self, name: str) -> str:
-        time = (self.times or {}).get(name)
-        return "" if time is None else str(time)
+        time = None if self.times is None else self.times.get(name)
+        return "" if time is None else sanitize(str(time), 80)

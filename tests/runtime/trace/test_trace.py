@@ -9,8 +9,8 @@ from onnx import numpy_helper
 
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.profile import NodeTime
 from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.trace.times import NodeTime, Times
 from pyopnb.runtime.trace.trace import Trace
 
 MODEL = onnx.parser.parse_model(
@@ -43,7 +43,7 @@ def test_the_text(trace):
     first, nonfinite, *rows = repr(trace).splitlines()
     assert first == "Trace of 2 nodes, 3 tensors, a runtime" and nonfinite == "first NaN or Inf: a (Log)"
     assert [row.split()[0] for row in rows] == ["x", "a", "y"] and rows[1].endswith("1 -Inf")
-    trace.exposure, trace.times = Exposure({"y": 0.5}, 1), {"a": NodeTime("n", "Log", 7)}
+    trace.exposure, trace.times = Exposure({"y": 0.5}, 1), Times({"a": NodeTime("n", "Log", 7, 6)}, 10)
     assert "changed y (by at most 0.5)" in repr(trace).splitlines()[1] and "7 µs" in repr(trace)
     trace.exposure, trace.unchecked = Exposure({}, 1), "a reason"
     assert repr(trace).splitlines()[1] == "not compared with an unexposed run: a reason"

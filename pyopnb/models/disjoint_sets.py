@@ -1,0 +1,49 @@
+"""Sets that are joined until each holds what belongs together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+__all__ = ["DisjointSets"]
+
+Member = TypeVar("Member", bound=Hashable)
+
+
+class DisjointSets(Generic[Member]):
+    """A disjoint-set forest, or union-find, with path halving (Tarjan and van Leeuwen, 1984).
+
+    Examples
+    --------
+    >>> sets = DisjointSets(range(4))
+    >>> sets.join(0, 2)
+    >>> sets.members()
+    [[0, 2], [1], [3]]
+    """
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self.parents = {member: member for member in members}
+
+    def root(self, member: Member) -> Member:
+        """The member that stands for the set; one that is new is a set of its own."""
+        parents = self.parents
+        while parents.setdefault(member, member) != member:
+            parents[member] = member = parents[parents[member]]
+        return member
+
+    def join(self, one: Member, other: Member) -> None:
+        """Make one set of two."""
+        self.parents[self.root(one)] = self.root(other)
+
+    def members(self) -> list[list[Member]]:
+        """The members of each set, in the order in which they were given.
+
+        Returns
+        -------
+        list of list
+        """
+        sets: dict[Member, list[Member]] = defaultdict(list)
+        for member in self.parents:
+            sets[self.root(member)].append(member)
+        return list(sets.values())

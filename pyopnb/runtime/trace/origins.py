@@ -1,0 +1,244 @@
+"""What the nodes that ONNX Runtime runs were made of: groups of the user's nodes, and of the optimised graph's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from onnx import GraphProto
+
+from pyopnb.models.disjoint_sets import DisjointSets
+from pyopnb.models.index import GraphIndex
+
+__all__ = ["Origin", "origins"]
+
+_COPIES = frozenset({"ReorderInput", "ReorderOutput", "MemcpyFromHost", "MemcpyToHost"})
+"""What ONNX Runtime inserts to give a tensor another layout or device: its output is its input."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Nodes of the user's graph, and the nodes that run in their place; by their indices.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        In the order in which they can run; empty where none is known.
+    executed : tuple of int
+    """
+
+    nodes: tuple[int, ...]
+    executed: tuple[int, ...]
+
+
+def origins(graph: GraphProto, executed: GraphProto) -> list[Origin]:
+    """Group the nodes of an optimised graph with those of the graph that it was made of.
+
+    Tensors keep their names through ONNX Runtime's optimisations unless they are optimised away, and a tensor that both graphs
+    have bounds what could be fused. Between such tensors all nodes belong together, except where names of nodes tell more, as
+    in a chain of convolutions whose tensors all have another layout; a node's name is believed only where the edges of both
+    graphs agree with it.
+
+    Returns
+    -------
+    list of Origin
+        Each executed node is in one of them. A user's node that was folded or eliminated is in none, or in that of the node
+        that gives its result.
+
+    Examples
+    --------
+    >>> import pyopnb
+    >>> user = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Add(a, x)  y = Gelu(b) }").graph
+    >>> fused = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  y = Max(a, x) }").graph
+    >>> origins(user, fused)
+    [Origin(nodes=(0,), executed=(0,)), Origin(nodes=(1, 2), executed=(1,))]
+    """
+    return _Origins(GraphIndex(graph), GraphIndex(executed)).found()
+
+
+class _Origins:
+    def __init__(self, user: GraphIndex, ran: GraphIndex) -> None:
+        self.user, self.ran = user, ran
+        self.kept = {name for name in user.producers if ran.defines(name)}
+        self.copies = [index for index in range(len(ran.nodes)) if self._is_copy(index)]
+        copies = set(self.copies)
+        self.kernels = [index for index in range(len(ran.nodes)) if index not in copies]
+        self.tensors: DisjointSets[str] = DisjointSets()  # names of the optimised graph that stand for one tensor
+        for index in self.copies:
+            self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
+        self.names = {self.tensors.root(name): name for name in self.kept}
+        self.places = {index: place for place, index in enumerate(user.order)}
+        self.producers: dict[str, list[int]] = defaultdict(list)
+        self.consumers: dict[str, list[int]] = defaultdict(list)
+        for index in self.kernels:
+            for name in filter(None, ran.nodes[index].output):
+                self.producers[self.tensors.root(name)].append(index)
+            for _, name in ran.reads(index):
+                self.consumers[self.tensors.root(name)].append(index)
+
+    def found(self) -> list[Origin]:
+        groups: list[tuple[tuple[int, ...], list[int]]] = []
+        for kernels in self._regions():
+            groups += self._refined(kernels, self._sources(kernels))
+        group_of = {index: group for _, group in groups for index in group}
+        lost: list[int] = []
+        for index in self.copies:
+            neighbours = [group_of[near] for near in self._neighbours(index)]
+            (neighbours[0] if neighbours else lost).append(index)
+        found = [Origin(nodes, tuple(sorted(group))) for nodes, group in groups]
+        return found + ([Origin((), tuple(lost))] if lost else [])
+
+    def _is_copy(self, index: int) -> bool:
+        """Whether a node was inserted for the layout or the device of a tensor, of which one side is new."""
+        node = self.ran.nodes[index]
+        if node.op_type == "Transpose":
+            return self._owner(node.name) < 0 and not (node.output[0] in self.kept and self._is_known(node.input[0]))
+        return node.op_type in _COPIES
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.kept or name in self.user.declared_inputs
+
+    def _neighbours(self, copy: int) -> Iterator[int]:
+        """The executed nodes before and after a copy, those first that it was inserted for: they want the new tensor."""
+        node = self.ran.nodes[copy]
+        root = self.tensors.root(node.input[0])
+        both = self.producers.get(root, []), self.consumers.get(root, [])
+        for near in reversed(both) if self._is_known(node.input[0]) else both:
+            yield from near
+
+    def _owner(self, name: str) -> int:
+        """The user's node whose name a generated one begins with, as ``conv1_nchwc`` or ``/block/MatMul_3/MatMulScaleFusion/``.
+
+        -1 where there is none.
+        """
+        for end in range(len(name), 0, -1):
+            if name[:end] in self.owners and not name[end : end + 1].isalnum():
+                return self.owners[name[:end]]
+        return -1
+
+    @cached_property
+    def owners(self) -> dict[str, int]:
+        """The user's nodes by their names and by those of their outputs."""
+        found: dict[str, int] = {}
+        for index, node in enumerate(self.user.nodes):
+            for name in filter(None, (node.name, *node.output)):
+                found.setdefault(name, index)
+        return found
+
+    # ---- regions: bounded by tensors that both graphs have -------------------------------------------------------------------
+
+    def _regions(self) -> list[list[int]]:
+        """The executed nodes, those together that pass each other tensors which the user's graph does not have."""
+        sets: DisjointSets[int] = DisjointSets(self.kernels)
+        for root, producers in self.producers.items():
+            if root not in self.names:
+                for index in (*producers[1:], *self.consumers[root]):
+                    sets.join(producers[0], index)
+        return list(sets.members())
+
+    def _sources(self, kernels: Iterable[int]) -> list[int]:
+        """The user's nodes behind the tensors that some executed nodes produce, back to tensors that were kept."""
+        waiting = [self.user.producers[name][0] for index in kernels for name in self._produced(index)]
+        found = set(waiting)
+        while waiting:
+            for _, name in self.user.reads(waiting.pop()):
+                producer = self.user.producers.get(name, (-1,))[0]
+                if producer >= 0 and name not in self.kept and producer not in found and producer not in self.folded:
+                    found.add(producer)
+                    waiting.append(producer)
+        return sorted(found, key=self.places.__getitem__)
+
+    def _produced(self, kernel: int) -> list[str]:
+        """The tensors of the user's graph that an executed node produces."""
+        roots = (self.tensors.root(name) for name in self.ran.nodes[kernel].output if name)
+        return [self.names[root] for root in roots if root in self.names]
+
+    @cached_property
+    def folded(self) -> set[int]:
+        """The user's nodes that only constants go into, which ran before the run."""
+        found: set[int] = set()
+        for index in self.user.order:
+            names = [name for _, name in self.user.reads(index) if name not in self.user.initializers]
+            if all(name in self.user.producers and self.user.producers[name][0] in found for name in names):
+                found.add(index)
+        return found
+
+    @cached_property
+    def edges(self) -> set[tuple[int, int]]:
+        """Pairs of executed nodes of which the second reads what the first produces."""
+        return {(a, b) for root, producers in self.producers.items() for a in producers for b in self.consumers.get(root, ())}
+
+    # ---- finer than regions: by names ----------------------------------------------------------------------------------------
+
+    def _refined(self, kernels: list[int], nodes: list[int]) -> list[tuple[tuple[int, ...], list[int]]]:
+        """Parts of a region, where names and edges agree on them; else the region."""
+        whole = [(tuple(nodes), kernels)]
+        if len(kernels) == 1 or not nodes:
+            return whole
+        labels = self._named(kernels, nodes)
+        if not set(labels.values()) >= set(kernels):
+            return whole
+        inside = set(nodes)
+        before, after = {}, defaultdict(list)
+        for index in nodes:
+            producers = (self.user.producers.get(name, (-1,))[0] for _, name in self.user.reads(index))
+            before[index] = [near for near in producers if near in inside]
+            for near in before[index]:
+                after[near].append(index)
+        self._find_operations(labels, before)
+
+        def spread(indices: Iterable[int], near: Mapping[int, list[int]], *, last: bool) -> None:
+            for index in indices:
+                _label(index, labels, {labels[other] for other in near[index] if other in labels}, self.edges, last=last)
+
+        # What a kernel does behind its own operation, as an activation; or before it.
+        spread((index for index in nodes if self.user.nodes[index].op_type != "DequantizeLinear"), before, last=True)
+        spread(reversed(nodes), after, last=False)
+        spread(nodes, before, last=True)
+        agrees = len(labels) == len(nodes) and all(
+            labels[near] == labels[index] or (labels[near], labels[index]) in self.edges
+            for index in nodes
+            for near in before[index]
+        )
+        if not agrees:
+            return whole
+        return [(tuple(index for index in nodes if labels[index] == kernel), [kernel]) for kernel in kernels]
+
+    def _find_operations(self, labels: dict[int, int], before: Mapping[int, list[int]]) -> None:
+        """Label the node that gave a kernel its op type, where another gave it its name: the Conv before an activation."""
+        named = defaultdict(list)
+        for index, kernel in labels.items():
+            named[kernel].append(index)
+        for kernel, indices in named.items():
+            op_type = self.ran.nodes[kernel].op_type
+            behind = [] if any(op_type.endswith(self.user.nodes[index].op_type) for index in indices) else indices
+            for index in behind:  # grows while it is walked
+                for near in before[index]:
+                    if near not in labels and op_type.endswith(self.user.nodes[near].op_type):  # FusedConv, QLinearConv
+                        labels[near] = kernel
+                        behind.clear()
+                        break
+                    if near not in labels and near not in behind:
+                        behind.append(near)
+
+    def _named(self, kernels: list[int], nodes: list[int]) -> dict[int, int]:
+        """User's nodes to the executed nodes that produce one of their tensors, or that have a name of theirs."""
+        inside = set(nodes)
+        labels = {self.user.producers[name][0]: kernel for kernel in kernels for name in self._produced(kernel)}
+        for kernel in kernels:
+            index = self._owner(self.ran.nodes[kernel].name)
+            if index in inside:
+                labels.setdefault(index, kernel)
+        return labels
+
+
+def _label(index: int, labels: dict[int, int], near: set[int], edges: set[tuple[int, int]], *, last: bool) -> None:
+    """Give a node the label of a neighbour that the labels of all its other neighbours lead to, or come from."""
+    if index in labels:
+        return
+    for label in near:
+        if all(other == label or ((other, label) if last else (label, other)) in edges for other in near):
+            labels[index] = label
+            return

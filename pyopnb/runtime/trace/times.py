@@ -1,0 +1,171 @@
+"""Times of a run's nodes, and of the groups of nodes that ONNX Runtime ran as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from onnx import GraphProto
+
+from pyopnb.models.nodes import first_output
+from pyopnb.runtime.trace.origins import Origin
+from pyopnb.runtime.trace.profile import ProfiledRun
+
+__all__ = ["NodeTime", "Times", "times_of"]
+
+_SHOWN = 4  # nodes of a group that its text names
+
+
+@dataclass(frozen=True)
+class NodeTime:
+    """How long a node took, or a group of nodes that ONNX Runtime ran as one; in microseconds.
+
+    Attributes
+    ----------
+    node : str
+        The node's name, or that of its first output; of a group ``"conv1 + relu1"``.
+    op_type : str
+        Of a group ``"Conv + Relu"``.
+    total : float
+        What passed from the start of its kernels to that of the next ones. An instant in which several nodes ran is divided
+        between them.
+    kernel : float
+        What passed in its kernels, those of nodes in its bodies and of conversions to another layout included. The rest of
+        `total` is ONNX Runtime's own: it records the kernel's time, lets go of tensors and prepares the next kernel.
+    python : float or None
+        Of an op: the time in ``compute``. None for other nodes.
+    outputs : tuple of str
+        First outputs of the nodes of a group, in their order.
+    """
+
+    node: str
+    op_type: str
+    total: float
+    kernel: float
+    python: float | None = None
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def crossing(self) -> float | None:
+        """Of an op: microseconds of its kernel outside ``compute``, on passing arrays and checking results; None for others."""
+        return None if self.python is None else max(0.0, self.kernel - self.python)
+
+    def __str__(self) -> str:
+        group = f" ({self.node})" if len(self.outputs) > 1 else ""
+        split = "" if self.python is None else f" ({self.python:.0f} in Python)"
+        return f"{self.total:.0f} µs{group}{split}"
+
+
+class Times(dict[str, NodeTime]):
+    """The `NodeTime` of each node of the main graph, or group of nodes, by the first output of its last node.
+
+    ``times["c"]`` also finds the group that the node with the first output ``c`` is part of; it is listed once. A node that
+    was folded or eliminated before the run has no time. All times are microseconds.
+
+    Parameters
+    ----------
+    nodes : dict
+    total : float
+        The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
+    looking : float
+        What passed beside `total` in the trace's own looks at tensors, for summaries, bodies and progress.
+    unprofiled : float or None
+        How long the unexposed run took that the trace compares itself with, conversion of feeds and outputs included; None
+        where there was none. ONNX Runtime's profile itself costs some microseconds for each node.
+    runs : int
+        How many runs were timed. Of several, all times are means over the middle half of the runs, ordered by `total`, so
+        that they add up as those of one run do.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeTime],
+        total: float,
+        *,
+        looking: float = 0.0,
+        unprofiled: float | None = None,
+        runs: int = 1,
+    ) -> None:
+        super().__init__(nodes)
+        self.total, self.looking, self.unprofiled, self.runs = total, looking, unprofiled, runs
+        self._groups = {output: key for key, time in self.items() for output in time.outputs}
+
+    def __missing__(self, output: str) -> NodeTime:
+        return self[self._groups[output]]
+
+    def find(self, output: str) -> NodeTime | None:
+        """The time of the node, or of its group, that has this first output; None where it has no time."""
+        return self.get(self._groups.get(output, output))
+
+    @property
+    def attributed(self) -> float:
+        """The sum of the nodes' totals."""
+        return sum(time.total for time in self.values())
+
+    @property
+    def unattributed(self) -> float:
+        """What no node accounts for: ONNX Runtime checks the feeds, prepares the run, and hands out the outputs."""
+        return max(0.0, self.total - self.attributed)
+
+    def share(self, time: float) -> str:
+        """A time as a share of the whole run.
+
+        Returns
+        -------
+        str
+            ``"12.5 %"``.
+        """
+        return f"{100 * time / (self.total or 1.0):.1f} %"
+
+    def __str__(self) -> str:
+        rest = f"{self.unattributed:,.0f} µs ({self.share(self.unattributed)})"
+        return f"the run took {self.total:,.0f} µs, {rest} of them not attributed to a node"
+
+
+def times_of(
+    runs: Sequence[ProfiledRun],
+    python: Sequence[Mapping[str, float]],
+    graph: GraphProto,
+    found: Iterable[Origin],
+    labels: Sequence[str],
+) -> Times:
+    """The times of a graph's nodes.
+
+    Parameters
+    ----------
+    runs : sequence of ProfiledRun
+        Those that count.
+    python : sequence of dict
+        For each of them, microseconds in ``compute`` by first output.
+    graph : GraphProto
+        The user's.
+    found : iterable of Origin
+    labels : sequence of str
+        Names for the reader of the graph's nodes.
+    """
+    ordered = sorted(range(len(runs)), key=lambda number: runs[number].total)
+    cut = (len(runs) + 1) // 4
+    middle = [(runs[number], python[number]) for number in ordered[cut : len(runs) - cut]]
+    times = {}
+    for origin in sorted(found, key=lambda origin: origin.nodes[-1:]):
+        outputs = tuple(first_output(graph.node[index]) for index in origin.nodes)
+        if not outputs or not any(index in run.kernels for run, _ in middle for index in origin.executed):
+            continue
+        ops = [output for output in outputs if any(output in spent for _, spent in middle)]
+        times[outputs[-1]] = NodeTime(
+            _joined([labels[index] for index in origin.nodes]),
+            _joined([graph.node[index].op_type for index in origin.nodes]),
+            fmean(sum(run.nodes.get(index, 0.0) for index in origin.executed) for run, _ in middle),
+            fmean(sum(run.kernels.get(index, 0.0) for index in origin.executed) for run, _ in middle),
+            fmean(sum(spent.get(output, 0.0) for output in ops) for _, spent in middle) if ops else None,
+            outputs if len(outputs) > 1 else (),
+        )
+    total, looking = fmean(run.total for run, _ in middle), fmean(run.looking for run, _ in middle)
+    return Times(times, total, looking=looking, runs=len(runs))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    if len(texts) > _SHOWN:
+        texts = (*texts[: _SHOWN - 2], f"{len(texts) - _SHOWN + 1} more", texts[-1])
+    return " + ".join(texts)
