@@ -99,10 +99,11 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 def _notes(thing: Trace) -> dict[str, str]:
     """What is known of each tensor, and of the time of the node that made it."""
     notes = {name: describe(summary) for name, summary in thing.summaries.items()}
-    for node in thing.model.graph.node if thing.times is not None else ():
+    times = thing.times
+    for node in () if times is None else thing.model.graph.node:
         name = first_output(node)
-        if (time := thing.times.find(name)) is not None:
-            notes[name] = f"{notes.get(name, '')}\n{time}, {thing.times.share(time.total)}"
+        if times is not None and (time := times.find(name)) is not None:
+            notes[name] = f"{notes.get(name, '')}\n{time}, {times.share(time.total)}"
     return notes
 
 
@@ -161,9 +162,8 @@ def _times_table(times: Times) -> str:
 
 
 def _about_times(times: Times) -> Iterator[str]:
-    yield "Timed with the trace's tensors exposed; nodes joined by + ran as one."
-    yield "ONNX Runtime's profile counts whole microseconds, and takes some itself for each node"
-    if times.unprofiled is not None:
-        yield f"(a run without it and with nothing exposed took {times.unprofiled:,.0f} µs)"
+    yield "Timed with the trace's tensors exposed. Nodes joined by + ran as one."
+    unprofiled = "" if times.unprofiled is None else f": a run without it, nothing exposed, took {times.unprofiled:,.0f} µs"
+    yield f"ONNX Runtime's profile counts whole microseconds, and itself takes some for each node{unprofiled}."
     if times.looking:
-        yield f"and the trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table"
+        yield f"The trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table."

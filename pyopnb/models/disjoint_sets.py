@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 
 __all__ = ["DisjointSets"]
 
-Member = TypeVar("Member", bound=Hashable)
+_Member = TypeVar("_Member", bound=Hashable)
 
 
-class DisjointSets(Generic[Member]):
+class DisjointSets(Generic[_Member]):
     """A disjoint-set forest, or union-find, with path halving (Tarjan and van Leeuwen, 1984).
 
     Examples
@@ -22,28 +22,28 @@ class DisjointSets(Generic[Member]):
     [[0, 2], [1], [3]]
     """
 
-    def __init__(self, members: Iterable[Member] = ()) -> None:
+    def __init__(self, members: Iterable[_Member] = ()) -> None:
         self.parents = {member: member for member in members}
 
-    def root(self, member: Member) -> Member:
+    def root(self, member: _Member) -> _Member:
         """The member that stands for the set; one that is new is a set of its own."""
         parents = self.parents
         while parents.setdefault(member, member) != member:
             parents[member] = member = parents[parents[member]]
         return member
 
-    def join(self, one: Member, other: Member) -> None:
+    def join(self, one: _Member, other: _Member) -> None:
         """Make one set of two."""
         self.parents[self.root(one)] = self.root(other)
 
-    def members(self) -> list[list[Member]]:
+    def members(self) -> list[list[_Member]]:
         """The members of each set, in the order in which they were given.
 
         Returns
         -------
         list of list
         """
-        sets: dict[Member, list[Member]] = defaultdict(list)
+        sets: dict[_Member, list[_Member]] = defaultdict(list)
         for member in self.parents:
             sets[self.root(member)].append(member)
         return list(sets.values())

@@ -527,8 +527,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         check : bool
             Compare the outputs with those of an unexposed run.
         times : bool or int
-            Measure the times of nodes: in this run, or by a number from 2 on, in so many more runs after it, which are warm. See
-            `Times`.
+            Measure the times of nodes, see `Times`: in this run, or by a number from 2 on, in so many more runs after it.
         optimised : bool
             False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
         progress : bool or callable
@@ -561,9 +560,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
         are kept by the trace.
 
-        Every microsecond of the run is part of a node's time, or of ``trace.times.unattributed``. Nodes that ONNX Runtime ran as
-        one have one time; which those are depends on what is exposed: all tensors by default, ``only`` some. The time of If,
-        Loop or Scan is that of its bodies as well.
+        Every microsecond of the run is part of a node's time, or of ``trace.times.unattributed``. Nodes that ONNX Runtime ran
+        as one have one time; which those are depends on what is exposed: all tensors by default, ``only`` some. The time of
+        If, Loop or Scan is that of its bodies as well.
 
         Examples
         --------

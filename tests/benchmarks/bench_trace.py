@@ -104,6 +104,7 @@ def rows() -> Iterator[Row]:
             "plain": lambda: session(x=x),
             "build": lambda: pyopnb.Session(model),
             f"trace of a transformer block of {count} nodes": lambda: session.trace(x=x),
+            "… without times": lambda: session.trace(x=x, times=False),
             "… summaries": lambda: session.trace(x=x, level="summaries"),
             "… not compared with an unexposed run": lambda: session.trace(x=x, check=False),
         },

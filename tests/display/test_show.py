@@ -19,6 +19,8 @@ import pyopnb
 from pyopnb.display import plots
 from pyopnb.display.ops import _with_numbers
 from pyopnb.display.svg.colours import palette
+from pyopnb.display.traces import _values
+from pyopnb.runtime.trace.times import NodeTime, Times
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
 SOURCE = 'class Soft:\n    """Clip <b>smoothly</b>."""\n\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n\n    def compute(self, x):\n        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)\n'
@@ -156,12 +158,24 @@ def test_trace(survives: Any) -> None:
     kept = survives(trace._repr_html_())
     text = "".join(kept.text)
     assert text.count("▇") and "in Python" in text and "crossing" in text and "demo::Soft, version 1" in text
+    assert "not attributed to a node" in text and "the whole run" in text and "100.0 %" in text
     assert "y" in text and "float32[3,4] n=12" in text and kept.pictures and "µs" in kept.pictures[0].decode()
     assert "float32[3,4]" in kept.pictures[0].decode(), "types that were seen"
     assert "⚠" not in text
     assert "largest |x|" in pyopnb.show(trace, by="size").svg
     with pytest.raises(pyopnb.FeedError, match="show, by: expected time, size or std, got speed"):
         pyopnb.show(trace, by="speed")
+
+
+def test_a_fused_group_is_one_row_and_colours_each_of_its_nodes() -> None:
+    model = pyopnb.parse(
+        "net (float[4,4] x) => (float[4,4] y) { a = MatMul(x, x)\n b = Mul(a, a)\n c = Gelu(b)\n y = Add(c, x) }"
+    )
+    run = pyopnb.Session(model).trace(x=X[:1].repeat(4, 0), only="y")
+    run.times = Times({"b": NodeTime("a + b", "MatMul + Mul", 750, 700, None, ("a", "b"))}, 1000)
+    view = pyopnb.show(run)
+    assert view.body.count("<td") and "a + b" in view.body and "75.0 %" in view.body and "25.0 %" in view.body
+    assert _values(run, "time") == {"a": 750, "b": 750}
 
 
 def test_trace_without_times_and_with_nan(survives: Any) -> None:
