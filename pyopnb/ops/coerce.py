@@ -32,7 +32,11 @@ def describe_value(value: Any) -> str:
         return f"an array of Python objects, {'×'.join(map(str, value.shape)) or 'a scalar'}"
     if isinstance(value, (bool, int, float, complex, str, list)):
         try:
-            return f"{type(value).__name__}, which is {type_of(np.asarray(value))}"
+            array = np.asarray(value)
+            other = next((item for item in array.flat if not isinstance(item, str)), None) if array.dtype == object else ""
+            if not isinstance(other, str):
+                return f"a {type(value).__name__} with {'None' if other is None else type(other).__name__} in it"
+            return f"{type(value).__name__}, which is {type_of(array)}"
         except ValueError:
             return f"a ragged {type(value).__name__}"
     return "None" if value is None else f"{type(value).__name__}"

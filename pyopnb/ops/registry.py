@@ -49,6 +49,8 @@ MAX_VERSIONS = 100
 _MAX_LISTED = 50  # ops in the repr of the registry
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SEPARATOR = re.compile(r"\s*(?:::?|[./])\s*(?=\w+$)")
+"""What is mistaken for ``::``."""
 _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
@@ -187,7 +189,13 @@ def split_name(name: str) -> tuple[str, str]:
     domain, found, op_type = name.rpartition("::")
     domain = domain if found else DEFAULT_DOMAIN
     if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
-        raise DefinitionError("op name", expected="domain::OpType", got=sanitize(repr(name)), next='"demo::SoftClip"')
+        typed = name.removeprefix("::")  # which `call` and `node` put before a name without a domain
+        meant = _SEPARATOR.sub("::", typed)
+        next_ = (
+            meant if _IDENTIFIER.fullmatch(meant.rpartition("::")[2]) and _DOMAIN.fullmatch(meant.rpartition("::")[0]) else ""
+        )
+        got = sanitize(repr(typed))
+        raise DefinitionError("op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"')
     return canonical_domain(domain), op_type
 
 

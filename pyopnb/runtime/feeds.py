@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,10 +13,10 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.ops.coerce import cast_expression
+from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import FeedError, sanitize, suggest
-from pyopnb.ops.types import TensorType, type_of
+from pyopnb.ops.types import TensorType
 
 __all__ = [
     "Feeds",
@@ -138,7 +139,9 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
             "feeds",
             expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
-            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}" if unknown else f"{missing[0]}=…",
+            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}"
+            if unknown
+            else f"{sanitize(missing[0])}={_example(types[missing[0]])}",
         )
 
 
@@ -154,8 +157,9 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         return value
     array = value if isinstance(value, np.ndarray) else _to_array(name, value, expected)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-        remedy = _suggest_fix(name, array, expected)
-        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(array), next=remedy)
+        fix = _suggest_fix(sanitize(name), value, array, expected)
+        remedy = fix and f"{sanitize(name)}={fix}"
+        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=describe_value(value), next=remedy)
     if array.dtype == object:
         _refuse_other_than_str(name, array, expected)
     return array
@@ -235,8 +239,8 @@ def _to_array(name: str, value: Any, want: TensorType) -> np.ndarray:
     as_objects = want.dtype is not None and want.dtype.name == "string" and isinstance(value, (list, tuple))
     try:
         return np.asarray(value, dtype=object if as_objects else None)
-    except ValueError as error:
-        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=sanitize(str(error))) from None
+    except ValueError:
+        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=describe_value(value)) from None
 
 
 def _same_dtype(array: np.ndarray, want: DType) -> bool:
@@ -245,18 +249,50 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
     return array.dtype == want.numpy
 
 
-def _describe(array: np.ndarray) -> str:
+def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> str | None:
+    """The expression to feed instead; None where the data are wrong."""
+    if array.dtype == object and any(item is None for item in array.flat):
+        return _example(want)
+    if want.dtype is None or _same_dtype(array, want.dtype):
+        if isinstance(value, str) and want.accepts_shape((1,) * (want.rank or 0)):
+            return "[" * (want.rank or 0) + name + "]" * (want.rank or 0)
+        return _reshaped(name, array.shape, want)
     try:
-        return str(type_of(array))
-    except ValueError:
-        return f"an array of dtype {array.dtype}"
+        array.astype(want.dtype.numpy)
+    except (ValueError, TypeError):  # None, a dict, a text that is no number
+        return _example(want)
+    return cast_expression(name, want.dtype)
 
 
-def _suggest_fix(name: str, array: np.ndarray, want: TensorType) -> str | None:
-    if want.dtype is not None and not _same_dtype(array, want.dtype):
-        return f"{sanitize(name)}={cast_expression(sanitize(name), want.dtype)}"
-    # Where the rank is right, the data are wrong.
-    return None if array.ndim == want.rank else f"{sanitize(name)}={sanitize(name)}.reshape(…)"
+def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None:
+    """The expression that gives an array the shape of a type; None where there is more than one way, or none."""
+    dims, missing = want.shape or (), len(want.shape or ()) - len(shape)
+    if missing > 0 and want.accepts_shape((1,) * missing + shape):
+        return f"{name}[{', '.join(['np.newaxis'] * missing)}]"
+    if missing == 1 and len(shape) == 3 and want.accepts_shape((1, shape[2], *shape[:2])):
+        return f"np.moveaxis({name}, -1, 0)[np.newaxis]"
+    if missing == 0:
+        for axes in (((-1, 1), (1, -1)) if len(shape) > 3 else ((-1, 0), (0, -1))) if len(shape) > 1 else ():
+            moved = np.moveaxis(np.broadcast_to(0, shape), *axes).shape
+            if want.accepts_shape(moved):
+                return f"np.moveaxis({name}, {axes[0]}, {axes[1]})"
+    sizes = [dim if isinstance(dim, int) else -1 for dim in dims]
+    known = math.prod(size for size in sizes if size >= 0)
+    count = math.prod(shape)
+    fits = count == known if -1 not in sizes else sizes.count(-1) == 1 and known > 0 and count % known == 0
+    flat = missing < 0 or len(shape) == 1  # any other reshape mixes up the axes
+    return f"{name}.reshape({', '.join(map(str, sizes)) or '()'})" if fits and missing and flat else None
+
+
+def _example(want: TensorType | None) -> str:
+    """An array of a type, as an expression."""
+    if want is None or want.dtype is None:
+        return "…"
+    sizes = tuple(dim if isinstance(dim, int) else 1 for dim in want.shape or ())
+    shape = str(sizes[0]) if len(sizes) == 1 else str(sizes)
+    if want.dtype.name == "string":
+        return f'np.full({shape}, "text")'
+    return f"np.zeros({shape}, {'np' if hasattr(np, want.dtype.name) else 'ml_dtypes'}.{want.dtype.numpy.name})"
 
 
 # ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------

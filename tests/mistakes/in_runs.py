@@ -77,4 +77,172 @@ MISTAKES = (
         "y.tolist() == [1]",
         advice=r"write (\S+) for X",
     ),
+    Mistake(
+        "None for an array",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = None
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[N], got None.",),
+        "y.shape == (1,)",
+    ),
+    Mistake(
+        "None in a list",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = [None]
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[N], got a list with None in it",),
+        "y.tolist() == [0]",
+    ),
+    Mistake(
+        "no feed at all",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3]"}, "y"))
+        ---
+        x = 3
+        y, = s(«»)
+        """,
+        ("feeds: expected x: float32[N,3], got nothing",),
+        "y.shape == (1, 3)",
+    ),
+    Mistake(
+        "a text that is no number",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = "abc"
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[N], got str",),
+        "y.shape == (1,)",
+    ),
+    Mistake(
+        "one text for a list of texts",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N]"}, "y"))
+        ---
+        x = "abc"
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected string[N], got str, which is string[]",),
+        "y.tolist() == ['abc']",
+    ),
+    Mistake(
+        "numbers for texts",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N]"}, "y"))
+        ---
+        x = np.array([7, 8])
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected string[N], got int64[2]",),
+        "y.tolist() == ['7', '8']",
+    ),
+    Mistake(
+        "no axis for the batch",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3]"}, "y"))
+        ---
+        x = np.float32([1, 2, 3])
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[N,3], got float32[3]",),
+        "y.tolist() == [[1, 2, 3]]",
+    ),
+    Mistake(
+        "channels last",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3,4,4]"}, "y"))
+        ---
+        x = np.arange(48, dtype=np.float32).reshape(1, 4, 4, 3)
+        y, = s(«x=x»)
+        """,
+        ("got float32[1,4,4,3]",),
+        "y.shape == (1, 3, 4, 4) and y[0, :, 0, 0].tolist() == [0, 1, 2]",
+    ),
+    Mistake(
+        "a photograph without batch, channels last",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3,4,5]"}, "y"))
+        ---
+        x = np.arange(60, dtype=np.float32).reshape(4, 5, 3)
+        y, = s(«x=x»)
+        """,
+        ("got float32[4,5,3]",),
+        "y.shape == (1, 3, 4, 5) and y[0, :, 0, 0].tolist() == [0, 1, 2]",
+    ),
+    Mistake(
+        "a column for a vector",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([[1], [2]])
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[N], got float32[2,1]",),
+        "y.tolist() == [1, 2]",
+    ),
+    Mistake(
+        "an array of one for a scalar",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[]"}, "y"))
+        ---
+        x = np.float32([2])
+        y, = s(«x=x»)
+        """,
+        ("feed x: expected float32[], got float32[1]",),
+        "float(y) == 2",
+    ),
+    Mistake(
+        "a dot instead of two colons",
+        """
+        %%pyop -q -d lab
+        class Same:
+            def compute(self, x):
+                return x
+        ---
+        y = pyopnb.call(«"lab.Same"», np.float32([2]))
+        """,
+        ("op name: expected domain::OpType, got 'lab.Same'",),
+        "y.tolist() == [2]",
+    ),
+    Mistake(
+        "one colon",
+        """
+        %%pyop -q -d lab
+        class Same:
+            def compute(self, x):
+                return x
+        ---
+        n = pyopnb.node(«"lab:Same"», "x", "y")
+        """,
+        ("op name: expected domain::OpType, got 'lab:Same'",),
+        "(n.domain, n.op_type) == ('lab', 'Same')",
+    ),
+    Mistake(
+        "an op without its domain",
+        """
+        %%pyop -q -d lab
+        class Same:
+            def compute(self, x):
+                return x
+        ---
+        y = pyopnb.call(«"Same"», np.float32([2]))
+        """,
+        ("call of ::Same: expected an op of the registry or of the installed runtime",),
+        "y.tolist() == [2]",
+    ),
+    Mistake(
+        "lower case in a call",
+        """
+        y = pyopnb.call(«"relu"», np.float32([-2]))
+        """,
+        ("call of ::relu",),
+        "y.tolist() == [0]",
+    ),
 )
