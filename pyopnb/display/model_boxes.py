@@ -20,7 +20,7 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.display.svg.graph import Box, Graph, Line
+from pyopnb.display.svg.graph import Box, Graph, Line, plain_mark
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import (
     constant_value,
@@ -292,7 +292,10 @@ def title_of(node: NodeProto) -> str:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a picture shows beyond the model itself; values and marks by the ids of nodes, notes by the names of tensors."""
+    """What a picture shows beyond the model itself; values and marks by the ids of nodes, notes by the names of tensors.
+
+    The first line of a note is the tensor's value, which replaces its type; it may be empty.
+    """
 
     values: Mapping[int, float] = field(default_factory=dict)
     marks: Mapping[int, str] = field(default_factory=dict)
@@ -374,8 +377,8 @@ class _Boxes:
         return Box(title, tuple(rows), kind, labels, value, mark, tuple(inside), _lines(about), names)
 
     def _tensor(self, name: str, kind: str) -> str:
-        note = self._wishes.notes.get(name, kind)
-        return f"{name}: {note}" if note else name
+        value, line, more = self._wishes.notes.get(name, "").partition("\n")
+        return (f"{name}: {value or kind}" if value or kind else name) + line + more
 
     def connect(self, name: str, target: int, *, constant: bool = False) -> None:
         """Add a line to box ``target`` from the producer of a name."""
@@ -389,8 +392,15 @@ class _Boxes:
             rows = ("from outside",) if outside else ("nothing makes it",)
             self.producers[name] = self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")), 0
         source, port = self.producers[name]
-        self.lines.append(Line(source, target, port))
+        mark = _side(self.boxes[source].mark) or _side(self.boxes[target].mark)
+        self.lines.append(Line(source, target, port, mark))
 
 
 def _lines(texts: Iterable[str]) -> str:
     return "\n".join([sanitize(line, _LONGEST) for text in texts for line in text.split("\n")][:_LINES])
+
+
+def _side(mark: str) -> str:
+    """The mark of the lines of a box that only one of two models has."""
+    plain = plain_mark(mark)
+    return plain if plain in ("added", "removed") else ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from onnx import ModelProto
 
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.models.changes import Change, NodeAt
@@ -14,27 +16,29 @@ from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
+from pyopnb.display.merged import badges, merge
+from pyopnb.display.svg.graph import plain_mark
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, sanitize, sanitize_source
+from pyopnb.models.io import as_proto
+from pyopnb.ops.errors import FeedError, ModelError, sanitize, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
 _BYTES = 45_000  # of the table
 _SOURCE = 100_000  # characters of a source's diff
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
-_IN_A = ("removed", "fused", "split", "exchanged", "folded")  # changes that b does not show
 _MAX_LINES = 4  # changes above the picture
 _SIDES = ("a", "b", "both")
 
 
-def view_model_diff(thing: ModelDiff, *, side: str | None = None, **options: Any) -> View:
+def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> View:
     """The view of a diff of two models.
 
     Parameters
     ----------
     thing : ModelDiff
-    side : str, optional
-        Which model is drawn: ``"a"``, ``"b"`` or ``"both"``. By default b, and a as well if nodes of it are missing in b.
+    side : str
+        Which model is drawn: ``"a"``, ``"b"``, or by default ``"both"`` in one picture, the nodes that only a has beside b's.
     **options
         As of `view_model`.
 
@@ -47,43 +51,67 @@ def view_model_diff(thing: ModelDiff, *, side: str | None = None, **options: Any
     FeedError
         There is no such side.
     """
-    if side is not None and side not in _SIDES:
+    if side not in _SIDES:
         raise FeedError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]
     summary = [headline_html(thing), *([pre("\n".join(lines))] if lines else [])]
-    tables = [part for part in (_changes_table(thing), _worst_weight(thing)) if part]
+    models = tuple(map(as_proto, thing.models or ()))
+    drawn, names = _pictures(thing, models, side)
+    tensors = [_tensors(change, models, names) for change in thing.changes]
+    tables = [part for part in (_changes_table(thing, tensors), _worst_weight(thing)) if part]
     tables.append(glossary(*summary, *tables))
-    if thing.models is None:
+    if not drawn:
         remark = note("the models are no longer available, so there is no picture")
         return View(thing, title, text, join([*summary, remark, *tables]))
-    if side is None:
-        side = "both" if any(change.kind in _IN_A and change.a for change in thing.changes) else "b"
-    views: list[View] = []
-    pictures: list[str] = []
-    for name in ("b", "a") if side == "both" else (side,):
-        model = thing.models[name == "b"]
-        view = graph_within(model, {"marks": _marks(thing, name), **options}, [*summary, *(v.body for v in views)], tables)
-        views.append(view)
-        pictures.append(details(name, view.body, open=True))
-    return View(thing, title, text, join([*summary, *pictures, *tables]), views[0].draw)
+    pictures: list[View] = []
+    for model, marks in drawn:
+        wanted = {"marks": marks, "notes": _notes(thing, tensors), **options}
+        pictures.append(graph_within(model, wanted, [*summary, *(view.body for view in pictures)], tables))
+    return View(thing, title, text, join([*summary, *(view.body for view in pictures), *tables]), pictures[0].draw)
 
 
-def _marks(thing: ModelDiff, side: str) -> dict[int | str, str]:
-    """The badges of the main graph's nodes; changes in bodies and functions are in the table."""
-    marks: dict[int | str, str] = {}
-    for change in thing.changes:
-        if not change.path:
-            for node in getattr(change, side):
-                marks.setdefault(node.place, "changed" if change.kind == "weight" else change.kind)
-    return marks
+def _pictures(
+    thing: ModelDiff, models: Sequence[ModelProto], side: str
+) -> tuple[list[tuple[ModelProto, dict[int, str]]], dict[str, str]]:
+    """The models to draw with the badges of their nodes, and other names of a's tensors in them."""
+    if not models:
+        return [], {}
+    marks: dict[str, dict[int, str]] = {name: badges(thing.changes, name) for name in "ab"}
+    if side == "both":
+        only_a = {place: mark for place, mark in marks["a"].items() if plain_mark(mark) == "removed"}
+        try:
+            merged = merge(models[0], models[1], only_a, thing.tensors)
+        except ModelError:  # no graph has the nodes of both: two pictures
+            side = "ba"
+        else:
+            return [(merged.model, marks["b"] | merged.marks)], merged.names
+    return [(models["ab".index(name)], marks[name]) for name in side], {}
 
 
-def _changes_table(thing: ModelDiff) -> str:
+def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, str]) -> list[str]:
+    """The outputs of a change's nodes in the main graph, those of a under their names in the picture."""
+    if change.path or not models:
+        return []
+    a, b = ([name for node in nodes for name in model.graph.node[node.place].output]
+            for nodes, model in zip((change.a, change.b), models, strict=True))  # fmt: skip
+    return list(dict.fromkeys([*b, *(names.get(name, name) for name in a)]))
+
+
+def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]:
+    """What has changed, by the outputs of the nodes that it concerns."""
+    notes: dict[str, str] = {}
+    for change, names in zip(thing.changes, tensors, strict=True):
+        for name in names:
+            notes[name] = "\n".join([notes.get(name, ""), *format_change(change)])
+    return notes
+
+
+def _changes_table(thing: ModelDiff, keys: Sequence[Sequence[str]]) -> str:
     rows = [_row(change) for change in thing.changes]
     title = f"{len(rows)} change{'s' * (len(rows) != 1)}"
-    return table_within(title, ("kind", "where", "in a", "in b", "change"), rows, _BYTES) if rows else ""
+    return table_within(title, ("kind", "where", "in a", "in b", "change"), rows, _BYTES, keys=keys) if rows else ""
 
 
 def _row(change: Change) -> tuple[str, ...]:

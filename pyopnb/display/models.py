@@ -65,7 +65,8 @@ def view_model(
     marks : mapping, optional
         Badges of nodes, with keys like those of ``colours``: ``added``, ``removed``, ``changed``, or another short text.
     notes : mapping, optional
-        What the picture says, where scripts run, of a node that is pointed at or clicked: texts by the names of its outputs.
+        What the picture tells, where scripts run, of a node that is pointed at or clicked: texts by the names of its outputs.
+        The first line of a text replaces the output's type, unless it is empty.
     open : iterable of str, or bool
         Nodes whose bodies or functions are drawn inside them, by node name or output; functions also as ``domain::Name``. True
         opens everything.

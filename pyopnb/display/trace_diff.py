@@ -17,9 +17,11 @@ from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
+from pyopnb.display.merged import merge
 from pyopnb.display.view import View
 from pyopnb.models.io import as_proto
-from pyopnb.ops.errors import NotationError, sanitize
+from pyopnb.models.nodes import is_constant
+from pyopnb.ops.errors import ModelError, NotationError, sanitize
 from pyopnb.ops.types import tensor_type
 
 __all__ = ["view_trace_diff"]
@@ -42,7 +44,8 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     ----------
     thing : TraceDiff
     model : ModelProto, bytes or path, optional
-        The model of b, to be drawn as it is. By default the nodes that were compared are drawn.
+        The model of b, to be drawn as it is. By default the nodes of both runs are drawn in one picture, as far as they are
+        known: of a diff that was read from JSON those that were compared.
     **options
         As of `view_model`.
 
@@ -60,9 +63,27 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     tables.append(glossary(*summary, *tables))
     if not thing.steps and model is None:
         return View(thing, title, text, join([*summary, *tables]))
-    proto = _compared_nodes(thing) if model is None else as_proto(model)
-    graph = graph_within(proto, {**_colours(thing, proto), **options}, summary, tables)
+    proto, marks = _both(thing) if model is None else (as_proto(model), {})
+    wanted = _colours(thing, proto)
+    graph = graph_within(proto, {**wanted, "marks": marks | wanted["marks"], **options}, summary, tables)
     return View(thing, title, text, join([*summary, graph.body, *tables]), graph.draw)
+
+
+def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
+    """The nodes of b, and beside them those that only a has, with the badges of what one side lacks."""
+    if thing.models is None or thing.runs is not None:
+        return _compared_nodes(thing), {}
+    a, b = thing.models
+    with_partner = [set(thing.partners), set(thing.partners.values())]
+    lone = [
+        {n: mark for n, node in enumerate(model.graph.node) if not paired.intersection(node.output) and not is_constant(node)}
+        for model, paired, mark in zip((a, b), with_partner, ("-only in a", "+only in b"), strict=True)
+    ]
+    try:
+        merged = merge(a, b, lone[0], thing.partners)
+    except ModelError:  # no graph has the nodes of both
+        return b, lone[1]
+    return merged.model, lone[1] | merged.marks
 
 
 def _colours(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
@@ -75,7 +96,23 @@ def _colours(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
         "legend": "largest |a-b|",
         "log": True,
         "marks": {name: "origin" for name in origins if name in names},
+        "notes": _notes(thing),
     }
+
+
+def _notes(thing: TraceDiff) -> dict[str, str]:
+    """How each tensor differs, and what its node does to the difference."""
+    notes = {tensor.b: f"\n{_pair_text(tensor)}" for tensor in (*thing.feeds, *thing.tensors)}
+    for step in thing.steps:
+        alone = "" if step.isolated is None else f"; in isolation {_error(step.isolated)}"
+        name = step.outputs[0].b
+        notes[name] = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}"
+    return notes
+
+
+def _pair_text(tensor: Tensor) -> str:
+    other = f"against {tensor.a} of a: " if tensor.a != tensor.b else ""
+    return f"{other}{verdict_text(tensor.diff.worst.verdict)}, {summarize(tensor.diff.worst)}"
 
 
 def _compared_nodes(thing: TraceDiff) -> ModelProto:
@@ -129,9 +166,11 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
         yield details("summary", pre("\n".join(lines)))
     rows = [_step_row(step) for step in thing.steps]
     columns = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
-    yield table_within(f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES)
+    keys = [[tensor.b for tensor in step.outputs] for step in thing.steps]
+    yield table_within(f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES, keys=keys)
     pairs = [_pair_row(tensor) for tensor in (*thing.feeds, *thing.tensors)]
-    yield table_within(f"{len(pairs)} tensors", ("b", "a", "verdict", "result", "paired by"), pairs, _BYTES)
+    names = [(tensor.b,) for tensor in (*thing.feeds, *thing.tensors)]
+    yield table_within(f"{len(pairs)} tensors", ("b", "a", "verdict", "result", "paired by"), pairs, _BYTES, keys=names)
 
 
 def _step_row(step: Step) -> tuple[str, ...]:

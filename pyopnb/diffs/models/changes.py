@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -110,6 +110,8 @@ class Counts:
         Pairs of nodes, and of tensors, with different names.
     moved : bool
         Whether the nodes stand in another order.
+    tensors : dict
+        Tensors of a's main graph and the corresponding ones of b's.
     """
 
     a: int = 0
@@ -117,6 +119,7 @@ class Counts:
     pairs: int = 0
     renamed: int = 0
     moved: bool = False
+    tensors: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -271,6 +274,8 @@ class _GraphComparison:
 
     def _count(self, pairs: list[tuple[int, int]]) -> None:
         counts = self.counts
+        if not self.path:
+            counts.tensors = self.matching.values
         counts.a += len(self.a.nodes) - len(self.a.constants)
         counts.b += len(self.b.nodes) - len(self.b.constants)
         counts.pairs += len(pairs)

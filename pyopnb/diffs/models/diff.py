@@ -39,6 +39,8 @@ class ModelDiff(ToleranceDiff):
         Whether nodes stand in another order.
     models : tuple or None
         The two models as they were given, for drawing; not in the JSON, and not compared.
+    tensors : dict
+        Tensors of a's main graph and the corresponding ones of b's, likewise for drawing.
     """
 
     _FORMAT = "pyopnb.model-diff"
@@ -49,6 +51,7 @@ class ModelDiff(ToleranceDiff):
     renamed: int = 0
     moved: bool = False
     models: tuple[Any, Any] | None = field(default=None, compare=False)
+    tensors: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def verdict(self) -> str:
@@ -181,7 +184,7 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
     changes, counts = find_changes(open_readonly(a), open_readonly(b), rtol, atol)
-    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b))
+    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b), counts.tensors)
 
 
 # ---- text

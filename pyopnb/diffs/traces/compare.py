@@ -144,6 +144,8 @@ class TraceComparison:
             only_b=b_rest,
             outputs_only_a=a_outputs,
             outputs_only_b=b_outputs,
+            models=(self.traces[0].model, self.traces[1].model),
+            partners={pair.a: pair.b for pair in (self.pairs if alignment is None else alignment.pairs)},
         )
 
     def _unpaired(self, alignment: Alignment) -> tuple[tuple[str, ...], ...]:

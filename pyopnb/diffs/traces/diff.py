@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
@@ -50,6 +50,10 @@ class TraceDiff(ToleranceDiff):
         Outputs without a partner: with one of these the verdict is ``incomparable``.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
+    models : tuple of ModelProto, or None
+        The models that ran, for drawing; not in the JSON, and not compared.
+    partners : dict
+        Tensors of a's main graph and the corresponding ones of b's, likewise for drawing.
     """
 
     _FORMAT = "pyopnb.trace-diff"
@@ -65,6 +69,8 @@ class TraceDiff(ToleranceDiff):
     outputs_only_a: tuple[str, ...] = ()
     outputs_only_b: tuple[str, ...] = ()
     runs: int | None = None
+    models: tuple[Any, Any] | None = field(default=None, compare=False)
+    partners: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     # ---- the verdict ---------------------------------------------------------------------------------------------------------
 
@@ -234,7 +240,7 @@ class TraceDiff(ToleranceDiff):
         return replace(self, feeds=judge(self.feeds), tensors=judge(self.tensors), steps=steps)
 
     def _to_fields(self) -> dict[str, Any]:
-        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        document = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         document |= {name: [_tensor_to_dict(tensor) for tensor in document[name]] for name in ("feeds", "tensors")}
         return {**document, "steps": [_step_to_dict(step) for step in self.steps]}
 
@@ -243,6 +249,7 @@ class TraceDiff(ToleranceDiff):
         feeds, tensors = (tuple(map(_tensor_from_dict, fields[name])) for name in ("feeds", "tensors"))
         by_name = {tensor.b: tensor for tensor in (*feeds, *tensors)}
         names = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
+        strings: dict[str, Any] = {name: _strings(fields[name]) for name in names}
         diff = cls(
             str(fields["a"]),
             str(fields["b"]),
@@ -250,7 +257,7 @@ class TraceDiff(ToleranceDiff):
             tensors,
             tuple(_step_from_dict(step, by_name) for step in fields["steps"]),
             runs=None if fields["runs"] is None else int(fields["runs"]),
-            **{name: _strings(fields[name]) for name in names},
+            **strings,
         )
         if not diff.parts:
             raise FeedError("TraceDiff.from_json", expected="at least one tensor", got="none")

@@ -226,5 +226,5 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, around: bool 
     if log is None:
         log = bool(positive) and low >= 0 and high > 1000 * min(positive)
     if log and positive:
-        return Scale(min(positive), high, log=True)
+        return Scale(min(*positive, high / 10), high, log=True)  # a decade at least: what is nearly equal looks so
     return Scale(min(0.0, low) if low < high / 2 else low, high)

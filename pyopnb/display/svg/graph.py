@@ -13,7 +13,7 @@ from pyopnb.display.svg.shapes import Drawing, Group, Path, Rectangle, Shape, St
 from pyopnb.display.svg.text_width import fit, text_width
 from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["Box", "Graph", "Line", "Picture", "draw", "draw_within"]
+__all__ = ["Box", "Graph", "Line", "Picture", "draw", "draw_within", "plain_mark"]
 
 _Point = tuple[float, float]
 
@@ -37,6 +37,7 @@ _KINDS: dict[
     "wrong": ("#c4302b1c", "#c4302b", 1.5, (4, 2)),
 }
 _MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}  # colour and sign
+_SIGNS = {"+": "added", "-": "removed"}  # the first letter of a mark that is drawn like these
 _OTHER_MARK = ("#44546a", "")
 
 
@@ -57,7 +58,8 @@ class Box:
     value : float, optional
         A number that the picture's scale turns into the colour of the box.
     mark : str
-        A badge: ``added``, ``removed``, ``changed``, or any short text.
+        A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as ``+fused`` and ``-fused``, is drawn
+        like ``added`` or ``removed``.
     inside : tuple of Graph
         Graphs that are drawn inside the box.
     about : str
@@ -430,8 +432,19 @@ def _corner(box: _SizedBox, centre: _Point, left: float, top: float) -> _Point:
     return round(left + centre[0] - box.width / 2), round(top + centre[1] - box.size.height / 2)
 
 
+def plain_mark(mark: str) -> str:
+    """The mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
+
+    Examples
+    --------
+    >>> plain_mark("-fused"), plain_mark("changed"), plain_mark("-0.5")
+    ('removed', 'changed', '-0.5')
+    """
+    return _SIGNS.get(mark[:1], mark) if mark[1:2].isalpha() else mark
+
+
 def _mark(mark: str) -> tuple[str, str]:
-    return _MARKS.get(mark, _OTHER_MARK)
+    return _MARKS.get(plain_mark(mark), _OTHER_MARK)
 
 
 def _badge_width(mark: str) -> float:
@@ -439,7 +452,7 @@ def _badge_width(mark: str) -> float:
 
 
 def _badge_text(mark: str) -> str:
-    return f"{_mark(mark)[1]} {fit(mark, _BADGE, 90, bold=True)}".strip()
+    return f"{_mark(mark)[1]} {fit(mark if plain_mark(mark) == mark else mark[1:], _BADGE, 90, bold=True)}".strip()
 
 
 def _start_at_port(route: list[_Point], x: float, upper: float, lower: float) -> None:
@@ -513,6 +526,6 @@ class _Lines:
     def shapes(self) -> Iterator[Path]:
         """The lines, and their arrowheads."""
         colour, thickness = (_mark(self._mark)[0], 2.0) if self._mark else (LINE, 1.2)
-        dashes = (5.0, 3.0) if self._mark == "removed" else ()
+        dashes = (5.0, 3.0) if plain_mark(self._mark) == "removed" else ()
         yield Path(tuple(self._steps), "none", colour, thickness, dashes)
         yield Path(tuple(step for head in self._heads for step in head), colour)
