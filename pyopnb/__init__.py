@@ -167,8 +167,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    foreign = {"Any", "TYPE_CHECKING", "annotations", "importlib"}
-    return sorted({*globals(), *__all__} - foreign)
+    return sorted([*__all__, "__version__", "testing"])
 
 
 def load_ipython_extension(shell: object) -> None:

@@ -1,4 +1,7 @@
-"""Completion of the lines of ``%%pyop``, ``%pyop`` and ``%%onnx``."""
+"""Completion of the lines of ``%%pyop`` and ``%pyop``, of ``%%onnx`` cells, and of arguments: feeds, attrs and names of ops.
+
+Keys, as in ``trace["``, are completed by IPython itself, which asks the object.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from onnx import ModelProto
 
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output, walk
+from pyopnb.notebook.argument_completion import Completions, complete_arguments, complete_onnx
 from pyopnb.notebook.arguments import ONNX, PYOP
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
 from pyopnb.ops.errors import PyopError
@@ -27,11 +31,14 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     """Complete the line of one of our magics, and suppress all other matchers there."""
     before = context.text_until_cursor.lstrip()
     magic, *words = before.split() or [""]
-    if not words and not before.endswith(" "):
+    if magic.startswith("%") and not words and not before.endswith(" "):
         return SimpleMatcherResult(completions=[])
-    fragment = "" if before[-1].isspace() else words.pop()
+    fragment = words.pop() if words and not before[-1].isspace() else ""
     is_first_line = not "".join(context.full_text.split("\n")[: context.cursor_line]).strip()
     candidates: _Candidates | None = None
+    first_line = context.full_text.lstrip().partition("\n")[0].split()
+    if first_line[:1] == ["%%onnx"] and not is_first_line:
+        return _result(complete_onnx(_text_before(context)))
     if magic == "%pyop":
         candidates = _for_command(words, fragment)
     elif magic == "%%pyop" and is_first_line and "--run" not in words:  # expressions are completed as Python
@@ -39,9 +46,22 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     elif magic == "%%onnx" and is_first_line:
         candidates = [(option, "option") for option in ONNX._option_string_actions]
     if candidates is None:
-        return SimpleMatcherResult(completions=[])
+        return _result(complete_arguments(_text_before(context)))
     completions = [SimpleCompletion(text, type=kind) for text, kind in candidates if text.startswith(fragment)]
     return SimpleMatcherResult(completions=completions, suppress=True, matched_fragment=fragment)
+
+
+def _text_before(context: CompletionContext) -> str:
+    return "\n".join([*context.full_text.split("\n")[: context.cursor_line], context.text_until_cursor])
+
+
+def _result(found: Completions | None) -> SimpleMatcherResult:
+    if found is None:
+        return SimpleMatcherResult(completions=[])
+    completions = [SimpleCompletion(text, type=kind) for text, kind in found.candidates]
+    return SimpleMatcherResult(
+        completions=completions, suppress=found.alone, matched_fragment=found.fragment, ordered=found.alone
+    )
 
 
 def _for_command(words: list[str], fragment: str) -> _Candidates | None:

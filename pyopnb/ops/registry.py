@@ -452,6 +452,9 @@ class Registry(Displayable):
         """
         return tuple(module for (module, _), op in self._modules.items() if op.name == name)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return sorted(self._ops)
+
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and bool(self[name])

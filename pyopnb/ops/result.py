@@ -62,6 +62,8 @@ class Result(Displayable):
         """
         return self._arrays.keys()
 
+    _ipython_key_completions_ = keys  # IPython's protocol, for ``result["``
+
     def items(self) -> ItemsView[str, Any]:
         """Pairs of name and array.
 

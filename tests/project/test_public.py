@@ -147,3 +147,7 @@ def test_module_defines_nothing_public_by_accident(module):
 def test_that_an_accident_is_seen():
     source = "import os\n__all__ = ['kept']\nLIMIT: int = 3\n_quiet, loud = 1, 2\nkept = 4\nclass Slip: ...\n"
     assert accidents(source, ["kept"]) == ["LIMIT", "Slip", "loud"]
+
+
+def test_dir_holds_what_is_public() -> None:
+    assert sorted(dir(pyopnb)) == sorted([*pyopnb.__all__, "__version__", "testing"])

@@ -127,6 +127,8 @@ class Trace(Displayable):
         """
         return {**self.feeds, **self.values}.keys()
 
+    _ipython_key_completions_ = keys  # IPython's protocol, for ``trace["``
+
     def items(self) -> Any:
         """Pairs of name and array.
 
