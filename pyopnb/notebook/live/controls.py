@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ipywidgets
@@ -19,6 +19,8 @@ __all__ = ["Control", "attr_control", "feed_control"]
 
 _STYLE = {"description_width": "initial"}
 _STEPS = 100
+_ANY_NUMBER = (-math.inf, math.inf)
+_MOST_ON_A_SLIDER = 1e15  # a browser's integers end at 2**53
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,19 @@ class Control:
     widget : ipywidgets.Widget
     read : callable
         Converts the widget's value; raises `FeedError` for text that cannot be parsed.
+    grows : bool
+        Whether it is a slider whose range nobody asked for.
     """
 
     name: str
     widget: Any
     read: Callable[[Any], Any]
+    grows: bool = False
 
     def move(self, value: Any) -> None:
-        """Set the widget, as a user does with the mouse."""
+        """Set the widget, as a user does with the mouse; a range that nobody asked for grows."""
+        if self.grows:
+            self.widget.min, self.widget.max = min(value, self.widget.min), max(value, self.widget.max)
         if isinstance(self.widget, ipywidgets.FloatSlider):
             self.widget.step = _step_through(self.widget.min, float(value), self.widget.step)
         self.widget.value = value
@@ -96,7 +103,8 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
     elif isinstance(request, list):
         control = _menu(name, request, request[0] if request else None)
     else:
-        control = _box(name, kind, request)
+        limits = np.iinfo(type.dtype.numpy) if code in "iu" else None
+        control = _box(name, kind, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER)
     shape = (1,) * len(type.shape or ())
     dtype = object if kind == "str" else type.dtype.numpy
     return Control(name, control.widget, lambda value: np.full(shape, control.read(value), dtype))
@@ -143,6 +151,12 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
     return Control(name, widget, float)
 
 
+def _range_around(value: float) -> tuple[float, float]:
+    """The range that ``ipywidgets.interact`` makes of a number: twice its size to both sides; of 0 up to 1."""
+    low, high = sorted((-value, 3 * value))
+    return (low, high) if low < high else (type(value)(0), type(value)(1))
+
+
 def _step_through(low: float, value: float, step: float) -> float:
     """The step, refined until it reaches a value: a browser snaps other values, and reports that as a move by the user."""
     for digits in range(6):
@@ -162,15 +176,18 @@ def _menu(name: str, choices: list[Any], current: Any) -> Control:
     return Control(name, widget, lambda index: choices[index])
 
 
-def _box(name: str, kind: str, current: Any) -> Control:
+def _box(name: str, kind: str, current: Any, bounds: tuple[float, float] = _ANY_NUMBER) -> Control:
     common: dict[str, Any] = {"description": name, "style": _STYLE}
     try:
         if kind == "bool":
             return Control(name, ipywidgets.Checkbox(bool(current), **common), bool)
-        if kind == "int":
-            return Control(name, ipywidgets.IntText(int(current), **common), int)
-        if kind == "float":
-            return Control(name, ipywidgets.FloatText(float(current), **common), float)
+        if kind in ("int", "float"):
+            number = int(current) if kind == "int" else float(current)
+            if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
+                low, high = _range_around(number)
+                return replace(_slider(name, kind, number, (max(low, bounds[0]), min(high, bounds[1]))), grows=True)
+            widget_of = ipywidgets.IntText if kind == "int" else ipywidgets.FloatText
+            return Control(name, widget_of(number, **common), type(number))
         if kind == "str":
             return Control(name, ipywidgets.Text(str(current), continuous_update=False, **common), str)
         if kind.startswith("list"):

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import warnings
 
 import ipywidgets
 import numpy as np
@@ -75,7 +76,7 @@ def test_controls_follow_the_schema(page):
     page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))')
     panel = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
     kinds = {name: type(control.widget).__name__ for name, control in panel.controls.items()}
-    assert kinds == {"n": "IntText", "f": "FloatText", "mode": "Dropdown", "on": "Checkbox", "axes": "Text", "text": "Text"}
+    assert kinds == {"n": "IntSlider", "f": "FloatSlider", "mode": "Dropdown", "on": "Checkbox", "axes": "Text", "text": "Text"}
     assert panel.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
     panel.set(axes="[1, 2, 3]", mode=1, on=False)
     assert page.run("s").attrs["y"]["axes"] == [1, 2, 3]
@@ -84,6 +85,40 @@ def test_controls_follow_the_schema(page):
     assert "expected a list, got [1, . Try: [1, 2, 3]" in str(panel.error)
     panel.set(axes="[1]")
     assert panel.error is None
+
+
+def test_numbers_without_a_range_get_sliders(page):
+    """As those of `ipywidgets.interact`, and they reach what is set from Python."""
+    page.run(
+        """
+        %%pyop -q -d demo
+        class Numbers:
+            def __init__(self, n: int = 2, f: float = 0.5, zero: float = 0.0, minus: int = -3, far: float = float("inf"), seed: int = 2**60):
+                self.all = n, f, zero, minus, far, seed
+            def compute(self, x, k, u):
+                return np.float32([*self.all, k.item(), u.item()])
+        """.replace("\n        ", "\n").lstrip()
+    )
+    page.run('n = pyopnb.node("demo::Numbers", ["x", "k", "u"], "y")')
+    page.run(
+        's = pyopnb.Session(pyopnb.model([n], {"x": "float32[N]", "k": "float32[]", "u": "uint8[]"}, {"y": "float32[N]"}))'
+    )
+    panel = page.run("i = pyopnb.interact(s, x=np.float32([1]), k=4.0, u=100)\ni")
+
+    def range_of(value):
+        with warnings.catch_warnings():  # of ipywidgets about itself
+            warnings.simplefilter("ignore", DeprecationWarning)
+            widget = ipywidgets.interactive.widget_from_abbrev(value)
+        return type(widget), widget.min, widget.max
+
+    widgets = {name: control.widget for name, control in panel.controls.items()}
+    for name, value in (("n", 2), ("f", 0.5), ("zero", 0.0), ("minus", -3), ("k", 4.0)):
+        assert (type(widgets[name]), widgets[name].min, widgets[name].max) == range_of(value), name
+    assert isinstance(widgets["far"], ipywidgets.FloatText) and isinstance(widgets["seed"], ipywidgets.IntText)
+    assert (widgets["u"].min, widgets["u"].max) == (0, 255), "what a uint8 holds"
+    assert panel.result["y"].tolist() == [2, 0.5, 0, -3, np.inf, 2**60, 4, 100]
+    panel.set(n=50, f=-7.25)
+    assert panel.values["n"] == 50 and panel.values["f"] == -7.25 and panel.result["y"].tolist()[:2] == [50, -7.25]
 
 
 def test_scalar_feeds(page):
