@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import detail_lines, format_index, format_number, part_lines, summarize
-from pyopnb.diffs.arrays.stats import Facts
+from pyopnb.diffs.arrays.stats import ArrayStats
 from pyopnb.diffs.base import DiffBase
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, escape, image, join, paragraph, pre
@@ -146,7 +146,7 @@ def charts_of(part: Part, limits: tuple[float, float] | None = None) -> list[Cha
     return charts
 
 
-def _error_map(facts: Facts, matrix: tuple[int, int], kind: str, limits: tuple[float, float] | None) -> Chart:
+def _error_map(facts: ArrayStats, matrix: tuple[int, int], kind: str, limits: tuple[float, float] | None) -> Chart:
     sizes = facts.picture()
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
     low, high = limits or ((float(known.min()), float(known.max())) if known.size else (1.0, 1.0))
@@ -162,7 +162,7 @@ def _error_map(facts: Facts, matrix: tuple[int, int], kind: str, limits: tuple[f
 
 
 def _worst_cells(
-    facts: Facts, matrix: tuple[int, int], kind: str, shape: tuple[int, ...]
+    facts: ArrayStats, matrix: tuple[int, int], kind: str, shape: tuple[int, ...]
 ) -> Iterator[tuple[int, float, float]]:
     """The centres of the cells that have the worst elements, as marks of a heat map."""
     leading = [int(size) for size in (tensor_type(kind).shape or ())[:-1] if size is not None]
@@ -175,7 +175,7 @@ def _worst_cells(
         yield 0, down, across
 
 
-def _error_density(facts: Facts, part: Part) -> Chart:
+def _error_density(facts: ArrayStats, part: Part) -> Chart:
     """How many pairs have which |a-b| and which |b|, both by octaves; -1023 is 0."""
     across, up = ([key[axis] for key in facts.spread if key[axis] > -1023] or [0] for axis in (0, 1))
     zero = any(key[0] == -1023 for key in facts.spread)
@@ -274,7 +274,7 @@ def _sections(part: Part) -> Iterator[tuple[str, str]]:
         yield "axes", _table(("axis", "length", "indices with mismatches", "most"), hits)
 
 
-def _quantile_rows(facts: Facts) -> Iterator[tuple[str, str, str]]:
+def _quantile_rows(facts: ArrayStats) -> Iterator[tuple[str, str, str]]:
     for q in (0.5, 0.9, 0.99, 0.999):
         size, ulp = facts.quantile(q), facts.ulp_quantile(q)
         if size:

@@ -1,13 +1,15 @@
-"""What tells two arrays apart, in one line: exactly, within a tolerance, or in units of the last place."""
+"""How two arrays differ, in one line: bit by bit, beyond a tolerance, or in units in the last place."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from pyopnb.diffs.base import TOLERANCES
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.errors import plural, sanitize
 from pyopnb.ops.types import type_of
 
 __all__ = ["RELATIVE", "difference", "is_float", "ulps"]
@@ -15,29 +17,29 @@ __all__ = ["RELATIVE", "difference", "is_float", "ulps"]
 RELATIVE = {name: rtol for name, (rtol, _) in TOLERANCES.items() if not name.startswith("complex")}
 """Relative tolerances between two good implementations of one operator; other dtypes are exact."""
 
-_OF_LARGEST = 0.1  # part of the tolerance that the largest element sets: sums of large terms cancel
+_OF_LARGEST = 0.1  # share of the tolerance relative to the largest element: sums of large terms cancel
 
 
 def is_float(array: np.ndarray) -> bool:
-    """Whether an array is of a dtype in `RELATIVE`: those that people calculate with."""
+    """Whether an array has a dtype of `RELATIVE`."""
     return array.dtype != object and dtype(array.dtype).name in RELATIVE
 
 
 def difference(got: np.ndarray, want: np.ndarray, rtol: float | None = None) -> str | None:
-    """What tells two arrays apart; None where they agree.
+    """Describe how two arrays differ; None if they agree.
 
     Parameters
     ----------
     got, want : ndarray
-        NaN agrees with NaN at the same place. Another dtype or shape is a difference, and nothing is broadcast.
+        NaN agrees with NaN at the same index. Another dtype or shape is a difference, and nothing is broadcast.
     rtol : float, optional
-        Tolerated, relative to the element of ``want``; a tenth of it relative to the largest element. Without it, every bit
-        counts, -0.0 is not 0.0. It concerns the dtypes in `RELATIVE` only.
+        Tolerance relative to the element of ``want``, plus a tenth of it relative to the largest element. Without it, every
+        bit counts, and -0.0 is not 0.0. It applies only to the dtypes of `RELATIVE`.
 
     Examples
     --------
     >>> difference(np.float32([1, 2]), np.float32([1, 3]))
-    '[1] is 2.0 instead of 3.0 (1 of 2 elements differ)'
+    '[1] is 2.0 instead of 3.0 (1 of 2 elements differs)'
     >>> difference(np.float32([np.nan]), np.float32([np.nan])) is None
     True
     """
@@ -48,10 +50,10 @@ def difference(got: np.ndarray, want: np.ndarray, rtol: float | None = None) -> 
     a, b = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    away = np.abs(np.where(finite, a, 0.0) - np.where(finite, b, 0.0))
+    error = np.abs(np.where(finite, a, 0.0) - np.where(finite, b, 0.0))
     largest = np.abs(b[finite]).max(initial=0.0)
-    wrong = ~same & (~finite | (away > rtol * (np.abs(b) + _OF_LARGEST * largest)))
-    return _worst(wrong, got, want, np.where(finite, away, np.inf))
+    wrong = ~same & (~finite | (error > rtol * (np.abs(b) + _OF_LARGEST * largest)))
+    return _worst(wrong, got, want, np.where(finite, error, np.inf))
 
 
 def _unequal(got: np.ndarray, want: np.ndarray) -> np.ndarray:
@@ -67,21 +69,24 @@ def _bits(array: np.ndarray, bits: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(array.shape).view(bits)
 
 
-def _worst(wrong: np.ndarray, got: np.ndarray, want: np.ndarray, size: np.ndarray | None = None) -> str | None:
+def _worst(wrong: np.ndarray, got: np.ndarray, want: np.ndarray, error: np.ndarray | None = None) -> str | None:
     count = int(np.count_nonzero(wrong))
     if not count:
         return None
-    place = int(np.argmax(wrong if size is None else np.where(wrong, size, -1.0)))
-    index = np.unravel_index(place, got.shape)
-    at = f"[{','.join(map(str, index))}]"
-    return f"{at} is {sanitize(got[index])} instead of {sanitize(want[index])} ({count} of {got.size} elements differ)"
+    index = np.unravel_index(int(np.argmax(wrong if error is None else np.where(wrong, error, -1.0))), got.shape)
+    verb = "differs" if count == 1 else "differ"
+    return f"{_instead(index, got, want)} ({count:,} of {plural(got.size, 'element')} {verb})"
+
+
+def _instead(index: tuple[Any, ...], got: np.ndarray, want: np.ndarray) -> str:
+    return f"[{','.join(map(str, index))}] is {sanitize(got[index])} instead of {sanitize(want[index])}"
 
 
 def ulps(got: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
-    """How far an array is from its float64 values, in units of its dtype's last place, and where it is farthest.
+    """The largest error of an array against its values in float64, in units in the last place of its dtype, and where it is.
 
-    The unit is that of the element, or of the root mean square of all where that is larger: what cancels to nearly nothing has
-    no last place of its own. What float64 has and the dtype cannot hold must be infinite.
+    The unit is that of the element, or of the root mean square of all elements if that is larger: the rounding error of a sum
+    that cancels is that of its terms. A value that overflows the dtype must be infinite.
 
     Examples
     --------
@@ -97,9 +102,10 @@ def ulps(got: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
     typical = float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
     info = ml_dtypes.finfo(got.dtype)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
     unit = float(info.eps) * np.maximum(np.abs(np.where(finite, exact, 0.0)), max(typical, float(info.tiny)))
-    off = np.where(same, 0.0, np.where(finite, np.abs(np.where(finite, a, 0.0) - np.where(finite, exact, 0.0)) / unit, np.inf))
-    if not off.size or not off.max():
+    error = np.where(
+        same, 0.0, np.where(finite, np.abs(np.where(finite, a, 0.0) - np.where(finite, exact, 0.0)) / unit, np.inf)
+    )
+    if not error.size or not error.max():
         return 0.0, ""
-    index = np.unravel_index(int(np.argmax(off)), off.shape)
-    at = f"[{','.join(map(str, index))}]"
-    return float(off.max()), f"{at} is {sanitize(got[index])} instead of {sanitize(exact[index])}"
+    index = np.unravel_index(int(np.argmax(error)), error.shape)
+    return float(error.max()), _instead(index, got, exact)

@@ -29,19 +29,19 @@ def test_every_dtype_is_itself_and_not_another(row: Any) -> None:
 @pytest.mark.parametrize(
     ("got", "want", "rtol", "said"),
     [
-        ([1.0], [1.0000001], None, "[0] is 1.0 instead of 1.0000001 (1 of 1 elements differ)"),
+        ([1.0], [1.0000001], None, "[0] is 1.0 instead of 1.0000001 (1 of 1 element differs)"),
         ([1.0], [1.0000001], 1e-6, None),
         ([NAN], [NAN], None, None),
         ([NAN], [NAN], 1e-6, None),
-        ([NAN], [1.0], 1e-6, "[0] is nan instead of 1.0 (1 of 1 elements differ)"),
+        ([NAN], [1.0], 1e-6, "[0] is nan instead of 1.0 (1 of 1 element differs)"),
         ([INF], [INF], 1e-6, None),
-        ([INF], [-INF], 1e-6, "[0] is inf instead of -inf (1 of 1 elements differ)"),
-        ([INF], [3e38], 1.0, "[0] is inf instead of 3e+38 (1 of 1 elements differ)"),
-        ([-0.0], [0.0], None, "[0] is -0.0 instead of 0.0 (1 of 1 elements differ)"),
+        ([INF], [-INF], 1e-6, "[0] is inf instead of -inf (1 of 1 element differs)"),
+        ([INF], [3e38], 1.0, "[0] is inf instead of 3e+38 (1 of 1 element differs)"),
+        ([-0.0], [0.0], None, "[0] is -0.0 instead of 0.0 (1 of 1 element differs)"),
         ([-0.0], [0.0], 1e-6, None),
         ([1, 2, 3], [1, 2.5, 4], 1e-6, "[2] is 3.0 instead of 4.0 (2 of 3 elements differ)"),
         ([1e-3, 1e6], [2e-3, 1e6], 1e-6, None),
-        ([1e-3], [2e-3], 1e-6, "[0] is 0.001 instead of 0.002 (1 of 1 elements differ)"),
+        ([1e-3], [2e-3], 1e-6, "[0] is 0.001 instead of 0.002 (1 of 1 element differs)"),
     ],
 )  # fmt: skip
 def test_floats(got: list[float], want: list[float], rtol: float | None, said: str | None) -> None:
@@ -52,7 +52,7 @@ def test_what_is_never_tolerated() -> None:
     assert difference(np.int64([2**62]), np.int64([2**62 + 1]), 0.1) is not None
     assert difference(np.float32([1]), np.float64([1]), 1.0) == "float32[1] instead of float64[1]"
     assert difference(np.float32([1]), np.float32(1).reshape(()), 1.0) == "float32[1] instead of float32[]"
-    assert difference(np.array(["a"], object), np.array(["b"], object), 1.0) == "[0] is a instead of b (1 of 1 elements differ)"
+    assert difference(np.array(["a"], object), np.array(["b"], object), 1.0) == "[0] is a instead of b (1 of 1 element differs)"
 
 
 @given(hnp.arrays(np.float32, st.integers(0, 5)), hnp.arrays(np.float32, st.integers(0, 5)))

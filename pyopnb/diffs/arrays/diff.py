@@ -9,7 +9,7 @@ from typing import Any
 
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, elements, parts
-from pyopnb.diffs.arrays.stats import Axis, Facts, Place
+from pyopnb.diffs.arrays.stats import ArrayStats, Axis, Place
 from pyopnb.diffs.arrays.tolerance import Frontier
 from pyopnb.diffs.base import ToleranceDiff, check_tolerances
 from pyopnb.ops.errors import FeedError
@@ -123,9 +123,9 @@ def _part(held: Mapping[str, Any]) -> Part:
     return Part(path, str(held["a"]), str(held["b"]), str(held["reason"]), float(held["rtol"]), float(held["atol"]), facts)
 
 
-def _facts(held: Mapping[str, Any]) -> Facts:
-    numbers = {one.name: _number(held[one.name]) for one in fields(Facts) if one.name not in _READ}
-    return Facts(**numbers, **{name: read(held[name]) for name, read in _READ.items()})
+def _facts(held: Mapping[str, Any]) -> ArrayStats:
+    numbers = {one.name: _number(held[one.name]) for one in fields(ArrayStats) if one.name not in _READ}
+    return ArrayStats(**numbers, **{name: read(held[name]) for name, read in _READ.items()})
 
 
 def _counts(held: Mapping[str, int]) -> dict[int, int]:

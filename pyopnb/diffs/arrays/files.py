@@ -1,4 +1,4 @@
-"""Arrays that lie in files. Nothing in a file is run: what only pickle could read is refused."""
+"""Arrays in files. Nothing in a file is executed: what only pickle can read is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     Raises
     ------
     FeedError
-        There is no such file, or it holds something else than its name says.
+        There is no such file, or its contents are not what its ending says.
     """
     file = Path(os.fspath(path))
     where = f"file {sanitize(str(file))}"
@@ -39,14 +39,14 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     if ending not in ENDINGS:
         raise FeedError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=sanitize(ending) or "no ending")
     head = _head(file, where)
-    begins, holds, read = ENDINGS[ending]
+    magic, contents, read = ENDINGS[ending]
     try:
-        if not head.startswith(begins):
-            raise ValueError(f"{file.stat().st_size} bytes that are none")
+        if not head.startswith(magic):
+            raise ValueError(f"{file.stat().st_size} bytes of another format")
         return read(file)
     except _DAMAGED as error:
-        got = guess_format(head) or _said(error)
-        raise FeedError(where, expected=holds, got=got, next=format_advice(head)) from None
+        got = guess_format(head) or _reason(error)
+        raise FeedError(where, expected=contents, got=got, next=format_advice(head)) from None
 
 
 # What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
@@ -56,10 +56,10 @@ _DAMAGED = (
 )  # fmt: skip
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     text = sanitize(str(error)).replace("\n", " ").rstrip(".")
     if "allow_pickle" in text or "Python objects" in text:
-        return "Python objects, which only pickle reads, and pickle runs what a file says"
+        return "Python objects, which only pickle can read, and pickle executes code"
     return text or type(error).__name__
 
 
@@ -74,13 +74,13 @@ def _head(file: Path, where: str) -> bytes:
 
 
 def _npy(file: Path) -> np.ndarray:
-    # Mapped: what is compared block by block need not be in memory as a whole.
+    # Memory-mapped: it is compared block by block.
     return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
 
 
 def _npz(file: Path) -> dict[str, np.ndarray]:
-    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as held:  # NumPy would leave a damaged one open
-        found = {name: held[name] for name in held.files}
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:  # NumPy leaves a damaged one open
+        found = {name: archive[name] for name in archive.files}
     other = next((name for name, array in found.items() if not isinstance(array, np.ndarray)), None)
     if other is not None:
         raise ValueError(f"{other!r} among them")
@@ -90,13 +90,13 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
 def _pb(file: Path) -> np.ndarray:
     tensor = TensorProto.FromString(file.read_bytes())
     if tensor.data_type == TensorProto.UNDEFINED or any(dim < 0 for dim in tensor.dims):
-        raise ValueError("bytes that are none")
+        raise ValueError("bytes of another format")
     if tensor.data_location == TensorProto.EXTERNAL:
-        raise ValueError("one whose data are in another file")
+        raise ValueError("one with external data")
     return np.asarray(numpy_helper.to_array(tensor))
 
 
 ENDINGS: Mapping[str, tuple[bytes, str, Callable[[Path], np.ndarray | dict[str, np.ndarray]]]] = MappingProxyType(
     {".npz": (b"PK", "arrays", _npz), ".npy": (b"\x93NUMPY", "an array", _npy), ".pb": (b"", "a TensorProto", _pb)}
 )
-"""How a file begins, what it holds and what reads it, by the ending of its name."""
+"""The first bytes of a file, its contents and its reader, by the ending of its name."""

@@ -1,4 +1,4 @@
-"""Values of every kind that a model takes or gives, walked through in pairs: arrays, sequences, maps, None."""
+"""Pairs of values of the kinds that models have as inputs and outputs: arrays, sequences, maps, None."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.stats import Facts, LazyFacts, family, quick_stats
+from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, family, quick_stats
 from pyopnb.diffs.base import TOLERANCES
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
@@ -28,7 +28,7 @@ _Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Two values at one place, and what is known of them.
+    """A pair of values, and the statistics of their difference.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Part:
         Why they cannot be compared; empty where they can.
     rtol, atol : float
         The tolerance that was applied: 0 where the dtype is exact.
-    counted : Facts or LazyFacts or None
+    counted : ArrayStats or LazyStats or None
         None where there are no two arrays of the same type.
     """
 
@@ -50,7 +50,7 @@ class Part:
     reason: str = ""
     rtol: float = 0.0
     atol: float = 0.0
-    counted: Facts | LazyFacts | None = None
+    counted: ArrayStats | LazyStats | None = None
 
     @property
     def name(self) -> str:
@@ -58,10 +58,10 @@ class Part:
         return named(self.path)
 
     @property
-    def facts(self) -> Facts | None:
+    def facts(self) -> ArrayStats | None:
         """The statistics of the two arrays; None where there are no two arrays of the same type."""
-        if isinstance(self.counted, LazyFacts):
-            object.__setattr__(self, "counted", self.counted.make())  # once, and unseen: the part stays the same
+        if isinstance(self.counted, LazyStats):
+            object.__setattr__(self, "counted", self.counted.make())  # computed once; equality does not change
         return self.counted  # type: ignore[return-value]  # no longer lazy
 
     def __eq__(self, other: object) -> bool:
@@ -130,7 +130,7 @@ def named(path: _Path) -> str:
 
 
 def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float, float]:
-    """What is tolerated of a dtype. Once one of the two is given, the other is 0 without being given.
+    """The tolerance for a dtype. If only one of the two is given, the other is 0.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float,
 
 
 def elements(value: Any, depth: int = 0) -> int:
-    """How many elements there are in a value, to its depths.
+    """Count the elements of a value, nested ones included.
 
     Examples
     --------
@@ -159,12 +159,12 @@ def elements(value: Any, depth: int = 0) -> int:
     if depth > _DEEPEST:
         return 0
     if isinstance(value, (Result, Mapping)):
-        return sum(elements(held, depth + 1) for _, held in value.items())
-    return sum(elements(held, depth + 1) for held in value) if isinstance(value, (list, tuple)) else 0
+        return sum(elements(item, depth + 1) for _, item in value.items())
+    return sum(elements(item, depth + 1) for item in value) if isinstance(value, (list, tuple)) else 0
 
 
 def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
-    """Every pair of arrays in two values, and what has no partner.
+    """Pair the arrays of two values; what has no partner is a part as well.
 
     Raises
     ------
@@ -175,27 +175,27 @@ def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Pa
 
 
 def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
-    one, two = _opened(a, path, "a"), _opened(b, path, "b")
-    said = _said(one), _said(two)
+    one, two = _normalize(a, path, "a"), _normalize(b, path, "b")
+    types = _type_text(one), _type_text(two)
     if len(path) > _DEEPEST:
-        yield Part(path, *said, reason=f"nested deeper than {_DEEPEST} levels")
+        yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
     elif one is None or two is None:
-        yield Part(path, *said, reason="" if one is two else f"a is {said[0]}, b is {said[1]}")
+        yield Part(path, *types, reason="" if one is two else f"a is {types[0]}, b is {types[1]}")
     elif isinstance(one, dict) and isinstance(two, dict):
         for key in [*one, *(key for key in two if key not in one)]:
             yield from _member((*path, key), one, two, key, rtol, atol)
         if not one and not two:
-            yield Part(path, *said)
+            yield Part(path, *types)
     elif isinstance(one, list) and isinstance(two, list):
         for index in range(max(len(one), len(two))):
-            held = [dict(enumerate(values)) for values in (one[index : index + 1], two[index : index + 1])]
-            yield from _member((*path, index), held[0], held[1], 0, rtol, atol)
+            left, right = (dict(enumerate(values[index : index + 1])) for values in (one, two))
+            yield from _member((*path, index), left, right, 0, rtol, atol)
         if not one and not two:
-            yield Part(path, *said)
+            yield Part(path, *types)
     elif isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
-        yield _arrays(path, one, two, said, rtol, atol)
+        yield _arrays(path, one, two, types, rtol, atol)
     else:
-        yield Part(path, *said, reason=f"a is {said[0]}, b is {said[1]}")
+        yield Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
 
 
 def _member(
@@ -205,18 +205,18 @@ def _member(
         yield from _walk(path, one[key], two[key], rtol, atol)
     else:
         side, value = ("a", one[key]) if key in one else ("b", two[key])
-        said = _said(_opened(value, path, side))
-        yield Part(path, *((said, "missing") if side == "a" else ("missing", said)), reason=f"only in {side}: {said}")
+        types = _type_text(_normalize(value, path, side))
+        yield Part(path, *((types, "missing") if side == "a" else ("missing", types)), reason=f"only in {side}: {types}")
 
 
-def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, said: tuple[str, str], rtol: float | None, atol: float | None) -> Part:
+def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], rtol: float | None, atol: float | None) -> Part:
     for array, side in ((a, "a"), (b, "b")):
-        if why := _unfit(array):
-            return Part(path, *said, reason=f"{side} {why}")
-    if said[0] != said[1]:
-        return Part(path, *said, reason=f"a is {said[0]}, b is {said[1]}{_shape_hint(a.shape, b.shape)}")
+        if why := _why_no_tensor(array):
+            return Part(path, *types, reason=f"{side} {why}")
+    if types[0] != types[1]:
+        return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}{_shape_hint(a.shape, b.shape)}")
     applied = tolerance(dtype(a.dtype).name, rtol, atol)
-    return Part(path, *said, rtol=applied[0], atol=applied[1], counted=quick_stats(a, b, *applied))
+    return Part(path, *types, rtol=applied[0], atol=applied[1], counted=quick_stats(a, b, *applied))
 
 
 def _shape_hint(a: tuple[int, ...], b: tuple[int, ...]) -> str:
@@ -227,10 +227,10 @@ def _shape_hint(a: tuple[int, ...], b: tuple[int, ...]) -> str:
     return ": as many elements, perhaps reshaped" if math.prod(a) == math.prod(b) else ""
 
 
-def _unfit(array: np.ndarray) -> str:
+def _why_no_tensor(array: np.ndarray) -> str:
     """Why an array cannot be a tensor; empty where it can."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        return "has masked elements, and ONNX has no place for the mask"
+        return "has masked elements, which ONNX cannot represent"
     if array.dtype == object:
         other = next((one for one in array.flat if not isinstance(one, (str, bytes))), None)
         if other is not None or any(one is None for one in array.flat):
@@ -245,25 +245,25 @@ def _unfit(array: np.ndarray) -> str:
     return ""
 
 
-def _opened(value: Any, path: _Path, side: str) -> Any:
+def _normalize(value: Any, path: _Path, side: str) -> Any:
     """A value as None, a dict, a list or an array."""
     if value is None or isinstance(value, np.ndarray):
-        return _texts_alike(value)
+        return _as_objects(value)
     if isinstance(value, (Result, Mapping)):
-        return {_key(key): held for key, held in value.items()}
+        return {_key(key): item for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, (str, bytes)):
         return np.array(value, object)
     if isinstance(value, (bool, int, float, complex, np.generic)):
-        return _texts_alike(np.asarray(value))
+        return _as_objects(np.asarray(value))
     where = f"diff, {side}{named(path) and ' at ' + named(path)}"
     expected = "an array, or a list, dict or Result of arrays"
     raise FeedError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
 
 
-def _texts_alike(value: np.ndarray | None) -> np.ndarray | None:
-    # NumPy has four ways to hold texts; a model has one.
+def _as_objects(value: np.ndarray | None) -> np.ndarray | None:
+    # NumPy has several dtypes for strings, ONNX one.
     return value.astype(object) if value is not None and value.dtype.kind in "SUT" else value
 
 
@@ -273,7 +273,7 @@ def _key(key: Any) -> str | int:
     return str(key) if isinstance(key, str) else int(key)
 
 
-def _said(value: Any) -> str:
+def _type_text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         try:
             return str(type_of(value))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.stats import Axis, Facts, Place
+from pyopnb.diffs.arrays.stats import ArrayStats, Axis, Place
 from pyopnb.diffs.base import MAX_LINES, fit_lines
 from pyopnb.ops.errors import plural
 
@@ -86,7 +86,7 @@ def _differs(part: Part) -> bool:
     return part.facts is not None and part.facts.bits > 0
 
 
-def _extent(part: Part, facts: Facts) -> str:
+def _extent(part: Part, facts: ArrayStats) -> str:
     """How many elements differ, or are outside the tolerance."""
     if not facts.differing:
         return f"equal values, but {facts.bits:,} of {facts.count:,} elements differ in their bits"
@@ -102,7 +102,7 @@ def _extent(part: Part, facts: Facts) -> str:
     return f"{facts.differing:,} {total} {_verb(facts.differing)}, {where} {tolerance}"
 
 
-def _extent_of_one(part: Part, facts: Facts) -> str:
+def _extent_of_one(part: Part, facts: ArrayStats) -> str:
     if not part.rtol and not part.atol:
         return "different"
     return f"{'outside' if facts.over is None or facts.over else 'within'} rtol {part.rtol:g}, atol {part.atol:g}"
@@ -116,7 +116,7 @@ def _share(count: int, total: int) -> str:
     return f" ({100 * count / total:.3g} %)"
 
 
-def _where(part: Part, facts: Facts) -> str:
+def _where(part: Part, facts: ArrayStats) -> str:
     if not facts.worst:
         return f"where: first at {format_index(facts.first)}" if facts.first else ""
     worst = facts.worst[0]
@@ -130,7 +130,7 @@ def _where(part: Part, facts: Facts) -> str:
     return f"where: {'; '.join(told)}"
 
 
-def _how_much(part: Part, facts: Facts) -> str:
+def _how_much(part: Part, facts: ArrayStats) -> str:
     if part.a.startswith("bool"):
         return f"how much: {'; '.join(f'{_CLASSES[name]}: {count:,}' for name, count in facts.classes.items())}"
     told = [f"{_format_odd(facts)}, which no tolerance covers"] if facts.odd and facts.classes else []
@@ -147,7 +147,7 @@ def _how_much(part: Part, facts: Facts) -> str:
     return f"how much: {'; '.join(told)}" if told else ""
 
 
-def _format_odd(facts: Facts) -> str:
+def _format_odd(facts: ArrayStats) -> str:
     return _format_classes({name: count for name, count in facts.classes.items() if name in _ODD})
 
 
@@ -155,12 +155,12 @@ def _format_relative(largest: float) -> str:
     return f"{100 * largest:.3g} % of |b|" if 1e-4 <= largest < 10 else f"{largest:.3g} × |b|"
 
 
-def _is_unrelated(facts: Facts) -> bool:
+def _is_unrelated(facts: ArrayStats) -> bool:
     """Whether the error is nearly as large as b, so that a tolerance would let anything pass."""
     return facts.snr is not None and facts.snr < _UNRELATED and facts.count > 1
 
 
-def _passing(facts: Facts) -> list[str]:
+def _passing(facts: ArrayStats) -> list[str]:
     """Tolerances, one alone, with which `pyopnb.diff` finds the two close."""
     if not facts.frontier.corners and not facts.frontier.at_zero:  # integers
         return [f"atol={facts.largest}"]
@@ -168,14 +168,14 @@ def _passing(facts: Facts) -> list[str]:
     return [f"atol={facts.frontier.atol(0.0):g}", *([] if rtol is None or rtol >= 1 else [f"rtol={rtol:g}"])]
 
 
-def _passing_pairs(part: Part, facts: Facts) -> list[str]:
+def _passing_pairs(part: Part, facts: ArrayStats) -> list[str]:
     """Tolerances that pass when the other one stays as it is."""
     rtol = facts.frontier.rtol(part.atol)
     pairs = [f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}"] if part.rtol else []
     return [*pairs, f"rtol={rtol:g}, atol={part.atol:g}"] if part.atol and rtol is not None and rtol < 1 else pairs
 
 
-def _concentration(axis: Axis, facts: Facts) -> str:
+def _concentration(axis: Axis, facts: ArrayStats) -> str:
     share = f"all {axis.seen:,}" if axis.most == axis.seen else f"{axis.most:,} of {axis.seen:,}"
     sampled = " that were looked at" if facts.over is not None and axis.seen < facts.over else ""
     return f"{share}{sampled} at index {axis.index} of axis {axis.axis} (length {axis.size:,})"
@@ -205,7 +205,7 @@ def detail_lines(part: Part) -> Iterator[str]:
             yield f"would {'also' if not part.ok else 'just'} pass: {'; or '.join(pairs)}"
 
 
-def _statistics(facts: Facts) -> Iterator[str]:
+def _statistics(facts: ArrayStats) -> Iterator[str]:
     bias = "" if facts.bias is None else f", mean of a-b {format_number(facts.bias)}"
     over = "" if facts.finite == facts.count else f", over {facts.finite:,} finite pairs"
     ulp = "" if facts.ulp is None else f", at most {facts.ulp:,} ULP"
@@ -243,7 +243,7 @@ _CLASSES = MappingProxyType(
         "True to False": "True in a and False in b",
     }
 )
-"""The classes of `Facts.classes` as adjectives of their number."""
+"""The classes of `ArrayStats.classes` as adjectives of their number."""
 
 _ODD = frozenset(
     {

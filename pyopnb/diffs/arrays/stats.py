@@ -1,6 +1,6 @@
 """The statistics of two arrays, from which verdicts follow.
 
-`Facts` is what is known of a pair. The native module `_stats` counts, in one pass over both; here its counts become facts.
+`ArrayStats` is what is known of a pair. The native module `_stats` counts, in one pass over both; here its counts become facts.
 Strings are compared in Python.
 """
 
@@ -23,7 +23,7 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.progress import advance
 
-__all__ = ["Axis", "Facts", "LazyFacts", "Place", "array_stats", "family", "quick_stats"]
+__all__ = ["ArrayStats", "Axis", "LazyStats", "Place", "array_stats", "family", "quick_stats"]
 
 _WORST = 5  # elements that are kept
 _SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
@@ -87,7 +87,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ArrayStats:
     """What is known of two arrays of the same type. All statistics are over the finite pairs, and None where there are none.
 
     Attributes
@@ -212,7 +212,7 @@ def family(kind: np.dtype) -> str:
     return "complex" if name.startswith("complex") else "integer" if name.lstrip("u").startswith("int") else "float"
 
 
-def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None) -> Facts:
+def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None) -> ArrayStats:
     """Compare two arrays of the same dtype and shape.
 
     Parameters
@@ -226,7 +226,7 @@ def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: i
 
     Returns
     -------
-    Facts
+    ArrayStats
 
     Examples
     --------
@@ -241,7 +241,7 @@ def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: i
 
 
 @dataclass(frozen=True, eq=False)
-class LazyFacts:
+class LazyStats:
     """The facts of two short arrays: counted at once, and made when somebody asks for them, which takes longer.
 
     Attributes
@@ -260,7 +260,7 @@ class LazyFacts:
 
     @property
     def bits(self) -> int:
-        """As in `Facts`; so are the next two."""
+        """As in `ArrayStats`; so are the next two."""
         return self.counts.totals()[0]
 
     @property
@@ -271,27 +271,27 @@ class LazyFacts:
     def over(self) -> int:
         return self.counts.totals()[2]
 
-    def make(self) -> Facts:
+    def make(self) -> ArrayStats:
         """Make the facts.
 
         Returns
         -------
-        Facts
+        ArrayStats
         """
         return _facts(self.counts.result(), self.a, self.b, self.kind)
 
 
-def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyFacts | Facts:
+def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
     """Compare two arrays as `array_stats` does, and put off what short ones need not have for their verdict.
 
     Returns
     -------
-    LazyFacts or Facts
+    LazyStats or ArrayStats
     """
     kind = family(a.dtype)
     if kind == "string" or a.size > _SHORT:
         return array_stats(a, b, rtol, atol)
-    return LazyFacts(a.copy(), b.copy(), kind, _count(a, b, kind, rtol, atol))
+    return LazyStats(a.copy(), b.copy(), kind, _count(a, b, kind, rtol, atol))
 
 
 def _count(a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, chunk: int | None = None) -> _stats.Stats:
@@ -327,7 +327,7 @@ def _threads() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> Facts:
+def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> ArrayStats:
     shape, finite, exact = a.shape, counts["finite"], kind in ("integer", "bool")
     statistics: dict[str, Any] = {}
     if finite:
@@ -345,7 +345,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> F
     first = counts["first_over"] if counts["first_over"] is not None else counts["first_differing"]
     odd = [Place(_index(at, shape), _text(a.flat[at]), _text(b.flat[at])) for at in counts["first_odd"]]
     worst = [_place(_index(at, shape), a.flat[at], b.flat[at], away, ulp, kind) for at, away, ulp in counts["worst"]]
-    return Facts(
+    return ArrayStats(
         count=a.size,
         finite=finite,
         bits=counts["bits"],
@@ -406,7 +406,7 @@ _CONTEXT = 12  # characters on each side of the first difference
 _STRINGS = 2**15  # between two reports of progress
 
 
-def _string_stats(a: np.ndarray, b: np.ndarray) -> Facts:
+def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Compare two arrays of str or bytes; a str is never equal to bytes."""
     count = 0
     first_pairs: list[tuple[int, Any, Any]] = []
@@ -419,7 +419,7 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> Facts:
                 first_pairs.append((at, x, y))
     worst = tuple(Place(_index(at, a.shape), *_quoted(x, y)) for at, x, y in first_pairs)
     first = worst[0].index if worst else None
-    return Facts(a.size, bits=count, differing=count, over=count, odd=count, worst=worst, first=first)
+    return ArrayStats(a.size, bits=count, differing=count, over=count, odd=count, worst=worst, first=first)
 
 
 def _equal_string_stats(x: Any, y: Any) -> bool:

@@ -23,7 +23,7 @@ from onnx import (
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
 from pyopnb.diffs.models.groups import group_unpaired
-from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of
+from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
 from pyopnb.models.io import FOLDER, ModelSource
 from pyopnb.models.nodes import full_name, type_of_proto, walk
@@ -249,8 +249,8 @@ class _GraphComparison:
         self.path, self.a, self.b, self.outer = level.path, level.a, level.b, dict(level.outer or {})
         self.levels, self.counts, self.tolerances = levels, counts, tolerances
         self.matching: Matching
-        self.left: Prints
-        self.right: Prints
+        self.left: Fingerprints
+        self.right: Fingerprints
         self.matching, self.left, self.right = match_graphs(level.a, level.b, level.outer)
         undefined = {} if self.outer else {name: name for name in {*level.a.free} & {*level.b.free}}
         self.values = self.outer | undefined | self.matching.values

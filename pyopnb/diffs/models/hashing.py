@@ -21,7 +21,7 @@ from pyopnb.models.nodes import constant_value
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["Contents", "Graph", "Numbers", "Prints", "graph_of", "prints"]
+__all__ = ["Contents", "Fingerprints", "Graph", "Numbers", "fingerprints", "graph_of"]
 
 
 class Numbers(dict[Hashable, int]):
@@ -181,7 +181,7 @@ class Graph(GraphIndex):
 
     def shape(self) -> int:
         """A number for the graph as a body, whatever it reads from outside."""
-        printed = prints(self, {})
+        printed = fingerprints(self, {})
         numbers = self.contents.numbers
         results = tuple(printed.values.get(name, -1) for name in self.outputs)
         return numbers["body", len(self.inputs), results, tuple(sorted(printed.up))]
@@ -196,7 +196,7 @@ def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Co
 
 
 @dataclass(frozen=True)
-class Prints:
+class Fingerprints:
     """Numbers of the nodes of a graph.
 
     Attributes
@@ -212,7 +212,7 @@ class Prints:
     values: dict[str, int]
 
 
-def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | None = None) -> Prints:
+def fingerprints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | None = None) -> Fingerprints:
     """Number the nodes of a graph from both ends.
 
     Parameters
@@ -246,7 +246,7 @@ def prints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | Non
         for slot, name in enumerate(node.output):
             if name and graph.producers.get(name) == (place, slot):
                 values[name] = numbers["slot", number, slot] if slot else number
-    return Prints(up, [] if ends is None else _down(graph, ends), values)
+    return Fingerprints(up, [] if ends is None else _down(graph, ends), values)
 
 
 def _down(graph: Graph, ends: Mapping[str, int]) -> list[int]:

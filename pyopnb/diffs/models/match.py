@@ -1,6 +1,6 @@
 """Which node of one graph corresponds to which of another: by what nodes compute and what becomes of it, by name at last.
 
-1. Nodes are numbered from both ends (`hashing.prints`), as in Weisfeiler-Lehman refinement on a directed acyclic graph
+1. Nodes are numbered from both ends (`hashing.fingerprints`), as in Weisfeiler-Lehman refinement on a directed acyclic graph
    (Weisfeiler and Leman, 1968), but with exact keys instead of hashes: ``up`` stands for all that a node is computed from,
    ``down`` for all that becomes of it. Equal numbers on both sides are pairs.
 2. Pairs spread to their neighbours, the most similar candidates first (a priority queue, as in similarity flooding: Melnik,
@@ -20,7 +20,7 @@ from itertools import islice
 from onnx import GraphProto, ModelProto
 
 from pyopnb.diffs.models.attributes import Defaults
-from pyopnb.diffs.models.hashing import Contents, Graph, Numbers, Prints, graph_of, prints
+from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, fingerprints, graph_of
 
 __all__ = ["Matching", "graph_of_model", "match_graphs", "match_models", "pair_names"]
 
@@ -93,7 +93,7 @@ def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, name) for name in same] + list(rest)
 
 
-def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[Matching, Prints, Prints]:
+def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[Matching, Fingerprints, Fingerprints]:
     """Pair the nodes of two graphs that share their `Numbers`.
 
     Parameters
@@ -105,7 +105,7 @@ def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> 
 
     Returns
     -------
-    tuple of (Matching, Prints, Prints)
+    tuple of (Matching, Fingerprints, Fingerprints)
         The pairs, and the numbers of the nodes of a and of b.
     """
     numbers = a.contents.numbers
@@ -128,7 +128,7 @@ def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> 
         slots_a[left].append(slot)
         slots_b[right].append(slot)
     printed_a, printed_b = (
-        prints(graph, given, {name: numbers["end", tuple(slots)] for name, slots in ends.items()})
+        fingerprints(graph, given, {name: numbers["end", tuple(slots)] for name, slots in ends.items()})
         for graph, given, ends in ((a, given_a, slots_a), (b, given_b, slots_b))
     )
     pairing = _Pairing(a, b, printed_a, printed_b, outputs)
@@ -148,7 +148,7 @@ def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> 
 class _Pairing:
     """The pairs of nodes found so far, and the candidates that wait."""
 
-    def __init__(self, a: Graph, b: Graph, left: Prints, right: Prints, outputs: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, a: Graph, b: Graph, left: Fingerprints, right: Fingerprints, outputs: Sequence[tuple[str, str]]) -> None:
         self.a, self.b, self.left, self.right, self.outputs = a, b, left, right, outputs
         self._output_pairs = dict(outputs)
         self.forward: dict[int, int] = {}

@@ -26,7 +26,7 @@ from onnx import NodeProto
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Graph, Numbers
 from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
-from pyopnb.diffs.traces.segments import Segments
+from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.trace.trace import Trace
@@ -74,12 +74,12 @@ class Alignment:
     only_b: tuple[str, ...]
 
 
-def align(a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> Alignment:
+def align(a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> Alignment:
     """Pair the tensors of two graphs.
 
     Parameters
     ----------
-    a, b : Segments
+    a, b : TraceGraph
     traces : tuple of Trace
         The runs of the two graphs. Without their arrays, structure and names decide.
 
@@ -118,7 +118,7 @@ class _Aligner:
         The match of the graphs: tensors of a to those of b, and of b to those of a.
     """
 
-    def __init__(self, a: Segments, b: Segments, traces: tuple[Trace, Trace]) -> None:
+    def __init__(self, a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> None:
         self.a, self.b = a, b
         self.partners: dict[str, str] = {}
         self.evidence: dict[str, str] = {}
@@ -146,7 +146,7 @@ class _Aligner:
         for one, other in pair_names(self.a.inputs, self.b.inputs):
             self.pair(one, other, "structure")
         for name in self.b.outputs:
-            if name in self.a.outputs and name in self.a.maker and name in self.b.maker:
+            if name in self.a.outputs and name in self.a.producer and name in self.b.producer:
                 self.pair(name, name, "structure")
 
     # ---- the sweep ---------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class _Aligner:
     def sweep(self) -> None:
         """Find the partners of b's nodes by the rules of the module's docstring."""
         for place, node in enumerate(self.b.nodes):
-            if place not in self.b.constant and not all(name in self.partners for name in node.output if name):
+            if place not in self.b.constants and not all(name in self.partners for name in node.output if name):
                 self._decide(place, node)
 
     def _decide(self, place: int, node: NodeProto) -> None:
@@ -202,12 +202,12 @@ class _Aligner:
     def _matched_node(self, node: NodeProto) -> NodeProto | None:
         """The node of a that the match of the graphs gives a node of b."""
         names = (self.matches_b.get(name) for name in node.output)
-        return next((self.a.nodes[self.a.maker[name]] for name in names if name in self.a.maker), None)
+        return next((self.a.nodes[self.a.producer[name]] for name in names if name in self.a.producer), None)
 
     def _reads_partners(self, a: NodeProto, key: Hashable) -> bool:
         """Whether a node of a is matched with a node of b that has the key: then it is not for another one that has it."""
         names = (self.matches_a.get(name) for name in a.output)
-        place = next((self.b.maker[name] for name in names if name in self.b.maker), None)
+        place = next((self.b.producer[name] for name in names if name in self.b.producer), None)
         return place is not None and self.keys_b.similar(place, self.partners) == key
 
     def _pair_by_value(self, name: str) -> None:
@@ -234,7 +234,7 @@ class _Aligner:
         """Pair the outputs that are left of models that have equally many."""
         if len(self.a.outputs) == len(self.b.outputs):
             for one, other in zip(self.a.outputs, self.b.outputs, strict=True):
-                if one in self.a.maker and other in self.b.maker and self._same_type(one, other):
+                if one in self.a.producer and other in self.b.producer and self._same_type(one, other):
                     self.pair(one, other, "output")
 
     def _same_type(self, one: str, other: str) -> bool:
@@ -245,7 +245,7 @@ class _Aligner:
 class _NodeKeys:
     """What the nodes of one graph do, as keys that agree between graphs where the nodes do the same."""
 
-    def __init__(self, segments: Segments, graph: Graph) -> None:
+    def __init__(self, segments: TraceGraph, graph: Graph) -> None:
         self.segments, self.graph = segments, graph
 
     def tables(self) -> tuple[dict[Hashable, list[NodeProto]], dict[Hashable, list[NodeProto]]]:
@@ -253,7 +253,7 @@ class _NodeKeys:
         own = {name: name for name in self.segments.order}
         equal, similar = defaultdict(list), defaultdict(list)
         for place, node in enumerate(self.segments.nodes):
-            if place not in self.segments.constant:
+            if place not in self.segments.constants:
                 equal[self.equal(place, own)].append(node)
                 similar[self.similar(place, own)].append(node)
         for table in (equal, similar):

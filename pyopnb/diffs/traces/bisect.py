@@ -13,7 +13,7 @@ from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
-from pyopnb.diffs.traces.segments import Segments
+from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import read_model, to_model
@@ -115,7 +115,7 @@ class _Side:
     def __init__(self, model: Any, on: str, optimised: bool) -> None:
         source = read_model(model)
         self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
-        self.graph = Segments(self.proto)
+        self.graph = TraceGraph(self.proto)
         proto, folder = self.proto, source.folder
         if on == "reference" and folder is not None:
             load_external_data_for_model(proto, folder)  # the evaluator does not look for any
@@ -179,7 +179,7 @@ class _Search:
     def outputs(self) -> list[str]:
         """The outputs of b that have a partner."""
         b = self.sides[1].graph
-        names = [name for name in b.outputs if name in self.pairs and name in b.maker]
+        names = [name for name in b.outputs if name in self.pairs and name in b.producer]
         if not names:
             raise FeedError("first_divergence", expected="two models with an output in common", got="none that corresponds")
         return names
@@ -193,7 +193,7 @@ class _Search:
         a, b = self.sides
         arrays = a.show([self.pairs[name].a for name in names]), b.show(names)
         self.runs += 1
-        maker = b.graph.maker
+        maker = b.graph.producer
         for name in names:
             pair = self.pairs[name]
             diff = compared({name: arrays[0][pair.a]}, {name: arrays[1][name]}, self.rtol, self.atol)
@@ -223,7 +223,7 @@ class _Search:
         third, size = len(candidates) // 3, len(candidates)
         best: tuple[tuple[int, int], list[str]] | None = None
         for at in range(third, size - third):
-            cut = [name for name in candidates[: at + 1] if last_reader[name] > graph.maker[candidates[at]]]
+            cut = [name for name in candidates[: at + 1] if last_reader[name] > graph.producer[candidates[at]]]
             key = len(cut), abs(2 * at - size)
             if best is None or key < best[0]:
                 best = key, cut
@@ -234,7 +234,7 @@ class _Search:
         a, b = self.sides
         steps: list[Step] = []
         if self.bad is not None:
-            ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.maker]
+            ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.producer]
             arrays = self._run([*ends, self.bad])
             pairs = [Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)]
             comparison = TraceComparison(

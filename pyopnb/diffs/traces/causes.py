@@ -13,7 +13,7 @@ from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
-from pyopnb.diffs.traces.segments import Segment, Segments
+from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import attribute_value, full_name, named_bodies
 from pyopnb.ops.errors import plural, sanitize
@@ -24,14 +24,17 @@ __all__ = ["find_causes", "op_versions"]
 
 
 def find_causes(
-    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment], names: tuple[str, str]
+    traces: tuple[Trace, Trace],
+    graphs: tuple[TraceGraph, TraceGraph],
+    segments: tuple[Segment, Segment],
+    names: tuple[str, str],
 ) -> Iterator[str]:
     """Describe how the nodes differ that make two corresponding tensors.
 
     Parameters
     ----------
     traces : tuple of Trace
-    graphs : tuple of Segments
+    graphs : tuple of TraceGraph
     segments : tuple of Segment
         The nodes.
     names : tuple of str
@@ -42,7 +45,7 @@ def find_causes(
     str
         A line for each difference.
     """
-    nodes = [graph.nodes[graph.maker[name]] for graph, name in zip(graphs, names, strict=True)]
+    nodes = [graph.nodes[graph.producer[name]] for graph, name in zip(graphs, names, strict=True)]
     ops = [" + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)]
     if ops[0] != ops[1]:
         yield f"op {ops[0]} → {ops[1]}"
@@ -53,8 +56,8 @@ def find_causes(
         yield from _source_causes(*(trace.versions.get(name) for trace in traces))
 
 
-def _ops(graph: Segments, segment: Segment) -> list[str]:
-    return [sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80) for p in segment.nodes if p not in graph.constant]
+def _ops(graph: TraceGraph, segment: Segment) -> list[str]:
+    return [sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80) for p in segment.nodes if p not in graph.constants]
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ def _attribute_causes(a: NodeProto, b: NodeProto, models: tuple[ModelProto, Mode
 
 
 def _weight_causes(
-    traces: tuple[Trace, Trace], graphs: tuple[Segments, Segments], segments: tuple[Segment, Segment]
+    traces: tuple[Trace, Trace], graphs: tuple[TraceGraph, TraceGraph], segments: tuple[Segment, Segment]
 ) -> Iterator[str]:
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
     ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
@@ -92,11 +95,11 @@ def _weight_causes(
             yield f"weight {' → '.join(names)}: {summarize(diff.worst)}"
 
 
-def _arrays(trace: Trace, graph: Segments, segment: Segment) -> Iterator[tuple[str, Any]]:
+def _arrays(trace: Trace, graph: TraceGraph, segment: Segment) -> Iterator[tuple[str, Any]]:
     for name in segment.weights:
         yield name, trace.initializers.get(name)
     for place in segment.nodes:
-        if place in graph.constant:
+        if place in graph.constants:
             node = graph.nodes[place]
             value = attribute_value(node.attribute[0], trace.model) if node.attribute[0].type else None
             yield node.output[0], None if isinstance(value, (bytes, str)) or value is None else np.asarray(value)

@@ -13,7 +13,7 @@ from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import run_isolated
-from pyopnb.diffs.traces.segments import Segment, Segments, called
+from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, sanitize, suggest
@@ -35,11 +35,11 @@ def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | Non
     FeedError
         The runs have no tensor in common, or a tolerance is negative or not finite.
     """
-    graphs = Segments(a.model), Segments(b.model)
+    graphs = TraceGraph(a.model), TraceGraph(b.model)
     arrays = dict(a.items()), dict(b.items())
     alignment = align(*graphs, (a, b))
     pairs = [pair for pair in alignment.pairs if pair.a in arrays[0] and pair.b in arrays[1]]
-    if not any(pair.b in graphs[1].maker for pair in pairs):
+    if not any(pair.b in graphs[1].producer for pair in pairs):
         raise FeedError(
             "diff",
             expected="two runs with tensors in common",
@@ -85,7 +85,7 @@ def diff_with_arrays(
             got=sanitize(repr(unknown[0]), 80) if unknown else "none",
             next=f"write {sanitize(suggest(str(unknown[0]), own), 200)}" if unknown else None,
         )
-    graph = Segments(trace.model)
+    graph = TraceGraph(trace.model)
     pairs = [Pair(name, name, "given") for name in own if name in arrays]
     sides = (own, dict(arrays)) if first else (dict(arrays), own)
     return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays_side=1 if first else 0).diff()
@@ -98,7 +98,7 @@ class TraceComparison:
     Attributes
     ----------
     traces : tuple of Trace
-    graphs : tuple of Segments
+    graphs : tuple of TraceGraph
     arrays : tuple of mapping
         The arrays of both.
     pairs : sequence of Pair
@@ -113,7 +113,7 @@ class TraceComparison:
     """
 
     traces: tuple[Trace, Trace]
-    graphs: tuple[Segments, Segments]
+    graphs: tuple[TraceGraph, TraceGraph]
     arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
     pairs: Sequence[Pair]
     rtol: float | None
@@ -124,7 +124,7 @@ class TraceComparison:
     def __post_init__(self) -> None:
         b = self.graphs[1]
         paired = {pair.b for pair in self.pairs}
-        names = [pair.b for pair in self.pairs if pair.b in b.maker] if self.only is None else [self.only]
+        names = [pair.b for pair in self.pairs if pair.b in b.producer] if self.only is None else [self.only]
         self.segments = {name: b.between(name, paired) for name in names}
 
     def diff(self, alignment: Alignment | None = None) -> TraceDiff:
@@ -136,8 +136,8 @@ class TraceComparison:
         return TraceDiff(
             of_a,
             of_b,
-            feeds=tuple(tensor for tensor in tensors.values() if tensor.b not in b.maker),
-            tensors=tuple(tensor for tensor in tensors.values() if tensor.b in b.maker),
+            feeds=tuple(tensor for tensor in tensors.values() if tensor.b not in b.producer),
+            tensors=tuple(tensor for tensor in tensors.values() if tensor.b in b.producer),
             steps=tuple(self.steps(tensors)),
             outputs=tuple(name for name in b.outputs if name in tensors),
             only_a=a_rest,
@@ -180,7 +180,7 @@ class TraceComparison:
         """Every node of b that makes a compared tensor."""
         outputs: dict[int, list[Tensor]] = {}
         for name in self.segments:
-            outputs.setdefault(self.graphs[1].maker[name], []).append(tensors[name])
+            outputs.setdefault(self.graphs[1].producer[name], []).append(tensors[name])
         return [self._step(place, tuple(of_node), tensors) for place, of_node in sorted(outputs.items())]
 
     def _step(self, place: int, outputs: tuple[Tensor, ...], tensors: Mapping[str, Tensor]) -> Step:
@@ -188,8 +188,8 @@ class TraceComparison:
         node = b.nodes[place]
         segment = _join([self.segments[tensor.b] for tensor in outputs])
         paired = {pair.a for pair in self.pairs}
-        twins = {tensor.a: a.between(tensor.a, paired) for tensor in outputs if tensor.a in a.maker}
-        makers = [a.maker[name] for name in twins]
+        twins = {tensor.a: a.between(tensor.a, paired) for tensor in outputs if tensor.a in a.producer}
+        makers = [a.producer[name] for name in twins]
         before = {p for twin in twins.values() for p in twin.nodes} - set(makers)
         twin = a.nodes[makers[0]] if makers else None
         step = Step(
@@ -198,8 +198,8 @@ class TraceComparison:
             "" if twin is None else called(twin),
             outputs,
             tuple(tensors[name] for name in segment.ends if name in tensors),
-            tuple(called(b.nodes[p]) for p in segment.nodes if p != place and p not in b.constant),
-            tuple(called(a.nodes[p]) for p in sorted(before - a.constant)),
+            tuple(called(b.nodes[p]) for p in segment.nodes if p != place and p not in b.constants),
+            tuple(called(a.nodes[p]) for p in sorted(before - a.constants)),
             (None, None) if self.arrays_side is not None else op_versions(self.traces, node),
             inside=() if twin is None else tuple(self._inside(twin, node)),
         )
@@ -216,7 +216,7 @@ class TraceComparison:
         prefixes = [f"{node.name or first_output(node)}/" for node in (a, b)]
         for other, array in self.arrays[1].items():
             name = prefixes[0] + other.removeprefix(prefixes[1])
-            if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].maker:
+            if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].producer:
                 diff = compared({other: self.arrays[0][name]}, {other: array}, self.rtol, self.atol)
                 yield Tensor(name, other, "name", diff)
 

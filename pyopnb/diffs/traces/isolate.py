@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, nu
 from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.traces.segments import Segment, Segments
+from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
 from pyopnb.ops.errors import sanitize
@@ -56,7 +56,7 @@ Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 
 def run_isolated(
     trace: Trace,
-    graph: Segments,
+    graph: TraceGraph,
     segments: Mapping[str, Segment],
     given: Mapping[str, Any],
     rtol: float | None,
@@ -67,7 +67,7 @@ def run_isolated(
     Parameters
     ----------
     trace : Trace
-    graph : Segments
+    graph : TraceGraph
         Of its model.
     segments : mapping
         By the tensor that each makes.
@@ -114,7 +114,7 @@ def _batches(segments: Mapping[str, Segment], given: Mapping[str, Any]) -> Itera
         yield batch
 
 
-def _ops(graph: Segments, segment: Segment) -> set[str]:
+def _ops(graph: TraceGraph, segment: Segment) -> set[str]:
     nodes = [graph.nodes[place] for place in segment.nodes]
     return {full_name(node) for top in nodes for node in (top, *(n for body in bodies(top) for n in nodes_in(body)))}
 
@@ -126,7 +126,7 @@ class _Isolation:
     ----------
     trace : Trace
         Whose nodes run.
-    graph : Segments
+    graph : TraceGraph
         Of its model.
     given : mapping
         The arrays that they run on, and are expected to give, by the names of this trace.
@@ -134,7 +134,7 @@ class _Isolation:
         As the trace was run.
     """
 
-    def __init__(self, trace: Trace, graph: Segments, given: Mapping[str, Any], run: Run) -> None:
+    def __init__(self, trace: Trace, graph: TraceGraph, given: Mapping[str, Any], run: Run) -> None:
         self.trace, self.graph, self.given, self.run = trace, graph, given, run
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in trace.model.graph.sparse_initializer}
@@ -185,7 +185,7 @@ class _Isolation:
 
     def _unused_suffix(self) -> str:
         """What no name in the graph or in its bodies ends with."""
-        names = {*self.graph.maker, *self.graph.inputs, *self.graph.weights}
+        names = {*self.graph.producer, *self.graph.inputs, *self.graph.weights}
         names |= {name for node in self.graph.nodes for body in bodies(node) for name in _names(body)}
         suffix = "'"
         while any(name.endswith(suffix) for name in names):

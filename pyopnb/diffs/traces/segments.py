@@ -14,7 +14,7 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import first_output, full_name, is_constant
 from pyopnb.ops.errors import sanitize
 
-__all__ = ["Segment", "Segments", "called"]
+__all__ = ["Segment", "TraceGraph", "called"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Segment:
     Attributes
     ----------
     nodes : tuple of int
-        Positions of the nodes in `Segments.nodes`; the last one produces the tensor.
+        Positions of the nodes in `TraceGraph.nodes`; the last one produces the tensor.
     ends : tuple of str
         The known tensors and the feeds that they read.
     weights : tuple of str
@@ -36,13 +36,13 @@ class Segment:
     weights: tuple[str, ...]
 
 
-class Segments:
+class TraceGraph:
     """The main graph of a model, by the names of its tensors.
 
     Examples
     --------
     >>> import pyopnb
-    >>> graph = Segments(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }"))
+    >>> graph = TraceGraph(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = Neg(a)  y = Add(b, x) }"))
     >>> graph.between("y", {"a"})
     Segment(nodes=(1, 2), ends=('x', 'a'), weights=())
     """
@@ -55,25 +55,25 @@ class Segments:
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
-        self.maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
-        self.constant = {place for place, node in enumerate(self.nodes) if is_constant(node)}
+        self.producer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        self.constants = {place for place, node in enumerate(self.nodes) if is_constant(node)}
 
     @property
     def order(self) -> list[str]:
         """Every tensor: the inputs, then the outputs of the nodes in order; the outputs of Constant nodes are weights."""
-        return [*self.inputs, *(name for name, place in self.maker.items() if place not in self.constant)]
+        return [*self.inputs, *(name for name, place in self.producer.items() if place not in self.constants)]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
         """The nodes that compute a tensor from known ones."""
-        waiting, nodes = [self.maker[name]], {self.maker[name]}
+        waiting, nodes = [self.producer[name]], {self.producer[name]}
         ends: dict[str, None] = {}
         weights: dict[str, None] = {}
         while waiting:
             for read in self.reads[waiting.pop()]:
-                if read in self.maker and read not in known:
-                    if self.maker[read] not in nodes:
-                        nodes.add(self.maker[read])
-                        waiting.append(self.maker[read])
+                if read in self.producer and read not in known:
+                    if self.producer[read] not in nodes:
+                        nodes.add(self.producer[read])
+                        waiting.append(self.producer[read])
                 elif read in self.weights:
                     weights[read] = None
                 else:
@@ -81,7 +81,7 @@ class Segments:
         return Segment(tuple(sorted(nodes)), tuple(sorted(ends, key=self._place)), tuple(weights))
 
     def _place(self, name: str) -> tuple[int, str]:
-        return self.maker.get(name, -1), name
+        return self.producer.get(name, -1), name
 
 
 def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.diffs.arrays import _stats
-from pyopnb.diffs.arrays.stats import Facts, array_stats
+from pyopnb.diffs.arrays.stats import ArrayStats, array_stats
 
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]
 INTEGERS = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
@@ -74,7 +74,7 @@ def plain_floats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict
     return found
 
 
-def assert_axes(facts: Facts, counts: dict[int, list[int]]) -> None:
+def assert_axes(facts: ArrayStats, counts: dict[int, list[int]]) -> None:
     if (facts.over or 0) <= 1:
         assert facts.axes == ()
         return

@@ -9,7 +9,7 @@ from onnx import ModelProto
 
 import pyopnb
 from pyopnb.diffs.traces.align import Alignment, align
-from pyopnb.diffs.traces.segments import Segment, Segments
+from pyopnb.diffs.traces.segments import Segment, TraceGraph
 
 
 def parsed(text: str) -> ModelProto:
@@ -18,7 +18,7 @@ def parsed(text: str) -> ModelProto:
 
 def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, str]], Alignment]:
     runs = [pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))]
-    found = align(Segments(runs[0].model), Segments(runs[1].model), (runs[0], runs[1]))
+    found = align(TraceGraph(runs[0].model), TraceGraph(runs[1].model), (runs[0], runs[1]))
     return {pair.b: (pair.a, pair.by) for pair in found.pairs}, found
 
 
@@ -106,7 +106,7 @@ def test_the_other_outputs_of_a_node_follow_the_one_that_the_models_share() -> N
 
 
 def test_segments_stop_at_what_is_known() -> None:
-    graph = Segments(
+    graph = TraceGraph(
         parsed(
             """(bool go, float[N] x) => (float[N] y) <float w = {2.0}> {
         c = Constant<value = float {1.0}>()
