@@ -144,19 +144,22 @@ def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
 def _times_table(times: Times) -> str:
     ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
     slowest = [time for _, time in ranked]
+    ops = any(time.python is not None for time in slowest)
     rows = []
     for time in slowest[:_TIMED]:
-        split = ("", "") if time.python is None or time.crossing is None else (f"{time.python:,.0f}", f"{time.crossing:,.0f}")
         bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
         numbers = f"{time.total:,.0f}", times.share(time.total), bar, f"{time.kernel:,.0f}"
+        split = ["" if part is None else f"{part:,.0f}" for part in (time.python, time.crossing)] if ops else []
         rows.append((sanitize(time.node), sanitize(time.op_type), *numbers, *split))
     sums = [("not attributed to a node", times.unattributed), ("the whole run", times.total)]
     if rest := slowest[_TIMED:]:
         sums.insert(0, (f"{len(rest):,} faster ones", sum(time.total for time in rest)))
-    rows += [(what, "", f"{time:,.0f}", times.share(time), "", "", "", "") for what, time in sums]
+    head = ("node", "op", "µs", "share", "", "in kernels", *(("in Python", "crossing") if ops else ()))
+    empty = [""] * (len(head) - 4)
+    rows += [(what, "", f"{time:,.0f}", times.share(time), *empty) for what, time in sums]
     names = [time.outputs or (name,) for name, time in ranked[:_TIMED]]
-    title = f"times: a run of {times.total:,.0f} µs, {f'the mean of {times.runs} runs' if times.runs > 1 else 'timed once'}"
-    head = ("node", "op", "µs", "share", "", "in kernels", "in Python", "crossing")
+    runs = f"the mean of the middle half of {times.runs} runs" if times.runs > 1 else "timed once"
+    title = f"times: a run of {times.total:,.0f} µs, {runs}"
     about = " ".join(_about_times(times))
     return details(title, Table(head, rows, keys=names)._repr_html_() + note(about), open=True)
 
