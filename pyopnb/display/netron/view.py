@@ -120,9 +120,15 @@ class NetronView:
             "height": self.height,
             "view": self._id,
         }
-        live = self._page() if self._embed else None
-        text = netron_output(live, name=sanitize(self.name), picture=self._picture, caption=self._caption, height=self.height)
-        return {MIME: content, "text/html": text, "text/plain": repr(self)}
+        return {MIME: content, "text/html": self._html(self._picture), "text/plain": repr(self)}
+
+    def _mime_(self) -> tuple[str, str]:
+        """What marimo shows: it drops the style that hides the picture below the frame, and would draw both."""
+        return "text/html", self._html("" if self._embed else self._picture)
+
+    def _html(self, picture: str) -> str:
+        page = self._page() if self._embed else None
+        return netron_output(page, name=sanitize(self.name), picture=picture, caption=self._caption, height=self.height)
 
 
 def clicked(view: str, node: str) -> None:

@@ -189,3 +189,11 @@ class TestClicks:
         gc.collect()
         clicked(key, "(Neg of y)")
         assert called == []
+
+
+def test_marimo_gets_one_drawing():
+    """It drops styles, so the picture that they hide would stand below the frame."""
+    for embed in (True, False):
+        kind, text = pyopnb.netron(pyopnb.parse(SMALL), embed=embed)._mime_()
+        assert kind == "text/html"
+        assert (text.count("<iframe"), text.count("<img")) == (int(embed), int(not embed))
