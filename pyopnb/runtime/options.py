@@ -12,19 +12,20 @@ from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.feeds import initializer_to_ortvalue
 
-__all__ = ["LENT", "QUIET", "session_options"]
+__all__ = ["LENT", "QUIET", "quiet_options", "session_options"]
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
 
-def _silent() -> onnxruntime.RunOptions:
+def quiet_options() -> onnxruntime.RunOptions:
+    """New options of a run, whose ``terminate`` ends it between two nodes."""
     options = onnxruntime.RunOptions()
     # The exception already says what ONNX Runtime would log of a failing node.
     options.log_severity_level = 4
     return options
 
 
-QUIET = _silent()
+QUIET = quiet_options()
 """The options of runs for which the user gives none."""
 
 

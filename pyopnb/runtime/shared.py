@@ -84,7 +84,7 @@ class SharedSession(Session):
                 if self._sess is not base._sess:  # it was rebuilt
                     self._finalizer()
                     self._share(base)
-                if any(kernel.op.current.epoch > self._epoch for kernel in self._kernels):
+                if self._epoch < 0 or any(kernel.op.current.epoch > self._epoch for kernel in self._kernels):
                     self._begin()
                     changes = {change for kernel in list(self._kernels) if (change := kernel.update(self._epoch))}
                     if changes:

@@ -292,6 +292,14 @@ class Tab:
         self.page.wait_for_function("() => window.ended !== undefined")
         assert self.page.evaluate("() => window.ended") == ""
 
+    def restart(self) -> None:
+        """Restart the notebook's kernel."""
+        end = f"{CURRENT}.context.sessionContext.restartKernel().then(() => '', error => `${{error}}`)"
+        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(error => {{ window.ended = error }}) }}")
+        self.page.wait_for_function("() => window.ended !== undefined")
+        assert self.page.evaluate("() => window.ended") == ""
+        self.wait_idle()
+
     def errors(self) -> list[str]:
         """The exceptions in the outputs of all cells."""
         outputs = "cell.model.outputs?.toJSON() ?? []"

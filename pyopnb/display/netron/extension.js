@@ -1,6 +1,6 @@
 // The prebuilt JupyterLab extension. It is written without a bundler: the object at the end of this file is what a bundler would
 // generate around two small modules. The extension shows Netron for outputs and .onnx files, and tells the kernel which node was
-// clicked. It also shows the widgets of pyopnb.interact, or their saved HTML if the widgets no longer exist.
+// clicked. It also shows the live outputs of pyopnb.watch and pyopnb.interact, or their saved HTML where they cannot be live.
 //
 // All files are loaded from the folder of this script, so it works behind any base URL, token or proxy.
 (() => {
@@ -9,7 +9,7 @@
   const NAME = 'pyopnb-netron';
   const MIME = 'application/vnd.pyopnb.onnx+json';
   const FILE = 'application/x-onnx';
-  const CONTROLS = 'application/vnd.pyopnb.controls+json';
+  const LIVE = 'application/vnd.pyopnb.live+json';
   const WIDGET = 'application/vnd.jupyter.widget-view+json';
   const HTML = 'text/html';
   const TARGET = 'pyopnb.netron';
@@ -169,12 +169,12 @@
   };
 
   // JupyterLab shows "model not found" for a widget whose model no longer exists, and ignores the HTML in the same output.
-  // Therefore the output also has a MIME type of ours, for which both are rendered here: the widget as long as it exists, and the
+  // Therefore live outputs have a MIME type of ours, for which both are rendered here: the widget as long as it is live, and the
   // HTML before and after that.
-  const controls = async () => {
-    const {Panel, Widget} = await shared('@lumino/widgets');
+  const liveOutput = async () => {
+    const {Panel} = await shared('@lumino/widgets');
 
-    return class Controls extends Panel {
+    return class LiveOutput extends Panel {
       async renderModel(model) {
         this.model = model;
         this.draw();
@@ -196,40 +196,63 @@
 
       draw() {
         const rendermime = this.rendermime;
-        if (!this.model || !rendermime || this.drawn === this.model) {
+        if (!this.model || !rendermime) {
           return;
         }
-        this.drawn = this.model;
         const {data, trusted} = this.model;
-        this.clear();
-        this.saved = this.part(rendermime, HTML, data[HTML], trusted);
-        // Like JupyterLab itself: no widgets, which can call the kernel, in untrusted outputs.
-        if (trusted && data[WIDGET] && rendermime.mimeTypes.includes(WIDGET)) {
-          this.animate(rendermime, {...data[WIDGET]});
-          // While a notebook is being opened, the renderer of widgets is replaced by one that has a widget manager.
-          let tries = 40;
-          let factory = rendermime.getFactory(WIDGET);
-          this.timer = setInterval(() => {
-            const current = rendermime.getFactory(WIDGET);
-            if (current && current !== factory) {
-              factory = current;
-              this.animate(rendermime, {...data[WIDGET]});
-            }
-            if (--tries === 0 || !this.live.isHidden) {
-              clearInterval(this.timer);
-            }
-          }, 250);
+        const id = data[LIVE].model_id;
+        if (this.drawn !== id) {
+          this.drawn = id;
+          this.stop();
+          this.live?.dispose();
+          this.live = null;
+          // Like JupyterLab itself: no widgets, which can call the kernel, in untrusted outputs.
+          if (trusted && rendermime.mimeTypes.includes(WIDGET)) {
+            this.follow();
+            this.animate(rendermime, id);
+            // While a notebook is being opened, the renderer of widgets is replaced by one that has a widget manager.
+            let tries = 40;
+            let factory = rendermime.getFactory(WIDGET);
+            this.timer = setInterval(() => {
+              const current = rendermime.getFactory(WIDGET);
+              if (current && current !== factory) {
+                factory = current;
+                this.animate(rendermime, id);
+              }
+              if (--tries === 0 || !this.live.isHidden) {
+                clearInterval(this.timer);
+              }
+            }, 250);
+          }
         }
+        this.choose();
       }
 
-      animate(rendermime, content) {
+      animate(rendermime, id) {
         this.watcher?.disconnect();
         this.live?.dispose();
-        this.live = this.part(rendermime, WIDGET, content, true);
+        this.live = this.part(rendermime, WIDGET, {model_id: id, version_major: 2, version_minor: 0}, true);
         // It is empty or a text until its model is found, possibly after a kernel has started, and once its widget is closed.
         this.watcher = new MutationObserver(() => this.choose());
-        this.watcher.observe(this.live.node, {childList: true, subtree: true});
-        this.choose();
+        this.watcher.observe(this.live.node, {childList: true, subtree: true, attributes: true, attributeFilter: ['class']});
+      }
+
+      // JupyterLab forgets where updates belong when a page is reloaded. The notebook is to be saved with the last one.
+      follow() {
+        const session = notebooks?.find((candidate) => candidate.node.contains(this.node))?.sessionContext;
+        if (!session || session === this.session) {
+          return;
+        }
+        this.session = session;
+        session.statusChanged.connect(this.choose, this);
+        session.kernelChanged.connect(this.choose, this);
+        session.iopubMessage.connect((_, {header, content}) => {
+          const {data, transient} = header.msg_type === 'update_display_data' ? content : {};
+          const {display_id: id} = this.model.data[LIVE];
+          if (id && transient?.display_id === id && data[LIVE] && data[HTML] !== this.model.data[HTML]) {
+            this.model.setData({data});
+          }
+        }, this);
       }
 
       part(rendermime, type, content, trusted) {
@@ -242,15 +265,20 @@
       }
 
       choose() {
-        const exists = this.live.widgets[0].widgets?.some((widget) => !widget.isDisposed);
-        this.live.setHidden(!exists);
-        this.saved.setHidden(exists);
-      }
-
-      clear() {
-        this.stop();
-        this.live = null;
-        this.widgets.slice().forEach((part) => part.dispose());
+        const kernel = this.session?.session?.kernel;
+        const gone = this.session && (!kernel || /dead|terminating|restarting/.test(kernel.status));
+        const widget = this.live?.widgets[0].widgets?.find((candidate) => !candidate.isDisposed);
+        const live = Boolean(widget) && !gone && !widget.hasClass('jupyter-widgets-disconnected');
+        if (widget && !live) {
+          widget.dispose();  // no kernel will have its model again
+        }
+        this.live?.setHidden(!live);
+        const {data, trusted} = this.model;
+        const html = live ? undefined : data[HTML];
+        if (this.saved?.html !== html) {
+          this.saved?.part.dispose();
+          this.saved = live ? undefined : {html, part: this.part(this.rendermime, HTML, html, trusted)};
+        }
       }
 
       stop() {
@@ -269,14 +297,14 @@
     // safe: Netron runs in a frame with an origin of its own, so no trust is needed.
     './mimeExtension': async () => {
       const Netron = await renderer();
-      const Controls = await controls();
+      const LiveOutput = await liveOutput();
       const factory = (mimeType) => ({safe: true, mimeTypes: [mimeType], createRenderer: (options) => new Netron(options)});
       return [
         {id: `${NAME}:output`, rendererFactory: factory(MIME), rank: 0, dataType: 'json'},
         {
-          id: `${NAME}:controls`,
+          id: `${NAME}:live`,
           // safe: without trust it renders the HTML alone, which JupyterLab sanitizes.
-          rendererFactory: {safe: true, mimeTypes: [CONTROLS], createRenderer: () => new Controls()},
+          rendererFactory: {safe: true, mimeTypes: [LIVE], createRenderer: () => new LiveOutput()},
           rank: -100,  // preferred to the widget's -10
           dataType: 'json',
         },

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,11 @@ from IPython.core.getipython import get_ipython
 from pyopnb.notebook.listeners import ShellListener
 from pyopnb.ops.errors import FeedError
 
-__all__ = ["CellRun", "LiveCells", "current_run", "live_cells"]
+__all__ = ["PATIENCE", "CellRun", "LiveCells", "current_run", "live_cells"]
+
+
+PATIENCE = 0.2
+"""Seconds that a cell waits for the runs it caused; longer ones continue while other cells run."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class CellRun:
 
 
 class _Output(Protocol):
-    def refresh(self) -> None: ...
+    def start(self) -> None: ...
+    def wait(self, seconds: float | None = None) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -67,7 +73,7 @@ class LiveCells(ShellListener):
         if _in_cell():
             self._pending.add(output)
         else:
-            output.refresh()
+            _refresh([output])
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
@@ -77,8 +83,7 @@ class LiveCells(ShellListener):
     def _after_cell(self, result: Any) -> None:
         outputs = list(self._pending)
         self._pending.clear()
-        for output in outputs:
-            output.refresh()
+        _refresh(outputs)
 
     def _close(self, outputs: list[_Output]) -> None:
         for output in outputs:
@@ -93,18 +98,41 @@ class LiveCells(ShellListener):
         super().close()
 
 
-def live_cells() -> LiveCells:
+def _refresh(outputs: list[_Output]) -> None:
+    """Start all outputs, and wait for them together, but not for long."""
+    for output in outputs:
+        output.start()
+    until = time.monotonic() + PATIENCE
+    for output in outputs:
+        output.wait(max(0.0, until - time.monotonic()))
+
+
+_IN_MARIMO = {
+    "watch": "session(x=x) in a cell that names the op's class, so that marimo runs it again with the class",
+    "interact": "slider = mo.ui.slider(0.1, 5.0, 0.1), and in another cell session.with_attrs(limit=slider.value)(x=x)",
+}
+
+
+def live_cells(where: str) -> LiveCells:
     """Those of the running shell.
+
+    Parameters
+    ----------
+    where : {"watch", "interact"}
+        What wants to be live.
 
     Raises
     ------
     FeedError
-        There is no shell: a script has no outputs that could be live.
+        There is no shell. A script has no outputs that could be live, and marimo runs cells again by itself.
     """
     shell = get_ipython()
-    if shell is None:
-        raise FeedError("live output", expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
-    return LiveCells.of(shell)
+    if shell is not None:
+        return LiveCells.of(shell)
+    marimo = sys.modules.get("marimo")
+    if marimo is not None and marimo.running_in_notebook():
+        raise FeedError(where, expected="Jupyter or IPython", got="marimo", next=_IN_MARIMO[where])
+    raise FeedError(where, expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
 
 
 def current_run() -> CellRun:

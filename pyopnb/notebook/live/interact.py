@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ipywidgets
 import numpy as np
-from IPython.display import display
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import note
 from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
-from pyopnb.notebook.live.run import Run, require_session
+from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry, split_name
 from pyopnb.ops.result import Result
@@ -27,10 +26,7 @@ from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.session import Session
 
-__all__ = ["MIME", "Interact", "interact"]
-
-MIME = "application/vnd.pyopnb.controls+json"
-"""For it the JupyterLab extension shows the widgets while they are alive, and the table of their values otherwise."""
+__all__ = ["Interact", "interact"]
 
 _FAST = 0.1  # seconds; runs that take less follow a slider while it is dragged, others wait until it is released
 
@@ -50,6 +46,8 @@ class Interact(LiveOutput):
 
     Attributes
     ----------
+    session : Session
+        A session with attrs of its own: the controls leave those of the given session alone.
     controls : dict
         `Control` by name.
     values : dict
@@ -65,17 +63,26 @@ class Interact(LiveOutput):
     def __init__(
         self, session: Session, feeds: Mapping[str, Any], controls: Mapping[str, Control], targets: Mapping[str, _Target]
     ) -> None:
-        super().__init__(session)
+        super().__init__(session.with_attrs())
         self._feeds, self.controls = dict(feeds), dict(controls)
         self._targets = dict(targets)  # of the controls of attrs; the others are feeds
         self._pinned: Run | None = None
         self._colours = SteadyColours()
-        self.diff: Diff | None = None
+        self._diff: Diff | None = None
         self._pin_button = ipywidgets.Button(description="Pin as reference", tooltip="Compare later results with this one")
-        self._pin_button.on_click(lambda _: self.pin())
-        self.widget = ipywidgets.VBox([*(control.widget for control in self.controls.values()), self._pin_button])
+        reference = weakref.ref(self)  # ipywidgets keeps the widgets, whose functions must not keep the output
+
+        def on_pin(button: Any) -> None:
+            if (output := reference()) is not None:
+                output.pin()
+
+        def on_move(change: Any) -> None:
+            if (output := reference()) is not None:
+                output.refresh()
+
+        self._pin_button.on_click(on_pin)
         for control in self.controls.values():
-            control.widget.observe(lambda _: self.refresh(), names=["value"])
+            control.widget.observe(on_move, names=["value"])
         self.refresh()
 
     @property
@@ -86,60 +93,69 @@ class Interact(LiveOutput):
     def reference(self) -> Result | None:
         return self._pinned.result if self._pinned else None
 
+    @property
+    def diff(self) -> Diff | None:
+        self.wait()
+        return self._diff
+
     # ---- running -------------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        settings = {name: control.text for name, control in self.controls.items()}
         try:
-            self._apply_attrs()
-            scalars = {name: control.value for name, control in self.controls.items() if name not in self._targets}
+            values = self.values
+            self._apply_attrs(values)
+            controlled = {f"{node}.{target.attr.name}" for target in self._targets.values() for node in target.nodes}
+            settings |= {name: text for name, text in set_attrs(self.session).items() if name not in controlled}
         except (Exception, KeyboardInterrupt) as error:  # such as a value that the op refuses: shown like an error of the run
-            self._last = Run({}, 0.0, None, error, time.time())
+            run: Run | None = Run({}, settings, 0.0, None, error, time.time())
+        else:
+            scalars = {name: value for name, value in values.items() if name not in self._targets}
+            run = self._run_session({**self._feeds, **scalars}, settings)
+        if run is None:
             return
-        run = self._last = self._run_session({**self._feeds, **scalars})
-        if run.error is not None:
-            return
-        self._last_good = run
-        self.diff = None if self._pinned is None else diff(run.result, self._pinned.result)
-        for control in self.controls.values():
-            if hasattr(control.widget, "readout"):  # a slider
-                control.widget.continuous_update = run.seconds < _FAST
+        good = run.error is None
+        difference = diff(run.result, self._pinned.result) if good and self._pinned is not None else None
+        with self._lock:
+            self._last, self._diff = run, difference
+            self._last_good = run if good else self._last_good
+        if good:
+            for control in self.controls.values():
+                if hasattr(control.widget, "readout"):  # a slider
+                    control.widget.continuous_update = run.seconds < _FAST
 
-    def _apply_attrs(self) -> None:
+    def _apply_attrs(self, values: Mapping[str, Any]) -> None:
         """Set the attrs that changed on the session's nodes."""
-        attrs = self._session.attrs
+        attrs = self.session.attrs
         for name, target in self._targets.items():
-            value, attr = self.controls[name].value, target.attr.name
+            value, attr = values[name], target.attr.name
             if any(attrs[node].get(attr) != value for node in target.nodes if node in attrs):
-                self._session.set_attrs(target.where, **{attr: value})
+                self.session.set_attrs(target.where, **{attr: value})
 
     # ---- display -------------------------------------------------------------------------------------------------------------
 
-    def _report(self, last: Run) -> Report:
-        # The table of the controls is not updated, so the result names the values it belongs to.
-        state = [f"{name} = {control.text}" for name, control in self.controls.items()]
-        state += ["ended"] if self.closed else []
-        difference = self.diff if last.error is None else None
-        return Report(last, None, difference, "the reference", " · ".join(state), self._colours)
+    def _report(self) -> Report:
+        state = "ended" if self.closed else ""
+        reference = "the reference"
+        return Report(
+            self._last, self._last_good, None, self._diff, reference, state, colours=self._colours, running=self._running()
+        )
 
-    def _ipython_display_(self) -> None:
-        if not self.closed:
-            self._display_controls()
-        super()._ipython_display_()
+    def _controls(self) -> list[ipywidgets.Widget]:
+        return [*(control.widget for control in self.controls.values()), self._pin_button]
 
-    def _display_controls(self) -> None:
-        """The widgets, with a table of their values for those who open the saved notebook without a kernel."""
-        table = Table(("control", "initial value"), [(name, control.text) for name, control in self.controls.items()])
-        html = f"{table._repr_html_()}{note('Run this cell to use the controls.')}"
-        bundle = {**self.widget._repr_mimebundle_(), MIME: {}, "text/html": html, "text/plain": repr(table)}
-        display(bundle, raw=True)  # type: ignore[no-untyped-call]
+    def _controls_html(self) -> str:
+        used = self._last.settings if self._last else {}
+        return Table(("control", "value"), [(name, used.get(name, "")) for name in self.controls])._repr_html_()
 
     # ---- what users call -----------------------------------------------------------------------------------------------------
 
     def pin(self) -> None:
         """Make the result the reference that later results are compared with."""
-        self._pinned = self._last_good
+        self.wait()
         if self._last_good is not None:
-            self.diff = diff(self._last_good.result, self._last_good.result)
+            self._pinned = self._last_good
+            self._diff = diff(self._last_good.result, self._last_good.result)
         self._update()
 
     def set(self, **values: Any) -> None:
@@ -160,17 +176,13 @@ class Interact(LiveOutput):
                 raise _unknown(name, self.controls)
             self.controls[name].move(value)
 
-    def close(self) -> None:
-        """Never run again, and remove the controls. The displayed result stays."""
-        super().close()
-        self.widget.close_all()
-
 
 @hide_internal_frames
 def interact(session: Session, /, **requests: Any) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
-    Changing an attr does not rebuild the session: see `Session.set_attrs`.
+    The attrs are those of a session of its own, which shares everything else with the given one: see `Session.with_attrs`. A
+    run that takes long leaves the page free, and a button stops it; moving a control stops a run whose result is obsolete.
 
     Parameters
     ----------

@@ -1,135 +1,224 @@
-"""A cell output that runs a session again when its ops change, and stays in the saved notebook as plain HTML and text."""
+"""A cell output that runs a session again when its ops or attrs change, on a thread of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import uuid
+import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
-from IPython.core.getipython import get_ipython
+import ipywidgets
 
+from pyopnb.notebook.live import cells
 from pyopnb.notebook.live.cells import current_run, live_cells
+from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, run_session
+from pyopnb.notebook.live.worker import Worker
 from pyopnb.ops.registry import Version, registry
 from pyopnb.ops.result import Result
+from pyopnb.runtime.options import quiet_options
 from pyopnb.runtime.session import Session
 
 __all__ = ["LiveOutput"]
+
+_TICK = 0.5  # seconds between two updates of "running for …"
+
+_session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.WeakKeyDictionary()
 
 
 class LiveOutput:
     """What watches and controls share: an output that is refreshed whenever an op of its session is redefined.
 
     It lives while its cell shows it or somebody holds a reference to it.
+
+    Attributes
+    ----------
+    session : Session
+        The one that it runs.
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-        self._cells = live_cells()
-        self._display_id = uuid.uuid4().hex
-        self._displayed = False
-        self._lock = threading.RLock()  # the file watcher redefines ops on a thread of its own
+        self.session = session
+        self._cells = live_cells(type(self).__name__.lower())
+        self._worker = Worker(self._work)
+        self._lock = threading.RLock()  # of what is below, which the worker changes
         self._last: Run | None = None
         self._last_good: Run | None = None
+        self._options: Any = None  # of the run in flight
+        self._began: float | None = None
         self.closed = False
         reference = weakref.ref(self)
 
         def on_definition(version: Version) -> None:
             output = reference()
-            if output is not None and version.op in output._session._ops:
+            if output is not None and version.op in output.session._ops:
                 output._cells.refresh(output)
 
         self._unsubscribe = registry.subscribe(on_definition)
         weakref.finalize(self, self._unsubscribe)
 
+    # ---- what users see ------------------------------------------------------------------------------------------------------
+
     @property
     def result(self) -> Result | None:
+        """Result of the last run without an error. Waits for a run in flight, as the other attributes do."""
+        self.wait()
         return self._last_good.result if self._last_good else None
 
     @property
     def error(self) -> BaseException | None:
+        """What the last run raised."""
+        self.wait()
         return self._last.error if self._last else None
 
     @property
     def seconds(self) -> float:
+        """Duration of the last run."""
+        self.wait()
         return self._last.seconds if self._last else 0.0
 
+    @property
+    def widget(self) -> ipywidgets.Widget:
+        """The output as an ordinary widget, for other layouts, and for front ends without pyopnb's JupyterLab extension."""
+        self._show()
+        return self._pane.widget
+
     def __repr__(self) -> str:
-        return self._render()[1]
+        return self._report().text()
 
     def refresh(self) -> None:
-        """Run again, and show the result."""
+        """Run again, and show the result. Returns when it is there, or earlier if the run takes long."""
+        self.start()
+        self.wait(cells.PATIENCE)
+
+    def start(self) -> None:
+        """Run again on a thread of its own. A run that has not ended is stopped, because its result would be obsolete."""
+        if not self.closed and self._worker.request():
+            self._terminate()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the run in flight.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Wait no longer than this.
+
+        Returns
+        -------
+        bool
+            Whether it has ended.
+        """
+        return self._worker.wait(seconds)
+
+    def stop(self) -> None:
+        """Stop the run in flight: ONNX Runtime before its next node, Python code as Ctrl-C does."""
         with self._lock:
-            if not self.closed:
-                self._run()
-                self._update()
+            if self._options is not None:
+                self._terminate()
+                self._worker.interrupt()
 
     def close(self) -> None:
-        """Never run again. What is displayed stays."""
+        """Never run again. What is displayed stays, without controls."""
         self._unsubscribe()
         self._cells.release(self)
         with self._lock:
             self.closed = True
-            self._update()
+            self._terminate()
+            if "_pane" in vars(self):
+                self._pane.close()
+                self._show()
 
     # ---- for subclasses ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        """Run, on the worker's thread, and record the outcome."""
         raise NotImplementedError
 
-    def _report(self, last: Run) -> Report:
+    def _report(self) -> Report:
         raise NotImplementedError
 
-    def _run_session(self, feeds: Mapping[str, Any]) -> Run:
-        with _ticking(self._show_elapsed):
-            return run_session(self._session, feeds)
+    def _controls(self) -> Sequence[ipywidgets.Widget]:
+        """The widgets above the result."""
+        return ()
 
-    # ---- the display ---------------------------------------------------------------------------------------------------------
+    def _controls_html(self) -> str:
+        """What stands for them where there are no widgets."""
+        return ""
 
-    def _render(self) -> tuple[str, str]:
-        """HTML and text."""
-        if self._last is None:
-            return "", f"{type(self).__name__} (not run yet)"
-        report = self._report(self._last)
-        return report.html(), report.text()
+    def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
+        """The outcome of a run; None if it was stopped because its result would be obsolete."""
+        with self._lock:
+            options = self._options = quiet_options()
+            self._began = time.monotonic()
+        try:
+            # Outputs of one session take turns: its ops may keep state.
+            with _session_locks.setdefault(self.session, threading.RLock()), _ticking(self._update):
+                run = run_session(self.session, feeds, settings, options)
+                return None if run.interrupted and self._worker.requested else run
+        finally:
+            with self._lock:
+                self._options = self._began = None
 
-    def _publish(self, html: str, text: str) -> None:
-        """Display below the running cell the first time, and replace that output afterwards."""
-        shell: Any = get_ipython()
-        data, transient = {"text/html": html, "text/plain": text}, {"display_id": self._display_id}
-        shell.display_pub.publish(data=data, metadata={}, transient=transient, update=self._displayed)
-        self._displayed = True
+    # ---- running and showing -------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # one that `stop` sent as the run ended
+            self._run()
+        self._update()
+
+    def _terminate(self) -> None:
+        options = self._options
+        if options is not None:
+            options.terminate = True
+
+    @cached_property
+    def _pane(self) -> Pane:
+        reference = weakref.ref(self)  # ipywidgets keeps the button, whose function must not keep the output
+
+        def stop() -> None:
+            if (output := reference()) is not None:
+                output.stop()
+
+        return Pane(self._controls(), stop)
+
+    def _running(self) -> float | None:
+        """Since how many seconds a run is in flight."""
+        began = self._began
+        return None if began is None else time.monotonic() - began
 
     def _update(self) -> None:
-        if self._displayed:
-            self._publish(*self._render())
+        if "_pane" in vars(self):
+            self._show()
 
-    def _show_elapsed(self, seconds: float) -> None:
-        if self._displayed:
-            text = f"running for {seconds:.1f} s; interrupt the kernel to stop it"
-            self._publish(f'<div><progress aria-label="{text}"></progress> {text}</div>', text)
+    def _show(self, *, here: bool = False) -> None:
+        """Show the current state wherever this is displayed, and below the running cell too if asked."""
+        with self._lock:
+            report = self._report()
+            content = report.html(), report.text(), self._controls_html()
+            self._pane.show(*content, running=report.running is not None)
+            if here:
+                self._pane.display(*content)
 
     def _ipython_display_(self) -> None:
         if not self.closed:
             self._cells.hold(self, current_run())
-        self._displayed = False  # also below this cell; updates then reach all places
-        self._publish(*self._render())
+        self._show(here=True)
 
 
 @contextmanager
-def _ticking(tick: Callable[[float], None], interval: float = 0.5) -> Iterator[None]:
-    """Call ``tick(seconds)`` at intervals while the block runs, on a thread of its own."""
+def _ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call a function at intervals while the block runs, on a thread of its own."""
     done = threading.Event()
 
     def run() -> None:
-        seconds = 0.0
-        while not done.wait(interval):
-            seconds += interval
-            tick(seconds)
+        while not done.wait(_TICK):
+            tick()
 
     thread = threading.Thread(target=run, daemon=True, name="pyopnb progress")
     thread.start()

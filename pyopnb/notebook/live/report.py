@@ -1,4 +1,4 @@
-"""What a live output shows of a run: versions, time, result or error, and what changed."""
+"""What a live output shows of a run: versions, settings, time, result or error, and what changed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyopnb.display.show import html
 from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
 from pyopnb.ops.registry import Version
+from pyopnb.ops.result import Result
 
 __all__ = ["Report"]
 
@@ -23,9 +24,12 @@ class Report:
 
     Attributes
     ----------
-    run : Run
+    run : Run or None
+        The last that ended.
+    good : Run or None
+        The last without an error; its result stays when a later run raises.
     before : Run or None
-        The run with the previous versions of the ops.
+        The run with the previous versions or attrs.
     diff : Diff or None
         How the result differs from the one that ``baseline`` names.
     baseline : str
@@ -33,33 +37,58 @@ class Report:
         Added to the first line.
     colours : SteadyColours, optional
         Of an output that is drawn many times, and must not jump.
+    running : float or None
+        Since how many seconds the next run is in flight.
     """
 
-    run: Run
+    run: Run | None
+    good: Run | None = None
     before: Run | None = None
     diff: Diff | None = None
-    baseline: str = "the previous version"
+    baseline: str = "the previous run"
     state: str = ""
     colours: SteadyColours | None = None
+    running: float | None = None
 
     def text(self) -> str:
-        lines = [self._head(), self.run.traceback() if self.run.error else repr(self.run.result)]
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.running is not None:
+            yield self._running()
+        if self.run is None:
+            return
+        yield self._head(self.run, self.state)
+        if self.run.error:
+            yield self.run.traceback()
+            if self.good is not None:
+                yield f"the last result without an error: {self._head(self.good)}"
+        if self.good is not None:
+            yield repr(self.good.result)
+        yield from self._changed_settings()
         if self.diff is not None:
-            lines.append(f"against {self.baseline}: {self.diff}")
-        return "\n".join([*lines, *(str(diff(old, new)) for old, new in self._op_changes())])
+            yield f"against {self.baseline}: {self.diff}"
+        yield from (str(diff(old, new)) for old, new in self._changed_ops())
 
     def html(self) -> str:
         return join(self._parts())
 
     def _parts(self) -> Iterator[str]:
-        yield note(self._head())
+        if self.running is not None:
+            yield f'<div><progress aria-label="running"></progress> {escape(self._running())}</div>'
+        if self.run is None:
+            return
+        yield note(self._head(self.run, self.state))
         if self.run.error:
             style = "border-left:4px solid #c43b3b;padding-left:8px;margin:4px 0"
             name = escape(type(self.run.error).__name__)
             yield f'<div style="{style}" role="alert"><b>{name}</b>{pre(self.run.traceback())}</div>'
-        elif self.run.result is not None:
-            yield html(self.run.result) if self.colours is None else self.colours.result_html(self.run.result)
-        for old, new in self._op_changes():
+            if self.good is not None:
+                yield note(f"the last result without an error: {self._head(self.good)}")
+        if self.good is not None and self.good.result is not None:
+            yield self._picture(self.good.result)
+        yield from map(note, self._changed_settings())
+        for old, new in self._changed_ops():
             title = f"changes in {new.op}, version {old.number} → {new.number}"
             yield details(title, html(diff(old, new)), open=True)
         if self.diff is not None and self.colours is not None:
@@ -67,16 +96,29 @@ class Report:
         elif self.diff is not None:
             yield details(f"against {self.baseline}: {self.diff.verdict}", html(self.diff), open=not self.diff.ok)
 
-    def _head(self) -> str:
-        ops = ", ".join(f"{name} version {version.number}" for name, version in self.run.versions.items()) or "no ops"
-        seconds = self.run.seconds
-        duration = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-        ended = time.strftime("%H:%M:%S", time.localtime(self.run.ended))
-        parts = [ops, f"interrupted after {duration}" if self.run.interrupted else duration, ended, self.state]
-        return " · ".join(filter(None, parts))
+    def _picture(self, result: Result) -> str:
+        """What stands for the result itself."""
+        return html(result) if self.colours is None else self.colours.result_html(result)
 
-    def _op_changes(self) -> list[tuple[Version, Version]]:
+    def _running(self) -> str:
+        return f"running for {self.running:.1f} s"
+
+    def _head(self, run: Run, state: str = "") -> str:
+        ops = ", ".join(f"{name} version {version.number}" for name, version in run.versions.items()) or "no ops"
+        settings = " · ".join(f"{name} = {value}" for name, value in run.settings.items())
+        seconds = run.seconds
+        duration = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+        ended = time.strftime("%H:%M:%S", time.localtime(run.ended))
+        return " · ".join(
+            filter(None, [ops, settings, f"stopped after {duration}" if run.interrupted else duration, ended, state])
+        )
+
+    def _changed_settings(self) -> list[str]:
+        changes = self.run.changed_settings(self.before) if self.run is not None else {}
+        return [f"{name}: {old} → {new}" for name, (old, new) in changes.items()]
+
+    def _changed_ops(self) -> list[tuple[Version, Version]]:
         """The previous and the current version of each op that changed."""
-        if self.before is None:
+        if self.before is None or self.run is None:
             return []
         return [(self.before.versions[op], self.run.versions[op]) for op in self.run.changed_ops(self.before)]

@@ -15,7 +15,7 @@ from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 
-__all__ = ["Run", "require_session", "run_session"]
+__all__ = ["Run", "require_session", "run_session", "set_attrs"]
 
 _PACKAGE = str(Path(pyopnb.ops.__file__).parents[1])
 
@@ -28,6 +28,8 @@ class Run:
     ----------
     versions : dict
         The versions of the session's ops, by op name.
+    settings : dict
+        The values that the run used and the model does not say, as text: of controls, and of attrs that were set.
     seconds : float
     result : Result or None
         None if it raised.
@@ -37,6 +39,7 @@ class Run:
     """
 
     versions: Mapping[str, Version]
+    settings: Mapping[str, str]
     seconds: float
     result: Result | None
     error: BaseException | None
@@ -55,6 +58,14 @@ class Run:
         error.stack = traceback.StackSummary.from_list([f for f in error.stack if not f.filename.startswith(_PACKAGE)])
         return "".join(error.format(chain=False)).rstrip()
 
+    def changed_settings(self, before: Run | None) -> dict[str, tuple[str, str]]:
+        """The settings that differ from those of an earlier run, with both values."""
+        if before is None:
+            return {}
+        names = [*before.settings, *(name for name in self.settings if name not in before.settings)]
+        pairs = {name: (before.settings.get(name, "the model's"), self.settings.get(name, "the model's")) for name in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
     def changed_ops(self, before: Run | None) -> list[str]:
         """The ops whose version differs from that of an earlier run."""
         return [] if before is None else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
@@ -67,15 +78,37 @@ def require_session(session: object, where: str) -> None:
         raise FeedError(where, expected="a pyopnb.Session", got=got, next=next)
 
 
-def run_session(session: Session, feeds: Mapping[str, Any]) -> Run:
-    """Run a session. An exception is part of the outcome: it belongs in the output, not in the cell that redefined the op."""
-    names = list(session._ops)
-    versions = {name: op.current for name in names if (op := registry.find(*split_name(name))) is not None}
+def set_attrs(session: Session) -> dict[str, str]:
+    """The attrs of a session that are not the model's, as text."""
+    return {f"{label}.{name}": _brief(value) for label, attrs in session.changed_attrs.items() for name, value in attrs.items()}
+
+
+def _brief(value: Any) -> str:
+    return sanitize(f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def run_session(session: Session, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any) -> Run:
+    """Run a session. An exception is part of the outcome: it belongs in the output, not in the cell that redefined the op.
+
+    Parameters
+    ----------
+    session : Session
+    feeds : dict
+    settings : dict
+        For the outcome.
+    options : RunOptions
+        Whoever sets ``terminate`` in them stops the run.
+
+    Returns
+    -------
+    Run
+    """
+    versions = {name: op.current for name in session._ops if (op := registry.find(*split_name(name))) is not None}
     result: Result | None = None
     error: BaseException | None = None
     start = time.perf_counter()
     try:
-        result = session(**feeds)
+        result = Result(dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True)))
     except (Exception, KeyboardInterrupt) as raised:
-        error = raised
-    return Run(versions, time.perf_counter() - start, result, error, time.time())
+        error = KeyboardInterrupt() if options.terminate else raised
+    return Run(versions, settings, time.perf_counter() - start, result, error, time.time())

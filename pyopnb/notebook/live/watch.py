@@ -1,7 +1,8 @@
-"""``pyopnb.watch``: an output that runs a session again whenever one of its ops is redefined."""
+"""``pyopnb.watch``: an output that runs a session again whenever one of its ops or attrs is changed."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
-from pyopnb.notebook.live.run import Run, require_session
+from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.errors import hide_internal_frames
 from pyopnb.runtime.session import Session
 
@@ -19,7 +20,7 @@ __all__ = ["Watch", "watch"]
 
 
 class Watch(LiveOutput):
-    """An output that runs a session again whenever one of its ops is redefined; created by `watch`.
+    """An output that runs a session again whenever an op is redefined or an attr is set; created by `watch`.
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class Watch(LiveOutput):
     error : BaseException or None
         What the last run raised.
     diff : Diff or None
-        How the result differs from that of the previous versions.
+        How the result differs from that of the previous versions or attrs.
     seconds : float
         Duration of the last run.
     runs : int
@@ -39,32 +40,51 @@ class Watch(LiveOutput):
         super().__init__(session)
         self._feeds, self._tolerance = dict(feeds), (rtol, atol)
         self._before: Run | None = None  # the baseline of the last run
-        self.diff: Diff | None = None
-        self.runs, self.paused = 0, False
+        self._diff: Diff | None = None
+        self._runs, self.paused = 0, False
         self._stale = False
+        reference = weakref.ref(self)
+
+        def on_attrs() -> None:
+            if (output := reference()) is not None:
+                output._cells.refresh(output)
+
+        session._attr_listeners.add(on_attrs)
+        self._forget_attrs = weakref.finalize(self, session._attr_listeners.discard, on_attrs)
         self.refresh()
+
+    @property
+    def diff(self) -> Diff | None:
+        self.wait()
+        return self._diff
+
+    @property
+    def runs(self) -> int:
+        self.wait()
+        return self._runs
 
     def _run(self) -> None:
         if self.paused:
             self._stale = True
             return
-        run = self._run_session(self._feeds)
-        self.runs += 1
-        self._stale = False
-        self._last = run
-        if run.error is not None:
-            self._before, self.diff = self._last_good, None
+        run = self._run_session(self._feeds, set_attrs(self.session))
+        if run is None:
             return
-        if run.changed_ops(self._last_good):
-            self._before = self._last_good
-        if self._before is not None and self._before.result is not None:
+        before, difference = self._before, None
+        if run.error is not None or run.changed_ops(self._last_good) or run.changed_settings(self._last_good):
+            before = self._last_good
+        if run.error is None and before is not None:
             rtol, atol = self._tolerance
-            self.diff = diff(run.result, self._before.result, rtol=rtol, atol=atol)
-        self._last_good = run
+            difference = diff(run.result, before.result, rtol=rtol, atol=atol)
+        with self._lock:
+            self._runs, self._stale = self._runs + 1, False
+            self._last, self._before, self._diff = run, before, difference
+            self._last_good = run if run.error is None else self._last_good
 
-    def _report(self, last: Run) -> Report:
-        paused = "paused; an op was redefined" if self._stale else "paused" if self.paused else ""
-        return Report(last, self._before, self.diff, state="ended" if self.closed else paused)
+    def _report(self) -> Report:
+        paused = "paused; an op or attr was changed" if self._stale else "paused" if self.paused else ""
+        state = "ended" if self.closed else paused
+        return Report(self._last, self._last_good, self._before, self._diff, state=state, running=self._running())
 
     def pause(self) -> None:
         """Do not run again until `resume`."""
@@ -72,21 +92,30 @@ class Watch(LiveOutput):
         self._update()
 
     def resume(self) -> None:
-        """Run again when an op is redefined; immediately if one was redefined in the meantime."""
+        """Run again when an op or attr is changed; immediately if one was changed in the meantime."""
         self.paused = False
         if self._stale:
             self.refresh()
         else:
             self._update()
 
+    def close(self) -> None:
+        """Never run again. What is displayed stays."""
+        self._forget_attrs()
+        super().close()
+
 
 @hide_internal_frames
 def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: float | None = None, **named: Any) -> Watch:
-    """Run a session now, and again in the same output whenever one of its ops is redefined.
+    """Run a session now, and again in the same output whenever one of its ops is redefined or `Session.set_attrs` is called.
 
-    The output shows the result, how it differs from that of the previous version, the time, and the changed lines of the class.
-    An exception of the run is shown there, and not in the cell that redefined the op. The output ends when its cell is deleted
-    or run again; its last state stays in the saved notebook, as plain HTML.
+    The output shows the result, how it differs from the previous one, the time, the attrs that are not the model's, and the
+    changed lines of the class. An exception of the run is shown there, above the last good result, and not in the cell that
+    redefined the op. A run that takes long leaves the cell free, and a button stops it. The output ends when its cell is
+    deleted or run again; its last state stays in the saved notebook, as plain HTML.
+
+    In JupyterLab and Notebook 7, a page that is reloaded, or opened later or twice, follows again as long as the kernel runs.
+    Where that is impossible the last state is shown, and says that it is not live.
 
     Parameters
     ----------
@@ -99,7 +128,8 @@ def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: flo
     Returns
     -------
     Watch
-        Displays itself as the last expression of a cell. ``pause()``, ``resume()`` and ``close()`` control it.
+        Displays itself as the last expression of a cell. ``pause()``, ``resume()``, ``stop()`` and ``close()`` control it;
+        ``result``, ``error``, ``diff`` and ``seconds`` wait for a run in flight.
 
     Raises
     ------

@@ -9,6 +9,7 @@ from IPython.utils.capture import capture_output
 from small_ops import soft_clip_cell
 
 import pyopnb
+from pyopnb.notebook.live import cells
 
 
 class Page:
@@ -40,10 +41,16 @@ class Page:
         return list(self.places.values())[-1]["text/html"]
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A cell waits for its runs, however slow the machine is."""
+    monkeypatch.setattr(cells, "PATIENCE", 60.0)
+
+
 @pytest.fixture
 def page(shell):
     page = Page(shell)
-    page.run("import numpy as np, pyopnb")
+    page.run("import time, numpy as np, pyopnb")
     return page
 
 

@@ -2,6 +2,10 @@
 
 import gc
 import re
+import sys
+import threading
+import time
+import types
 import weakref
 
 import pytest
@@ -63,6 +67,63 @@ def test_an_error_of_the_op_appears_in_it_and_not_in_the_cell_that_redefined(cli
     assert watch.diff.verdict == "different"  # against version 1, the last that ran
 
 
+def test_the_last_good_result_stays_below_an_error(clip, redefine):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    before = repr(watch.result)
+    redefine("x / nothing")
+    error, _, kept = clip.text.partition("the last result without an error: demo::SoftClip version 1")
+    assert "NameError" in error and before in kept
+    assert clip.html.index("NameError") < clip.html.index("the last result without an error") < clip.html.index("-1.928")
+
+
+def test_it_follows_the_attrs_of_the_session_and_names_those_that_are_not_the_models(clip):
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    assert "limit" not in clip.text
+    clip.run("session.set_attrs(limit=1.0)")
+    assert watch.runs == 2 and "· y.limit = 1 ·" in clip.text
+    assert "y.limit: the model's → 1" in clip.text and "against the previous run: different: y" in clip.text
+    clip.run("session.set_attrs(limit=2.0)")
+    assert "y.limit: 1 → the model's" in clip.text and "y.limit =" not in clip.text
+    clip.run("w.close()")
+    clip.run("session.set_attrs(limit=1.0)")
+    assert watch.runs == 3 and not clip.run("session")._attr_listeners
+
+
+def test_a_long_run_leaves_the_cell_free(clip, redefine, monkeypatch):
+    monkeypatch.setattr(cells, "PATIENCE", 0.2)
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    gate = clip.shell.user_ns["gate"] = threading.Event()
+    start = time.monotonic()
+    redefine("gate.wait(60) * x")
+    assert time.monotonic() - start < 30 and not watch.wait(0)
+    assert re.match(r"running for \d\.\d s\ndemo::SoftClip version 1", repr(watch))
+    gate.set()
+    assert watch.result["y"].tolist() == [-4, 0, 1, 8] and watch.runs == 2  # which waits
+
+
+def test_a_redefinition_replaces_a_long_run(clip, redefine, monkeypatch):
+    monkeypatch.setattr(cells, "PATIENCE", 0.2)
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    gate = clip.shell.user_ns["gate"] = threading.Event()
+    redefine("gate.wait(60) * x")
+    redefine("x + np.float32(1)")
+    redefine("x + np.float32(2)")
+    gate.set()
+    assert watch.result["y"].tolist() == [-2, 2, 3, 10] and watch.error is None
+    assert watch.runs <= 3
+
+
+def test_stop(clip, redefine, monkeypatch):
+    monkeypatch.setattr(cells, "PATIENCE", 0.2)
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    redefine("[time.sleep(0.01) for _ in range(10_000)] and x")
+    clip.run("w.stop()")
+    assert isinstance(watch.error, KeyboardInterrupt) and watch.runs == 2
+    assert "stopped after" in repr(watch) and "the last result without an error: demo::SoftClip version 1" in repr(watch)
+    redefine(HARD)
+    assert watch.wait(60) and watch.error is None
+
+
 def test_a_cell_that_fails_leaves_it_as_it_is(clip, redefine):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     redefine("(", ok=False)
@@ -94,7 +155,7 @@ def test_pause_resume_close(clip, redefine, listeners):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     clip.run("w.pause()")
     redefine(HARD)
-    assert watch.runs == 1 and "paused; an op was redefined" in clip.text
+    assert watch.runs == 1 and "paused; an op or attr was changed" in clip.text
     clip.run("w.resume()")
     assert watch.runs == 2 and "paused" not in clip.text
     clip.run("w.close()")
@@ -181,10 +242,18 @@ def test_refusals(clip, cell, text):
         exec(cell, clip.shell.user_ns)
 
 
-def test_a_script_has_no_outputs(monkeypatch):
+@pytest.mark.parametrize("where", ["watch", "interact"])
+def test_a_script_has_no_outputs_and_marimo_none_of_this_kind(clip, monkeypatch, where):
+    session, x = clip.run("session"), clip.run("x")
     monkeypatch.setattr(cells, "get_ipython", lambda: None)
-    with pytest.raises(pyopnb.FeedError, match="live output: expected a notebook or IPython, got a script"):
-        cells.live_cells()
+    with pytest.raises(pyopnb.FeedError, match=f"{where}: expected a notebook or IPython, got a script"):
+        getattr(pyopnb, where)(session, x=x)
+    monkeypatch.setitem(sys.modules, "marimo", types.SimpleNamespace(running_in_notebook=lambda: True))
+    with pytest.raises(pyopnb.FeedError, match=f"{where}: expected Jupyter or IPython, got marimo. Try: ") as caught:
+        getattr(pyopnb, where)(session, x=x)
+    advice = re.search(r"session[.\w]*\(.*\bx=x\)", str(caught.value))[0]
+    result = eval(advice, {"session": session, "x": x, "slider": types.SimpleNamespace(value=1.0)})
+    assert result["y"].shape == (4,)
 
 
 def test_a_closed_watch_is_released(clip):

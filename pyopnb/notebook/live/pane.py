@@ -1,0 +1,103 @@
+"""What a page shows of a live output: a widget while the kernel holds its state, and the HTML of its last state otherwise."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets
+from IPython.core.getipython import get_ipython
+
+from pyopnb.display.html import details, note
+
+__all__ = ["MIME", "Pane"]
+
+MIME = "application/vnd.pyopnb.live+json"
+"""For it the JupyterLab extension shows the widget while it is live, and the HTML otherwise."""
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+_NOT_LIVE = details(
+    "not live: run this cell",
+    note(
+        "Live outputs need a running kernel, a trusted notebook, and pyopnb installed where JupyterLab or Notebook 7 is. "
+        "Elsewhere assign the output to a variable and display its widget: w = pyopnb.watch(…), then w.widget"
+    ),
+)
+
+
+class Pane:
+    """The place of a live output in the pages that show its notebook.
+
+    A page that is opened later, or a second one, gets the widget's state from the kernel. Saved notebooks do not contain the
+    widget's MIME type, for which front ends show an error once the kernel has gone, but the HTML.
+
+    Parameters
+    ----------
+    controls : sequence of Widget
+        Shown above the content.
+    stop : callable
+        Called by a button that is shown during long runs.
+
+    Attributes
+    ----------
+    widget : Widget
+        Controls and content as an ordinary widget, for other layouts and front ends.
+    displayed : bool
+    """
+
+    def __init__(self, controls: Sequence[ipywidgets.Widget], stop: Callable[[], None]) -> None:
+        self._content = ipywidgets.Output()
+        self._button = ipywidgets.Button(description="Stop", tooltip="Stop this run")
+        self._button.layout.display = "none"
+        self._button.on_click(lambda _: stop())
+        self.widget = ipywidgets.VBox([*controls, self._button, self._content])
+        self.displayed = False
+        self._display_id = uuid.uuid4().hex
+        self._view = self.widget._repr_mimebundle_()[_WIDGET]  # until it is closed
+
+    def show(self, html: str, text: str, saved: str, *, running: bool) -> None:
+        """Replace the content wherever it is shown.
+
+        Parameters
+        ----------
+        html, text : str
+        saved : str
+            HTML that stands above the content where there are no controls.
+        running : bool
+            Whether to offer the button.
+        """
+        data = {"text/html": html, "text/plain": text}
+        if self.widget.comm is not None:
+            self._button.layout.display = None if running else "none"
+            self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        if self.displayed and (self.widget.comm is None or not _lacks_extension()):
+            self._publish(html, text, saved, update=True)
+
+    def display(self, html: str, text: str, saved: str) -> None:
+        """Display below the running cell, too."""
+        self.displayed = True
+        self._publish(html, text, saved, update=False)
+
+    def close(self) -> None:
+        """Release the widget. Pages then show the HTML."""
+        for widget in (*self.widget.children, self.widget):
+            for part in (getattr(widget, "layout", None), getattr(widget, "style", None), widget):
+                if part is not None:
+                    part.close()
+
+    def _publish(self, html: str, text: str, saved: str, *, update: bool) -> None:
+        data: dict[str, Any] = {MIME: {**self._view, "display_id": self._display_id}}
+        if self.widget.comm is not None and _lacks_extension():
+            data[_WIDGET] = self._view
+        data |= {"text/html": _NOT_LIVE + saved + html, "text/plain": text}
+        shell: Any = get_ipython()
+        shell.display_pub.publish(data=data, metadata={}, transient={"display_id": self._display_id}, update=update)
+
+
+def _lacks_extension() -> bool:
+    """Whether the front end cannot have our extension, has ipywidgets, and shows the HTML of a notebook opened later."""
+    shell: Any = get_ipython()
+    return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules

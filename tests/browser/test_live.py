@@ -1,0 +1,196 @@
+"""Live outputs in the browser: what looks live is live, and what cannot be says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from lab import tab, write_notebook
+from playwright.sync_api import expect
+from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCHED
+
+NOT_LIVE = "not live: run this cell"
+BROKEN = ("model not found", "Error displaying", "Loading widget")
+
+
+def write_files(root):
+    names = ("reload", "restart", "twice", "other", "export", "closed", "seven")
+    for name in names:  # each test has a kernel of its own
+        write_notebook(root / f"{name}.ipynb", *LIVE)
+    sleeping = OP.format("__import__('time').sleep(3) or x")
+    write_notebook(root / "slow.ipynb", *LIVE[:OPS], sleeping, *LIVE[OPS + 1 :], "'free'")
+
+
+def visible(locator):
+    return locator.locator("visible=true")
+
+
+def assert_live(page, value, *texts):
+    """Slider and picture show one value, nothing says otherwise, and the watch is live as well."""
+    shown = page.output(MOVED)
+    expect(shown.get_by_role("slider")).to_have_attribute("aria-valuenow", f"{value:.1f}")
+    expect(shown.get_by_text(f"limit = {value} ·")).to_be_visible()
+    for text in texts:
+        expect(shown).to_contain_text(text)
+    for number in (WATCHED, MOVED):
+        expect(page.output(number).get_by_text(NOT_LIVE)).to_have_count(0)
+        assert not any(word in page.output(number).inner_text() for word in BROKEN)
+
+
+def assert_not_live(page, value):
+    shown = page.output(MOVED)
+    expect(visible(shown.get_by_text(f"limit = {value} ·"))).to_have_count(1)
+    expect(shown.get_by_role("slider")).to_have_count(0)  # that can be seen
+    for number in (WATCHED, MOVED):
+        expect(page.output(number).get_by_text(NOT_LIVE)).to_be_visible()
+        assert not any(word in page.output(number).inner_text() for word in BROKEN)  # the text that can be seen
+    assert page.blank() == []
+
+
+def test_after_a_reload_sliders_and_pictures_follow_again(page, server):
+    page.open_notebook("reload.ipynb")
+    page.run_all()
+    assert_live(page, 2)
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    assert_live(page, 2.1, "-16.78")
+    page.screenshot("live-interact")
+    page.save()
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")  # the kernel knows it, and the file does not
+    assert_live(page, 2.2)
+
+    page.open_notebook("reload.ipynb")
+    assert_live(page, 2.2)
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    assert_live(page, 2.3)
+    page.edit(OPS, OP.format(SLOWER))
+    page.run(OPS)
+    for number in (WATCHED, MOVED):
+        expect(page.output(number)).to_contain_text("SoftClip version 2")
+    expect(page.output(WATCHED)).to_contain_text("against the previous run: different")
+    page.screenshot("live-reloaded")
+    page.save()
+
+    saved = nbformat.read(server.root / "reload.ipynb", as_version=4)
+    (output,) = saved.cells[MOVED].outputs
+    assert "limit = 2.3 ·" in output["data"]["text/html"] and "version 2" in output["data"]["text/html"]
+    assert not any(
+        "widget-view" in kind for cell in saved.cells for one in cell.get("outputs", ()) for kind in one.get("data", ())
+    )
+
+
+def test_two_tabs_follow_each_other(page, chromium, server):
+    page.open_notebook("twice.ipynb")
+    page.run_all()
+    page.save()
+    with tab(chromium, server) as second:
+        second.open_notebook("twice.ipynb")
+        assert_live(second, 2)
+        second.output(MOVED).get_by_role("slider").press("ArrowRight")
+        assert_live(second, 2.1)
+        assert_live(page, 2.1)
+        page.output(MOVED).get_by_role("slider").press("ArrowRight")
+        assert_live(page, 2.2)
+        assert_live(second, 2.2)
+
+
+def test_after_a_restart_it_says_that_it_is_not_live(page):
+    page.open_notebook("restart.ipynb")
+    page.run_all()
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    assert_live(page, 2.1)
+    page.restart()
+    assert_not_live(page, 2.1)
+    page.screenshot("live-restarted")
+    page.save()
+    page.open_notebook("restart.ipynb")  # with the new kernel
+    assert_not_live(page, 2.1)
+    page.run_all()
+    assert_live(page, 2)
+    page.shut_down()
+    assert_not_live(page, 2)
+    page.theme("JupyterLab Dark")
+    page.screenshot("live-dark")
+    page.theme("JupyterLab Light")
+
+
+def test_a_closed_output_keeps_its_last_state(page):
+    page.open_notebook("closed.ipynb")
+    page.run_all()
+    page.output(MOVED).get_by_role("slider").press("ArrowRight")
+    assert_live(page, 2.1)
+    page.save()
+    page.open_notebook("closed.ipynb")
+    assert_live(page, 2.1)
+    page.edit(0, "i.close(); w.close()")
+    page.run(0)
+    assert_not_live(page, 2.1)
+    expect(page.output(MOVED)).to_contain_text("ended")
+
+
+def test_without_the_extension_it_says_so_and_the_widget_is_at_hand(page, server):
+    with server.without("pyopnb-netron"):
+        page.open_notebook("other.ipynb")
+    page.run_all()
+    assert_not_live(page, 2)
+    page.edit(MOVED, "i = pyopnb.interact(session, x=x, limit=(0.5, 6.5, 0.1))\ni.widget")
+    page.run(MOVED)
+    shown = page.output(MOVED)
+    shown.get_by_role("slider").press("ArrowRight")
+    expect(shown).to_contain_text("limit = 2.1")
+    page.screenshot("live-without")
+
+
+def test_in_notebook_7_it_reattaches_too(page):
+    page.open_in_notebook("seven.ipynb")
+    page.run_all()
+    page.save()
+    page.output(MOVED).get_by_role("slider").press("PageUp")  # Notebook takes the arrows for itself
+    assert_live(page, 2.5)
+    page.open_in_notebook("seven.ipynb")
+    assert_live(page, 2.5)
+    page.console_errors[:] = [error for error in page.console_errors if "reading 'schema'" not in error]  # Notebook's own
+
+
+def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page):
+    page.open_notebook("slow.ipynb")
+    page.run_all()
+    free = page.output(MOVED + 1)
+    expect(free).to_contain_text("free")
+    watched = page.output(WATCHED)
+    expect(watched.get_by_text("running for")).to_be_visible()  # … while other cells have run
+    page.screenshot("live-running")
+    expect(watched.get_by_text("SoftClip version 1")).to_be_visible()
+    page.edit(OPS, OP.format("x / nothing"))
+    page.run(OPS)
+    expect(watched.get_by_role("alert")).to_contain_text("NameError")
+    expect(watched).to_contain_text("the last result without an error")
+    page.screenshot("live-error")
+    page.edit(OPS, OP.format("(lambda: [__import__('time').sleep(0.01) for _ in range(100_000)])() or x"))
+    page.run(OPS)
+    expect(watched.get_by_text("running for")).to_be_visible()
+    visible(watched.get_by_role("button", name="Stop")).click()
+    expect(watched).to_contain_text("stopped after")
+    page.screenshot("live-stopped")
+
+
+@pytest.mark.parametrize("execute", [False, True])
+def test_exported_html_says_that_it_is_not_live(page, chromium, server, execute):
+    source = server.root / "export.ipynb"
+    if not execute:
+        page.open_notebook("export.ipynb")
+        page.run_all()
+        page.save()
+    arguments = ["--execute"] * execute + ["--to", "html", "--output", f"exported-{execute}.html", str(source)]
+    subprocess.run([sys.executable, "-m", "nbconvert", *arguments], check=True, capture_output=True)
+    context = chromium.new_context(offline=True)
+    try:
+        sheet = context.new_page()
+        sheet.goto((server.root / f"exported-{execute}.html").as_uri())
+        expect(sheet.get_by_text(NOT_LIVE)).to_have_count(2)
+        expect(sheet.get_by_text("limit = 2 ·")).to_be_visible()
+        assert not any(word in sheet.inner_text("body") for word in BROKEN)
+        sheet.screenshot(path=f"build/screenshots/live-export-{execute}.png", full_page=True)
+    finally:
+        context.close()
