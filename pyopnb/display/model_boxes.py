@@ -37,7 +37,18 @@ from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 from pyopnb.ops.types import ANY
 
-__all__ = ["Constant", "Container", "Facts", "Scope", "Wishes", "attrs_of", "constant_text", "graph_of", "title_of"]
+__all__ = [
+    "Constant",
+    "Container",
+    "Facts",
+    "Scope",
+    "Wishes",
+    "attrs_of",
+    "constant_text",
+    "graph_of",
+    "text_lines",
+    "title_of",
+]
 
 _MOST_INFERRED = 20_000  # nodes up to which a picture has inferred types
 _SMALL = 4  # elements up to which a constant's values are displayed instead of its shape
@@ -352,7 +363,7 @@ class _Boxes:
         """An input or output."""
         kind = self._scope.facts.type_of(self._scope.container, name)
         rows = (kind,) if kind and self._wishes.shapes else ()
-        return Box(sanitize(name, 60), rows, "end", about=_lines([self._tensor(name, kind)]), names=(name,))
+        return Box(sanitize(name, 60), rows, "end", about=text_lines([self._tensor(name, kind)]), names=(name,))
 
     def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
         scope, wishes = self._scope, self._wishes
@@ -374,7 +385,7 @@ class _Boxes:
         if value is not None and not any(name in wishes.notes for name in names):
             about.append(f"{wishes.legend or 'number'}: {value:.6g}")
         about += [self._tensor(name, kind) for name, kind in types.items()]
-        return Box(title, tuple(rows), kind, labels, value, mark, tuple(inside), _lines(about), names)
+        return Box(title, tuple(rows), kind, labels, value, mark, tuple(inside), text_lines(about), names)
 
     def _tensor(self, name: str, kind: str) -> str:
         value, line, more = self._wishes.notes.get(name, "").partition("\n")
@@ -396,7 +407,8 @@ class _Boxes:
         self.lines.append(Line(source, target, port, mark))
 
 
-def _lines(texts: Iterable[str]) -> str:
+def text_lines(texts: Iterable[str]) -> str:
+    """Untrusted texts, line by line, each cut."""
     return "\n".join([sanitize(line, _LONGEST) for text in texts for line in text.split("\n")][:_LINES])
 
 

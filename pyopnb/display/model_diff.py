@@ -69,7 +69,8 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
     for model, marks in drawn:
         wanted = {"marks": marks, "notes": _notes(thing, tensors), **options}
         pictures.append(graph_within(model, wanted, [*summary, *(view.body for view in pictures)], tables))
-    return View(thing, title, text, join([*summary, *(view.body for view in pictures), *tables]), pictures[0].draw)
+    body = join([*summary, *(view.body for view in pictures), *tables])
+    return View(thing, title, text, body, pictures[0].draw, canvas=pictures[0].canvas)
 
 
 def _pictures(

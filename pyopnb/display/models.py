@@ -10,12 +10,12 @@ from onnx import FunctionProto, ModelProto, NodeProto
 
 from pyopnb.display.html import MAX_BYTES, details, join, note
 from pyopnb.display.live_picture import MOST_ANSWERS, live_picture, script
-from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, title_of
+from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, text_lines, title_of
 from pyopnb.display.model_text import model_text
 from pyopnb.display.svg.colours import Scale, scale_for
-from pyopnb.display.svg.graph import Graph, Picture, draw, draw_within
+from pyopnb.display.svg.graph import Graph, Picture, draw, draw_within, mark_colour
 from pyopnb.display.svg.shapes import Drawing
-from pyopnb.display.view import View
+from pyopnb.display.view import Canvas, View
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
@@ -117,7 +117,18 @@ def view_model(
     room -= len(script()) + 2_000
     parts = list(painter.html(title, folded, room * 2 // 3 if folded else room))
     body = join([script(), *parts], room + len(script()))
-    return View(proto, title, model_text(title, main, wishes), body, painter.draw)
+    return View(proto, title, model_text(title, main, wishes), body, painter.draw, canvas=_canvas(proto, scopes, wishes, scale))
+
+
+def _canvas(proto: ModelProto, scopes: Mapping[int, Scope], wishes: Wishes, scale: Scale | None) -> Canvas:
+    nodes = []
+    for node in (node for scope in scopes.values() for node in scope.nodes):
+        value, mark = wishes.values.get(id(node)), wishes.marks.get(id(node), "")
+        about = [mark, *(f"{name}: {wishes.notes[name].strip()}" for name in node.output if name in wishes.notes)]
+        colour = scale.colour(value) if scale and value is not None else mark_colour(mark) if mark else ""
+        if colour or any(about):
+            nodes.append((node, colour, text_lines(filter(None, about))))
+    return Canvas(proto, tuple(nodes), scale, wishes.legend)
 
 
 # ---- which nodes

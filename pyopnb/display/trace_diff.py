@@ -66,7 +66,7 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     proto, marks = _both(thing) if model is None else (as_proto(model), {})
     wanted = _colours(thing, proto)
     graph = graph_within(proto, {**wanted, "marks": marks | wanted["marks"], **options}, summary, tables)
-    return View(thing, title, text, join([*summary, graph.body, *tables]), graph.draw)
+    return View(thing, title, text, join([*summary, graph.body, *tables]), graph.draw, canvas=graph.canvas)
 
 
 def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:

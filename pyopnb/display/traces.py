@@ -67,7 +67,7 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     wanted = {"colours": _values(thing, by), "legend": _UNITS[by], "marks": marks, "notes": _notes(thing)}
     picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
     title = repr(thing).partition("\n")[0]
-    return View(thing, title, repr(thing), join([*head, picture.body, *tables]), picture.draw)
+    return View(thing, title, repr(thing), join([*head, picture.body, *tables]), picture.draw, canvas=picture.canvas)
 
 
 def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:

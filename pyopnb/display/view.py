@@ -7,12 +7,35 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from onnx import ModelProto, NodeProto
+
 from pyopnb.display.svg.chart import cells_png
+from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.shapes import Cells, Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.ops.displayable import Displayable
 
-__all__ = ["View"]
+__all__ = ["Canvas", "View"]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """The graph of a view, for others who draw it.
+
+    Attributes
+    ----------
+    model : ModelProto
+    nodes : tuple of (NodeProto, str, str)
+        Nodes of it with their colours as ``#rrggbb``, which may be empty, and what is known of them.
+    scale : Scale or None
+        What the colours mean, and ``legend`` of what.
+    legend : str
+    """
+
+    model: ModelProto
+    nodes: tuple[tuple[NodeProto, str, str], ...]
+    scale: Scale | None
+    legend: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,6 +55,8 @@ class View(Displayable):
         Makes the picture, where there is one.
     image : Cells, optional
         The heat map of an array or diff, without any words.
+    canvas : Canvas, optional
+        The graph in it, which `pyopnb.netron` shows in the same colours.
     svg : str
         The picture; empty if there is none.
     png : bytes
@@ -44,6 +69,7 @@ class View(Displayable):
     body: str
     draw: Callable[[], Drawing] | None = None
     image: Cells | None = None
+    canvas: Canvas | None = None
 
     @cached_property
     def svg(self) -> str:

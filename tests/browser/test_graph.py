@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from lab import tab, write_notebook
@@ -31,6 +33,7 @@ def write_files(root):
     (root / "two.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8")
     nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
     pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(root / "long.html")
+    pyopnb.netron(traced()).save(root / "netron.html")
     write_notebook(root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]})
     write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
                    "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
@@ -45,7 +48,7 @@ def opened(request, chromium, server):
             page.page.unroute_all()
             page.page.context.unroute_all()
             page.page.goto((server.root / name).as_uri())
-            expect(page.page.locator(BOXES).first).to_be_visible()
+            expect(page.page.locator("svg").first).to_be_visible()
             return page
 
         yield open_file
@@ -108,6 +111,16 @@ def test_zoom_and_drag(opened):
     assert page.eventually(lambda: picture.bounding_box()["height"] > 1.2 * box["height"])
 
 
+def test_netron_has_the_colours_of_a_trace(opened, request):
+    page = opened("netron.html")
+    node = page.page.locator("g.node", has=page.page.get_by_text("Neg", exact=True))
+    fill = node.locator(".node-item-type path").first
+    expect(fill).to_have_attribute("style", re.compile(r"fill: rgb\("))
+    expect(node.locator(":scope > title")).to_have_text(re.compile(re.escape(HOSTILE) + r": float32\[1,3\] n=3"))
+    expect(page.page.locator("#pyopnb-legend")).to_contain_text("µs")
+    page.screenshot(f"graph-netron-{request.node.callspec.params['opened']}")
+
+
 def test_two_pictures_of_one_thing_in_a_page_answer_for_themselves(opened):
     page = opened("two.html")
     outputs = page.page.locator("body > .pyopnb-output")
@@ -123,7 +136,7 @@ def test_without_trust_the_picture_is_an_image(page):
     page.open_notebook("saved.ipynb", kernel=False)
     assert not page.trusted(0)
     expect(page.output(0).locator("img")).to_have_count(1)
-    expect(page.output(0).locator(BOXES)).to_have_count(0)
+    expect(page.output(0).locator(".pyopnb-output svg")).to_have_count(0)
     assert not page.blank()
     page.screenshot("graph-untrusted")
 

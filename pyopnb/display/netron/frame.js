@@ -41,7 +41,41 @@
     return async (name) => import(urlOf(name));
   };
 
-  const open = async ({modules, documentation, model, dark}) => {
+  // Netron draws its nodes anew when another graph is opened, so the colours are put on again.
+  const colour = ({nodes = {}, legend} = {}) => {
+    const dress = () => {
+      for (const [name, [fill, ink, about]] of Object.entries(nodes)) {
+        const node = document.getElementById(`node-name-${name}`);
+        if (node && !node.dataset.pyopnb) {
+          node.dataset.pyopnb = 'coloured';
+          const head = node.querySelector('.node-item-type') || node.querySelector('.node-item');
+          if (fill && head) {
+            head.querySelector('path').style.fill = fill;
+            head.querySelector('text').style.fill = ink;
+          }
+          const title = document.createElementNS('http://www.w3.org/2000/svg', 'title');
+          title.textContent = about;
+          node.prepend(title);
+        }
+      }
+    };
+    dress();
+    new MutationObserver(dress).observe(document.body, {childList: true, subtree: true});
+    if (legend) {
+      const box = document.createElement('div');
+      box.id = 'pyopnb-legend';
+      box.style.cssText = 'position:fixed;top:8px;left:36px;width:180px;font:10px sans-serif;pointer-events:none;z-index:1';
+      const bar = document.createElement('div');
+      bar.style.cssText = `height:8px;background:linear-gradient(to right,${legend.stops.join()})`;
+      const ends = document.createElement('div');
+      ends.style.cssText = 'display:flex;justify-content:space-between';
+      ends.append(...legend.ends.map((end) => Object.assign(document.createElement('span'), {textContent: end})));
+      box.append(legend.title, bar, ends);
+      document.body.append(box);
+    }
+  };
+
+  const open = async ({modules, documentation, model, dark, colours}) => {
     paint(dark);
     const load = window.__pyopnb = loader(modules);
     window.exports = {};
@@ -123,6 +157,7 @@
       }
     }, true);
     await new ClickableView(host).start();
+    colour(colours);
     const nodes = document.querySelectorAll('g.node').length;
     post({do: 'ready', nodes, milliseconds: Math.round(performance.now() - started)});
   };
@@ -154,9 +189,10 @@
   if (document.getElementById('pyopnb-model')) {
     opened = true;
     Promise.all([unpack('pyopnb-netron'), unpack('pyopnb-model')])
-      .then(([netron, {model, documentation}]) => open({
+      .then(([netron, {model, documentation, colours}]) => open({
         modules: netron,
         documentation,
+        colours,
         model: Uint8Array.from(atob(model), (c) => c.charCodeAt(0)),
         dark: matchMedia('(prefers-color-scheme: dark)').matches,
       }))

@@ -26,9 +26,10 @@ def _modules(assets: Assets) -> str:
     return pack(json.dumps(assets.modules(MINIMAL)).encode())
 
 
-def netron_page(assets: Assets, model: bytes, documentation: list[dict[str, Any]]) -> str:
+def netron_page(assets: Assets, model: bytes, documentation: list[dict[str, Any]], colours: dict[str, Any]) -> str:
     """A whole page with Netron and a model, which needs no other file, no server and no network."""
-    content = json.dumps({"model": base64.b64encode(model).decode(), "documentation": documentation}).encode()
+    encoded = base64.b64encode(model).decode()
+    content = json.dumps({"model": encoded, "documentation": documentation, "colours": colours}).encode()
     # The model is packed, so no name in it can end the element or start another one.
     data = f'<script type="text/plain" id="pyopnb-netron">{_modules(assets)}</script>'
     data += f'<script type="text/plain" id="pyopnb-model">{pack(content)}</script>'

@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onnx import ModelProto, NodeProto
+from onnx import NodeProto
 
+from pyopnb.diffs.models.diff import ModelDiff
+from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import pack
 from pyopnb.display.models import view_model
 from pyopnb.display.netron.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron.op_docs import document_ops
 from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
-from pyopnb.models.io import as_proto
+from pyopnb.display.show import view as show
+from pyopnb.display.svg.colours import text_colour
+from pyopnb.display.view import Canvas, View
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize
+from pyopnb.runtime.session import Session
+from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 
@@ -28,6 +34,7 @@ MIME = "application/vnd.pyopnb.onnx+json"
 TARGET = "pyopnb.netron"
 """The comm target by which the extension talks to the kernel."""
 
+_SHOWN = (View, Session, Trace, TraceDiff, ModelDiff)
 _MIN_HEIGHT, _MAX_HEIGHT = 120, 4000
 _Listener = TypeVar("_Listener", bound=Callable[[NodeProto], Any])
 
@@ -43,7 +50,7 @@ class NetronView:
     height : int
     """
 
-    def __init__(self, model: ModelProto, name: str, height: int, embed: bool) -> None:
+    def __init__(self, view: View, canvas: Canvas, name: str, height: int, embed: bool) -> None:
         self.name, self.height, self._embed = name, height, embed
         try:
             self._assets = read_assets()
@@ -51,12 +58,13 @@ class NetronView:
             got, remedy = error.args
             oldest = ".".join(map(str, OLDEST))
             raise PyopError("netron", expected=f"version {oldest} or newer", got=got, next=remedy) from None
-        copy = trim(model)
+        copy = trim(canvas.model)
         self._nodes = copy.nodes
         self._data = copy.proto.SerializeToString(deterministic=True)
         self._documentation = document_ops(copy.proto, self._assets.documentation())
         self._note = copy.note
-        self._picture = view_model(model).body
+        self._colours = _colours(canvas, copy.nodes)
+        self._picture = view.body
         self._listeners: list[Callable[[NodeProto], Any]] = []
         self._selected: NodeProto | None = None
         self._id = uuid.uuid4().hex
@@ -109,12 +117,13 @@ class NetronView:
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
-        return netron_page(self._assets, self._data, self._documentation)
+        return netron_page(self._assets, self._data, self._documentation, self._colours)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         content = {
             "model": pack(self._data),
             "documentation": self._documentation,
+            "colours": self._colours,
             "name": sanitize(self.name),
             "caption": self._caption,
             "height": self.height,
@@ -129,6 +138,18 @@ class NetronView:
     def _html(self, picture: str) -> str:
         page = self._page() if self._embed else None
         return netron_output(page, name=sanitize(self.name), picture=picture, caption=self._caption, height=self.height)
+
+
+def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
+    """The colours of Netron's nodes and of the text on them, what they tell, and the legend."""
+    painted = {id(node): (colour, text_colour(colour) if colour else "", about) for node, colour, about in canvas.nodes}
+    found = {name: painted[id(node)] for name, node in nodes.items() if id(node) in painted}
+    scale = canvas.scale
+    if scale is None:
+        return {"nodes": found}
+    stops = [scale.colour(scale.value_at(n / 8)) for n in range(9)]
+    ends = [f"{end:.3g}" for end in (scale.low, scale.high)]
+    return {"nodes": found, "legend": {"title": sanitize(canvas.legend), "ends": ends, "stops": stops}}
 
 
 def clicked(view: str, node: str) -> None:
@@ -154,7 +175,8 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
 
     Parameters
     ----------
-    model : ModelProto, bytes, str or os.PathLike
+    model : ModelProto, bytes, str or os.PathLike, or a session, trace, or diff of traces or models
+        Traces and diffs have the colours that `pyopnb.show` gives them.
     name : str, optional
         Its title; by default the name of the file or of the graph.
     height : int
@@ -174,7 +196,7 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     ModelError
         The file does not exist or is not a model.
     FeedError
-        The height is out of range.
+        The height is out of range, or there is no graph of such a thing.
     PyopError
         Netron is not installed, or older than 8.8.
 
@@ -187,7 +209,10 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     """
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
         raise FeedError("netron, height", expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}", got=sanitize(repr(height)))
-    proto = as_proto(model)
+    view = show(model) if isinstance(model, _SHOWN) else view_model(model)
+    if view.canvas is None:  # of a diff without a node
+        raise FeedError("netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)")
     if name is None:
-        name = Path(os.fspath(model)).name if isinstance(model, (str, os.PathLike)) else proto.graph.name or "model"
-    return NetronView(proto, name, height, embed)
+        path = isinstance(model, (str, os.PathLike))
+        name = Path(os.fspath(model)).name if path else view.canvas.model.graph.name or "model"
+    return NetronView(view, view.canvas, name, height, embed)

@@ -13,7 +13,7 @@ from pyopnb.display.svg.shapes import Drawing, Group, Path, Rectangle, Shape, St
 from pyopnb.display.svg.text_width import fit, text_width
 from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["Box", "Graph", "Line", "Picture", "draw", "draw_within", "plain_mark"]
+__all__ = ["Box", "Graph", "Line", "Picture", "draw", "draw_within", "mark_colour", "plain_mark"]
 
 _Point = tuple[float, float]
 
@@ -441,6 +441,11 @@ def plain_mark(mark: str) -> str:
     ('removed', 'changed', '-0.5')
     """
     return _SIGNS.get(mark[:1], mark) if mark[1:2].isalpha() else mark
+
+
+def mark_colour(mark: str) -> str:
+    """The colour of a mark, as ``#rrggbb``."""
+    return _mark(mark)[0]
 
 
 def _mark(mark: str) -> tuple[str, str]:

