@@ -19,6 +19,7 @@ from pyopnb.ops.errors import (
     PyopError,
     ResultError,
     SchemaChanged,
+    UnknownName,
     UnknownOp,
 )
 from pyopnb.ops.registry import pyop, registry
@@ -84,6 +85,7 @@ __all__ = [
     "TensorType",
     "Trace",
     "TraceDiff",
+    "UnknownName",
     "UnknownOp",
     "VersionsLowered",
     "View",

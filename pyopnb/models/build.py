@@ -11,11 +11,11 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import attribute_of, full_name, mark_inferred, type_of_proto, walk
+from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, type_of_proto, walk
 from pyopnb.models.onnx_schemas import infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
-from pyopnb.models.text.validate import is_unknown
+from pyopnb.models.text.validate import is_unknown, unknown_attribute
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, canonical_domain, find_op, split_name
@@ -162,6 +162,7 @@ def model(
     'N'
     """
     made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    _check_arguments(nodes, inputs)
     given = {} if initializers is None else dict(initializers)
     input_infos = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
     output_infos = _outputs(outputs)
@@ -187,11 +188,31 @@ def model(
     return model_proto
 
 
+def _check_arguments(nodes: Any, inputs: Any) -> None:
+    """Refuse what is no nodes, and no mapping of inputs."""
+    if isinstance(nodes, str):
+        op = sanitize(repr(nodes))
+        raise ModelError("model, nodes", expected="nodes", got=f"str {op}", next=f'pyopnb.node({op}, "x", "y")')
+    wrong = [] if isinstance(nodes, NodeProto) else [each for each in nodes if not isinstance(each, NodeProto)]
+    if wrong:
+        raise ModelError("model, nodes", expected="nodes", got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}")
+    if not isinstance(inputs, Mapping):
+        names = _names(inputs) if isinstance(inputs, str) else ["x"]
+        types = ", ".join(f'"{sanitize(name)}": "float32[...]"' for name in names)
+        got = f"{type(inputs).__name__} {sanitize(repr(inputs), 40)}"
+        raise ModelError("model, inputs", expected="types by name", got=got, next=f"{{{types}}}")
+
+
 def _refuse_unknown_ops(model_proto: ModelProto) -> None:
     """Refuse operators that ONNX's own domains do not have; an op of another domain may be defined later."""
     local = {(function.domain, function.name) for function in model_proto.functions}
+    imports = imported_versions(model_proto)
     for site in walk(ModelProto(graph=model_proto.graph)):
         node = site.node
+        wrong = unknown_attribute(node, imports, local)
+        if wrong is not None:
+            name, expected, remedy = wrong
+            raise ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=sanitize(name), next=remedy)
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
         domain = canonical_domain(node.domain)
@@ -216,6 +237,12 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
     if isinstance(value, (str, TensorType)):
         kind = tensor_type(value)
         kind = kind.like(shape=kind.shape)  # a TensorType can be made with any sizes
+    elif isinstance(value, (type, np.dtype)):
+        expected, got = (
+            "a type as float32[N,3], or an example array",
+            f"the dtype {sanitize(getattr(value, '__name__', value))}",
+        )
+        raise ModelError(where, expected=expected, got=got, next=f'"{dtype(value)}[...]"')
     else:
         kind = type_of(_array(value, where))
     return helper.make_tensor_value_info(name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)

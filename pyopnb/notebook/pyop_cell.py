@@ -225,7 +225,8 @@ class Cell:
             classes = [cls for cls in bound if cls.__module__ == frame.f_locals.get("__name__")]
             where = f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
             expected, got = ("a compute method", "none") if classes else ("a class with compute", "no class")
-            raise DefinitionError(where, expected=expected, got=got, next="def compute(self, x): return x")
+            next_ = "def compute(self, x): return x" if classes else "class Same: compute = lambda self, x: x"
+            raise DefinitionError(where, expected=expected, got=got, next=next_)
 
     def _withdraw(self, defined: list[_Defined], why: str) -> None:
         for item in reversed(defined):

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.ops.errors import NotationError, sanitize
+from pyopnb.ops.errors import NotationError, closest, sanitize
 
 __all__ = ["DTYPES", "DType", "dtype", "is_element"]
 
@@ -168,5 +168,6 @@ def dtype(value: object) -> DType:
             f"dtype {sanitize(value)}",
             expected="one of " + ", ".join(r.name for r in DTYPES),
             got=f"{type(value).__name__} {sanitize(value)}",
+            next=closest(value, _BY_NAME) if isinstance(value, str) else None,
         )
     return row

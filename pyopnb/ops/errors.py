@@ -4,6 +4,7 @@
     ├── NotationError             a type that is not written as float32[N,3]        (ValueError)
     ├── DefinitionError           a class that cannot be an op                      (TypeError)
     ├── UnknownOp                 a name that is not in the registry                (LookupError)
+    ├── UnknownName               a name that is in no result or trace              (KeyError)
     ├── ModelError                a model, node or attr that cannot be used         (ValueError)
     │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
     ├── FeedError                 a feed that the model does not take               (ValueError)
@@ -31,6 +32,7 @@ __all__ = [
     "PyopError",
     "ResultError",
     "SchemaChanged",
+    "UnknownName",
     "UnknownOp",
     "closest",
     "hide_internal_frames",
@@ -253,6 +255,12 @@ class DefinitionError(PyopError, TypeError):
 
 class UnknownOp(PyopError, LookupError):
     """A name that is not in the registry."""
+
+
+class UnknownName(PyopError, KeyError):
+    """A name that no output of a result, or no tensor of a trace, has."""
+
+    __str__ = Exception.__str__  # KeyError's shows the repr
 
 
 class ModelError(PyopError, ValueError):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.errors import UnknownName, closest, sanitize
 from pyopnb.ops.types import type_of
 
 __all__ = ["Result"]
@@ -43,7 +43,9 @@ class Result(Displayable):
     def __getitem__(self, key: str | int) -> Any:
         if isinstance(key, str):
             if key not in self._arrays:
-                raise KeyError(f"no output {key!r}; there are {', '.join(self._arrays)}")
+                expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
+                close = closest(key, self._arrays)
+                raise UnknownName("result", expected=expected, got=sanitize(key), next=close and f'"{sanitize(close)}"')
             return self._arrays[key]
         return list(self._arrays.values())[key]
 

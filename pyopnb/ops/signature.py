@@ -233,7 +233,9 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
         except NotationError as error:
             evaluated = _evaluate(hint, _compute(cls))
             if isinstance(evaluated, str):
-                raise NotationError(f"{where}: {error.where}", expected=error.expected, got=error.got) from None
+                raise NotationError(
+                    f"{where}: {error.where}", expected=error.expected, got=error.got, next=error.next
+                ) from None
             hint = evaluated
     if isinstance(hint, typing.ForwardRef):
         return _type_of_hint(hint.__forward_arg__, cls, where)

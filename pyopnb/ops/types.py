@@ -168,7 +168,9 @@ def tensor_type(value: object) -> TensorType:
         return value
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)))
+        meant = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
+        next_ = meant if _NOTATION.fullmatch(meant) else None
+        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)), next=next_)
     where = sanitize(value)
     dims = match["dims"]
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
@@ -185,7 +187,9 @@ def _dim(text: str, where: str) -> Dim:
         return int(text)
     if _SYMBOL.fullmatch(text):
         return text
-    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=sanitize(text) or "nothing")
+    next_ = "?" if text.startswith("-") else None
+    got = sanitize(text) or "nothing"
+    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_)
 
 
 def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:

@@ -21,7 +21,7 @@ from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
 from pyopnb.models.text.parse import ints_to_floats
 from pyopnb.models.text.validate import is_unknown, known_ops
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, closest, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
@@ -129,7 +129,9 @@ def trace(
         session = Session(model, base_dir=base_dir)
         return run_traced(session, session._feeds_by_name(feeds, named), options)
     if on != "reference":
-        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=sanitize(repr(on)))
+        next_ = closest(str(on), ("onnxruntime", "reference"))
+        got = sanitize(repr(on))
+        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=got, next=next_ and repr(next_))
     if bodies:
         raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
     return _trace_on_reference(read_model(model, base_dir), feeds, named, options)

@@ -15,13 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
-from pyopnb.ops.errors import FeedError, sanitize, suggest
+from pyopnb.ops.errors import FeedError, UnknownName, closest, sanitize, suggest
 from pyopnb.ops.types import TensorType
 
 __all__ = [
     "Feeds",
     "check_feed",
     "check_names",
+    "check_output_names",
     "feeds_by_name",
     "from_ortvalue",
     "initializer_to_ortvalue",
@@ -140,9 +141,25 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
             expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
             next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}"
+            if unknown and missing
+            else f"leave {sanitize(unknown[0])} out"
             if unknown
             else f"{sanitize(missing[0])}={_example(types[missing[0]])}",
         )
+
+
+def check_output_names(names: Collection[str], outputs: Sequence[str]) -> None:
+    """Refuse names that are not those of outputs.
+
+    Raises
+    ------
+    UnknownName
+    """
+    for name in names:
+        if name not in outputs:
+            close = closest(str(name), outputs)
+            known = ", ".join(map(sanitize, outputs))
+            raise UnknownName("outputs", expected=known, got=sanitize(name), next=close and f'"{sanitize(close)}"') from None
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:

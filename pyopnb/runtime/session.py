@@ -25,7 +25,7 @@ from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners, live_sessions
-from pyopnb.runtime.feeds import Feeds, feeds_by_name, from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.feeds import Feeds, check_output_names, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, label_of, merge_attrs, select_kernels
 from pyopnb.runtime.options import LENT, QUIET, session_options
@@ -427,7 +427,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         # InferenceSession.run checks the names again, and falls back to other providers.
         direct = self._only_cpu and not self._enable_fallback
         function = self._sess.run if direct else super().run
-        return call_runtime(epoch, function, (names, feeds, options), keep=(feeds, self._sess))  # type: ignore[no-any-return]
+        try:
+            return call_runtime(epoch, function, (names, feeds, options), keep=(feeds, self._sess))  # type: ignore[no-any-return]
+        except Exception:
+            check_output_names(names, self._feeds.output_names)  # ONNX Runtime names no other
+            raise
 
     def _run_with_ortvalues(self, epoch: int, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
         """A run with dtypes that onnxruntime has no arrays for."""

@@ -79,4 +79,135 @@ MISTAKES = (
         "s(x=np.ones(1, np.int64))['y'].tolist() == [3]",
         advice="write (factor), or",
     ),
+    Mistake(
+        "an attr that an operator of ONNX does not have",
+        """
+        m = pyopnb.model(pyopnb.node("LeakyRelu", "x", "y", «alhpa»=0.5), {"x": "float32[N]"}, "y")
+        """,
+        ("node of output 'y' (::LeakyRelu), attr alhpa: expected one of alpha, got alhpa",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
+    ),
+    Mistake(
+        "a dtype for a type",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": «np.float32»}, "y")
+        """,
+        ("input x: expected a type as float32[N,3], or an example array, got the dtype float32",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "inputs without types",
+        """
+        m = pyopnb.model(pyopnb.node("Add", "a b", "y"), «"a b"», "y")
+        """,
+        ("model, inputs: expected types by name, got str 'a b'",),
+        "pyopnb.run(m, np.float32([1]), np.float32([2]))['y'].tolist() == [3]",
+    ),
+    Mistake(
+        "the name of an op for a node",
+        """
+        m = pyopnb.model(«"Abs"», {"x": "float32[N]"}, "y")
+        """,
+        ("model, nodes: expected nodes, got str 'Abs'",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "a misspelled dtype of an input",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "«flaot32»[N]"}, "y")
+        """,
+        ("dtype flaot32: expected one of bool", "got str flaot32"),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "parentheses around sizes",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "«float32(N)»"}, "y")
+        """,
+        ("type: expected float32[N,3], int64[...] or string[], got 'float32(N)'",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "-1 for a size",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[«-1»]"}, "y")
+        """,
+        ("expected a size from 0 to 2**63 - 1, a symbol or ?, got -1",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "an output that no node gives",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "result"), {"x": "float32[N]"}, "«resutl»")
+        """,
+        ("output resutl: expected an input, an initializer or an output of a node",),
+        "m.graph.output[0].name == 'result'",
+    ),
+    Mistake(
+        "an input that no node gives",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "«featrues»", "y"), {"features": "float32[N]"}, "y")
+        """,
+        ("input featrues",),
+        "m.graph.node[0].input[0] == 'features'",
+    ),
+    Mistake(
+        "an attr without a default",
+        """
+        %%pyop -q -d demo
+        class Power:
+            def __init__(self, exponent: int):
+                self.exponent = exponent
+            def compute(self, x):
+                return x ** self.exponent
+        ---
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Power", "x", "y", «exp»=2), {"x": "int64[N]"}, "y"))
+        """,
+        ("attr exp: expected one of exponent, got exp = 2",),
+        "s(x=np.int64([3]))['y'].tolist() == [9]",
+        advice="write (exponent), or",
+    ),
+    Mistake(
+        "an op of another name to replace with",
+        """
+        %%pyop -q -d demo
+        class Calm:
+            def compute(self, x):
+                return x
+        ---
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+        m = pyopnb.replace(m, "y", "«demo::Clam»")
+        """,
+        ("op demo::Clam: expected an op of the registry",),
+        "m.graph.node[0].op_type == 'Calm'",
+    ),
+    Mistake(
+        "a node to replace that is not there",
+        """
+        %%pyop -q -d demo
+        class Calm:
+            def compute(self, x):
+                return x
+        ---
+        m = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+        m = pyopnb.replace(m, "«Sotfmax»", "demo::Calm")
+        """,
+        ("where 'Sotfmax': expected a node's name, an op type or an output's name of the model",),
+        "m.graph.node[0].op_type == 'Calm'",
+    ),
+    Mistake(
+        "a file that does not end in .py",
+        """
+        %%pyop -q -d demo
+        class Calm:
+            def compute(self, x):
+                return x
+        ---
+        pyopnb.save_module("«ops.txt»")
+        """,
+        ("expected a name that ends in .py, got ops.txt",),
+        "__import__('os').path.exists('ops.py')",
+    ),
 )

@@ -215,4 +215,23 @@ MISTAKES = (
         ("op relu: expected an op of ONNX",),
         "[n.op_type for n in m.graph.node] == ['Relu']",
     ),
+    Mistake(
+        "an attr that the operator does not have",
+        """
+        %%onnx -q m
+        (float[N] x) => (y) { y = LeakyRelu<«alhpa» = 0.5>(x) }
+        """,
+        ("attr alhpa: expected one of alpha, got alhpa",),
+        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
+    ),
+    Mistake(
+        "a name that is none",
+        """
+        %%onnx -q «2m»
+        (float[N] x) => (y) { y = Abs(x) }
+        """,
+        ("%%onnx, NAME: expected a valid variable name, got 2m",),
+        "clipper.graph.name == 'clipper'",
+        advice="Try: %%onnx (.*)",
+    ),
 )

@@ -343,4 +343,53 @@ MISTAKES = (
         "y.tolist() == [-1, 1]",
         advice="Try: (copy_inputs = True) in the class",
     ),
+    Mistake(
+        "a function where a class is needed",
+        """
+        %%pyop -q -d demo
+        «def compute(x): return x»
+        """,
+        ("expected a class with compute, got no class",),
+        "pyopnb.call('demo::Same', np.int64([1])).tolist() == [1]",
+    ),
+    Mistake(
+        "compute that is no method",
+        """
+        %%pyop -q -d demo
+        class Same:
+            «compute = 3»
+        """,
+        ("class Same: expected a method compute, got compute = 3",),
+        "pyopnb.call('demo::Same', np.int64([1])).tolist() == [1]",
+    ),
+    Mistake(
+        "a misspelled dtype of a hint",
+        """
+        %%pyop -q -d demo
+        class Same:
+            def compute(self, x: "«flaot32»[N]"): return x
+        """,
+        ("class Same, input x: dtype flaot32: expected one of",),
+        "pyopnb.call('demo::Same', np.float32([1])).tolist() == [1]",
+    ),
+    Mistake(
+        "parentheses in a hint",
+        """
+        %%pyop -q -d demo
+        class Same:
+            def compute(self, x: "«float32(N)»"): return x
+        """,
+        ("class Same, input x: type: expected float32[N,3]",),
+        "pyopnb.call('demo::Same', np.float32([1])).tolist() == [1]",
+    ),
+    Mistake(
+        "-1 in a hint",
+        """
+        %%pyop -q -d demo
+        class Same:
+            def compute(self, x: "float32[«-1»]"): return x
+        """,
+        ("class Same, input x: type float32[-1]",),
+        "pyopnb.call('demo::Same', np.float32([1])).tolist() == [1]",
+    ),
 )

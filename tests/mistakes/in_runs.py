@@ -245,4 +245,145 @@ MISTAKES = (
         ("call of ::relu",),
         "y.tolist() == [0]",
     ),
+    Mistake(
+        "an output that a result does not have",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        y = s(x=x)[«"Y"»]
+        """,
+        ("UnknownName: result: expected y, got Y",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "a tensor that is not in a trace",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        y = s.trace(x=x)[«"yy"»]
+        """,
+        ("UnknownName: trace: expected a tensor of the trace, got 'yy'",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "an output that a model does not have",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        y, = s.run([«"Y"»], {"x": x})
+        """,
+        ("UnknownName: outputs: expected y, got Y",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "a tensor to look at that no node gives",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        t = s.trace(x=x, only='«yy»')
+        """,
+        ("trace, only: expected names of tensors",),
+        "t['y'].tolist() == [1]",
+        advice="write (.*)",
+    ),
+    Mistake(
+        "a level of traces that does not exist",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        t = s.trace(x=x, level=«"summary"»)
+        """,
+        ("trace, level: expected 'all' or 'summaries', got 'summary'",),
+        "t.summaries['y'].count == 1",
+    ),
+    Mistake(
+        "another word for the reference implementation",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        t = pyopnb.trace(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), x, on=«"onnx reference"»)
+        """,
+        ("trace, on: expected 'onnxruntime' or 'reference'",),
+        "t['y'].tolist() == [1]",
+    ),
+    Mistake(
+        "an initializer that is looked up in a trace",
+        """
+        m = pyopnb.parse("(float[1] x) => (y) <float[1] w = {2}> { y = Mul(x, w) }")
+        trace = pyopnb.Session(m).trace(x=np.float32([3]))
+        ---
+        w = «trace["w"]»
+        """,
+        ("got the initializer w",),
+        "w.tolist() == [2]",
+    ),
+    Mistake(
+        "a summary where a tensor was let go",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        x = np.float32([-1])
+        m = pyopnb.parse("(float[1] x) => (y) { a = Abs(x)  y = Neg(a) }")
+        trace = pyopnb.Session(m).trace(x=x, level="summaries")
+        ---
+        a = «trace["a"]»
+        """,
+        ("got a, which was let go after its summary was made",),
+        "a.least == 1",
+        advice="Try: (.*);",
+    ),
+    Mistake(
+        "an attr that nodes do not have",
+        """
+        %%pyop -q -d demo
+        class Plus:
+            def __init__(self, amount: int = 1):
+                self.amount = amount
+            def compute(self, x):
+                return x + self.amount
+        ---
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Plus", "x", "y"), {"x": "int64[N]"}, "y"))
+        ---
+        s.set_attrs(«amuont»=3)
+        """,
+        ("attr amuont: expected an attr of demo::Plus, got amuont",),
+        "s(x=np.int64([1]))['y'].tolist() == [4]",
+    ),
+    Mistake(
+        "an attr of a node that is not there",
+        """
+        %%pyop -q -d demo
+        class Plus:
+            def __init__(self, amount: int = 1):
+                self.amount = amount
+            def compute(self, x):
+                return x + self.amount
+        ---
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Plus", "x", "y"), {"x": "int64[N]"}, "y"))
+        ---
+        s.set_attrs("«z»", amount=3)
+        """,
+        ("attrs: expected a node or op of the session, got z",),
+        "s(x=np.int64([1]))['y'].tolist() == [4]",
+        advice="Try: ([^,]*),",
+    ),
+    Mistake(
+        "a check of a misspelled op",
+        """
+        %%pyop -q -d demo
+        class Neat:
+            def compute(self, x):
+                return x
+        ---
+        r = pyopnb.check("«demo::Neet»")
+        """,
+        ("op demo::Neet: expected an op of the registry",),
+        "repr(r).startswith('demo::Neat, version 2')",
+    ),
 )

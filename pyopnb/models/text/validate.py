@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import sanitize, suggest
+from pyopnb.ops.errors import closest, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Fault", "find_faults", "is_unknown", "known_ops"]
+__all__ = ["Fault", "find_faults", "is_unknown", "known_ops", "unknown_attribute"]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
@@ -101,6 +101,10 @@ def _scope_faults(
                 yield _undefined(scope, place, name, number, here, visible)
         for attribute in node.attribute:
             yield from _attribute_faults(attribute, number, here)
+        wrong = unknown_attribute(node, imports, functions)
+        if wrong is not None:
+            attr, expected, meant = wrong
+            yield Fault(f"attr {sanitize(attr)}", expected, sanitize(attr), meant, number, here, "attribute", attr)
         for body in bodies(node):
             yield from _scope_faults(body, visible, imports, functions, seen)
         for name in filter(None, node.output):
@@ -230,6 +234,38 @@ def is_unknown(domain: str, op_type: str) -> bool:
         return False
     own = canonical_domain(domain)
     return not (onnx.defs.has(op_type, own) or has_op(own, op_type))
+
+
+def unknown_attribute(
+    node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = ()
+) -> tuple[str, str, str | None] | None:
+    """An attribute that ONNX's own operator does not have.
+
+    Parameters
+    ----------
+    node : NodeProto
+    imports : mapping
+        Domain to version.
+    functions : container of (str, str)
+        Domains and names of local functions.
+
+    Returns
+    -------
+    tuple of str, str and (str or None), or None
+        Its name, what was expected, and the name that was most likely meant.
+    """
+    domain = canonical_domain(node.domain)
+    version = imports.get(domain, 0)
+    if domain not in _OWN or (node.domain, node.op_type) in functions or registry.find(domain, node.op_type) is not None:
+        return None
+    if version < 1 or not onnx.defs.has(node.op_type, version, domain):
+        return None
+    known = onnx.defs.get_schema(node.op_type, version, domain).attributes
+    name = next((attribute.name for attribute in node.attribute if attribute.name not in known), None)
+    if name is None:
+        return None
+    expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
+    return name, expected, closest(name, known)
 
 
 def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:

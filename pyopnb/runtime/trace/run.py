@@ -21,7 +21,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
-from pyopnb.ops.errors import FeedError, ModelError, sanitize
+from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.ops.registry import Version
@@ -61,7 +61,9 @@ class TraceOptions:
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
-            raise FeedError("trace, level", expected=" or ".join(map(repr, LEVELS)), got=sanitize(repr(self.level)))
+            next_ = closest(str(self.level), LEVELS)
+            expected = " or ".join(map(repr, LEVELS))
+            raise FeedError("trace, level", expected=expected, got=sanitize(repr(self.level)), next=next_ and repr(next_))
         if not isinstance(self.times, int) or self.times < 0:
             raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import closest, plural, sanitize
+from pyopnb.ops.errors import UnknownName, closest, plural, sanitize
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
@@ -98,15 +98,20 @@ class Trace(Displayable):
             return self.values[name]
         if name in self.feeds:
             return self.feeds[name]
-        raise KeyError(self._unknown(name))
+        raise self._unknown(name)
 
-    def _unknown(self, name: object) -> str:
+    def _unknown(self, name: object) -> UnknownName:
+        shown = sanitize(repr(name))
         if name in self.summaries:
-            return f"{sanitize(name)} was let go after trace.summaries[{sanitize(repr(name))}] was made; to keep it: only=[…]"
+            got = f"{sanitize(name)}, which was let go after its summary was made"
+            return UnknownName(
+                "trace", expected="a tensor that was kept", got=got, next=f"trace.summaries[{shown}]; to keep it: only={shown}"
+            )
         if name in self.initializers:
-            return f"{sanitize(name)} is an initializer: trace.initializers[{sanitize(repr(name))}]"
+            got = f"the initializer {sanitize(name)}"
+            return UnknownName("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
         close = closest(str(name), list(self))
-        return f"no tensor {sanitize(repr(name))} in the trace" + (f"; nearest: {sanitize(close)}" if close else "")
+        return UnknownName("trace", expected="a tensor of the trace", got=shown, next=close and f'"{sanitize(close)}"')
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.feeds, **self.values})

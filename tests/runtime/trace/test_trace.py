@@ -30,7 +30,7 @@ def test_names_and_arrays(trace):
     assert list(trace) == list(trace.keys()) == ["x", "a", "y"] and len(trace) == 3 and trace.outputs == ("y",)
     assert dict(trace) == dict(trace.items()) == {**FEEDS, **VALUES} and trace["x"] is FEEDS["x"]
     assert "a" in trace and "z" not in trace and 3 not in trace
-    with pytest.raises(KeyError, match="no tensor 'aa' in the trace; nearest: a"):
+    with pytest.raises(KeyError, match="^trace: expected a tensor of the trace, got 'aa'. Try: \"a\"$"):
         trace["aa"]
 
 
