@@ -35,7 +35,7 @@ def describe(summary: Summary) -> str:
     Examples
     --------
     >>> describe(summary_of(np.float32([[0, 1, 1], [1, 2, np.nan]])))
-    'float32[2,3] n=6 x∈[0, 2] ▃▁▁▁▁▁▁▁█▁▁▁▁▁▁▃ μ=1 σ=0.6325 1 NaN!'
+    'float32[2,3] n=6 x∈[0, 2] ▃▁▁▁▁▁▁▁█▁▁▁▁▁▁▃ μ=1 σ=0.6325 ⚠ 1 NaN'
     >>> describe(summary_of(np.zeros(3, np.int64)))
     'int64[3] n=3 all zero'
     """
@@ -59,7 +59,8 @@ def _words(summary: Summary) -> Iterator[str]:
     elif summary.least is not None:
         yield from _statistics(summary, scalar)
     counts = ((summary.nan, "NaN"), (summary.posinf, "+Inf"), (summary.neginf, "-Inf"))
-    yield from (f"{what}!" if scalar else f"{count:,} {what}!" for count, what in counts if count)
+    if bad := [what if scalar else f"{count:,} {what}" for count, what in counts if count]:
+        yield f"⚠ {', '.join(bad)}"
 
 
 def _statistics(summary: Summary, scalar: bool) -> Iterator[str]:

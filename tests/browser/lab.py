@@ -388,8 +388,9 @@ class Tab:
 
         def in_position() -> bool:  # outputs that are drawn late move it
             around.evaluate("cell => cell.scrollIntoView({block: 'start'})")
-            box = around.bounding_box()
-            return box is not None and 80 < box["y"] < 200
+            before = around.bounding_box()
+            self.page.wait_for_timeout(500)
+            return before is not None and 80 < before["y"] < 200 and around.bounding_box() == before
 
         assert self.eventually(in_position)
         box = around.bounding_box()

@@ -40,7 +40,7 @@ def test_line_agrees_with_numpy(values: np.ndarray) -> None:
     finite = values[np.isfinite(values)].astype(np.float64)
     assert text.startswith(f"float32[{','.join(map(str, values.shape))}] n={values.size}")
     bad = values.size - finite.size
-    assert (f"{bad} NaN!" in text) == bool(bad) and "Inf" not in text
+    assert (f"⚠ {bad} NaN" in text) == bool(bad) and "Inf" not in text
     if not finite.size:
         return
     if finite.min() == finite.max():
@@ -60,12 +60,12 @@ def test_line_agrees_with_numpy(values: np.ndarray) -> None:
         (np.full(3, 7), "int64[3] n=3 x=7"),
         (np.zeros((0, 3), np.float16), "float16[0,3] empty"),
         (np.float32(2.5), "float32[] 2.5"),
-        (np.float32(np.nan), "float32[] NaN!"),
+        (np.float32(np.nan), "float32[] ⚠ NaN"),
         (np.bool_(True), "bool[] True"),
         (np.array([True, False, True]), "bool[3] n=3 2 True, 1 False"),
         (np.array(["a", "b", "a"], object), 'string[3] n=3 2 different, longest "a"'),
         (np.array("a"), 'string[] "a"'),
-        (np.array([0, np.inf, -np.inf], np.float32), "float32[3] n=3 x=0 1 +Inf! 1 -Inf!"),
+        (np.array([0, np.inf, -np.inf], np.float32), "float32[3] n=3 x=0 ⚠ 1 +Inf, 1 -Inf"),
         (np.array([3 + 4j]), "complex128[1] n=1 |x|=5"),
         (np.array([-8, 7], ml_dtypes.int4), "int4[2] n=2 x∈[-8, 7] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=-0.5 σ=7.5"),
         (np.array([1e308, -1e308]), "float64[2] n=2 x∈[-1e+308, 1e+308] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=0 σ=1e+308"),

@@ -84,7 +84,8 @@ def _weight_causes(
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
     ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
     if len(ours) != len(theirs):
-        yield f"a reads {plural(len(ours), 'weight')}, b {len(theirs) or 'none'}"
+        counts = [plural(len(weights), "weight") if weights else "no weights" for weights in (ours, theirs)]
+        yield f"a reads {counts[0]}, b reads {counts[1]}"
         return
     for (name, array), (other, other_array) in zip(ours.items(), theirs.items(), strict=True):
         if array is None or other_array is None:

@@ -350,3 +350,14 @@ def test_strings_and_sequences_are_compared_too() -> None:
     found = diff(one, other)
     assert found["t"].diff.verdict == "different" and found.steps[-1].accumulated == np.inf
     assert type(found).from_json(found.to_json()) == found
+
+
+def test_weights_that_only_one_side_reads_are_counted_in_words() -> None:
+    one = trace(parsed("(float[N] x) => (float[N] y) { y = Abs(x) }"), x=np.float32([-2, 1]), **QUICK)
+    other = trace(
+        parsed("(float[N] x) => (float[N] y) <float k = {2.0}, float l = {1.0}> { a = Mul(x, k)  y = Sub(a, l) }"),
+        x=np.float32([-2, 1]),
+        **QUICK,
+    )
+    assert diff(one, other, rtol=0.1).verdict == "different"
+    assert any("weight" in line and "no weights" in line for line in str(diff(one, other)).splitlines()), str(diff(one, other))
