@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,9 +61,14 @@ class Interact(LiveOutput):
     """
 
     def __init__(
-        self, session: Session, feeds: Mapping[str, Any], controls: Mapping[str, Control], targets: Mapping[str, _Target]
+        self,
+        session: Session,
+        feeds: Mapping[str, Any],
+        controls: Mapping[str, Control],
+        targets: Mapping[str, _Target],
+        view: Callable[[Result], Any] | None,
     ) -> None:
-        super().__init__(session.with_attrs())
+        super().__init__(session.with_attrs(), view)
         self._feeds, self.controls = dict(feeds), dict(controls)
         self._targets = dict(targets)  # of the controls of attrs; the others are feeds
         self._pinned: Run | None = None
@@ -178,7 +183,7 @@ class Interact(LiveOutput):
 
 
 @hide_internal_frames
-def interact(session: Session, /, **requests: Any) -> Interact:
+def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
     The attrs are those of a session of its own, which shares everything else with the given one: see `Session.with_attrs`. A
@@ -191,7 +196,10 @@ def interact(session: Session, /, **requests: Any) -> Interact:
         By name of an input of the model, or of an attr of its ops. For an input: an array, which is fed as it is, or a number,
         bool, text, ``(min, max)``, ``(min, max, step)`` or list of choices, which become a control. For an attr: the same;
         ``None`` leaves the control to its schema. Where several ops have the attr, or to control one node:
-        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control get one.
+        ``**{"SoftClip.limit": (0.1, 5.0)}``. If no attr is named, all attrs that can have a control get one. A number without
+        a range gets the slider that ``ipywidgets.interact`` gives it.
+    view : callable, optional
+        Called with the result; what it returns is shown instead, as for `watch`.
 
     Returns
     -------
@@ -222,7 +230,7 @@ def interact(session: Session, /, **requests: Any) -> Interact:
         else:
             feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
     session._feeds.check({**feeds, **{name: control.value for name, control in controls.items() if name in types}})
-    return Interact(session, feeds, controls, targets)
+    return Interact(session, feeds, controls, targets, view)
 
 
 def _unknown(name: str, known: Iterable[str]) -> FeedError:

@@ -42,8 +42,8 @@ class LiveOutput:
         The one that it runs.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, view: Callable[[Result], Any] | None = None) -> None:
+        self.session, self._view = session, view
         self._cells = live_cells(type(self).__name__.lower())
         self._worker = Worker(self._work)
         self._lock = threading.RLock()  # of what is below, which the worker changes
@@ -159,7 +159,7 @@ class LiveOutput:
         try:
             # Outputs of one session take turns: its ops may keep state.
             with _session_locks.setdefault(self.session, threading.RLock()), _ticking(self._update):
-                run = run_session(self.session, feeds, settings, options)
+                run = run_session(self.session, feeds, settings, options, self._view)
                 return None if run.interrupted and self._worker.requested else run
         finally:
             with self._lock:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import details, escape, join, note, pre
+from pyopnb.display.html import MAX_BYTES, details, escape, join, note, pre
 from pyopnb.display.show import html
 from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
@@ -64,14 +64,16 @@ class Report:
             if self.good is not None:
                 yield f"the last result without an error: {self._head(self.good)}"
         if self.good is not None:
-            yield repr(self.good.result)
+            yield self.good.shown.text if self.good.shown else repr(self.good.result)
         yield from self._changed_settings()
         if self.diff is not None:
             yield f"against {self.baseline}: {self.diff}"
         yield from (str(diff(old, new)) for old, new in self._changed_ops())
 
     def html(self) -> str:
-        return join(self._parts())
+        # What the user's own function makes has the size that it has.
+        own = len(self.good.shown.html.encode()) if self.good and self.good.shown else 0
+        return join(self._parts(), MAX_BYTES + own)
 
     def _parts(self) -> Iterator[str]:
         if self.running is not None:
@@ -85,7 +87,9 @@ class Report:
             yield f'<div style="{style}" role="alert"><b>{name}</b>{pre(self.run.traceback())}</div>'
             if self.good is not None:
                 yield note(f"the last result without an error: {self._head(self.good)}")
-        if self.good is not None and self.good.result is not None:
+        if self.good is not None and self.good.shown:
+            yield self.good.shown.html
+        elif self.good is not None and self.good.result is not None:
             yield self._picture(self.good.result)
         yield from map(note, self._changed_settings())
         for old, new in self._changed_ops():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyopnb.ops
+from pyopnb.notebook.live.shown import Shown, shown_by
 from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.registry import Version, registry, split_name
 from pyopnb.ops.result import Result
@@ -36,6 +37,8 @@ class Run:
     error : BaseException or None
     ended : float
         As `time.time` gives it.
+    shown : Shown or None
+        What the user's function made of the result.
     """
 
     versions: Mapping[str, Version]
@@ -44,6 +47,7 @@ class Run:
     result: Result | None
     error: BaseException | None
     ended: float
+    shown: Shown | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -87,7 +91,13 @@ def _brief(value: Any) -> str:
     return sanitize(f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
-def run_session(session: Session, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any) -> Run:
+def run_session(
+    session: Session,
+    feeds: Mapping[str, Any],
+    settings: Mapping[str, str],
+    options: Any,
+    view: Callable[[Result], Any] | None = None,
+) -> Run:
     """Run a session. An exception is part of the outcome: it belongs in the output, not in the cell that redefined the op.
 
     Parameters
@@ -98,6 +108,8 @@ def run_session(session: Session, feeds: Mapping[str, Any], settings: Mapping[st
         For the outcome.
     options : RunOptions
         Whoever sets ``terminate`` in them stops the run.
+    view : callable, optional
+        Makes of the result what is shown. An exception of it is one of the run.
 
     Returns
     -------
@@ -106,9 +118,13 @@ def run_session(session: Session, feeds: Mapping[str, Any], settings: Mapping[st
     versions = {name: op.current for name in session._ops if (op := registry.find(*split_name(name))) is not None}
     result: Result | None = None
     error: BaseException | None = None
+    shown: Shown | None = None
+    seconds: float | None = None
     start = time.perf_counter()
     try:
         result = Result(dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True)))
+        seconds = time.perf_counter() - start
+        shown = None if view is None else shown_by(view, result)
     except (Exception, KeyboardInterrupt) as raised:
-        error = KeyboardInterrupt() if options.terminate else raised
-    return Run(versions, settings, time.perf_counter() - start, result, error, time.time())
+        result, error = None, KeyboardInterrupt() if options.terminate else raised
+    return Run(versions, settings, seconds or time.perf_counter() - start, result, error, time.time(), shown)

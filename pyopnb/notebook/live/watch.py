@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.errors import hide_internal_frames
+from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 
 __all__ = ["Watch", "watch"]
@@ -36,9 +37,15 @@ class Watch(LiveOutput):
     paused, closed : bool
     """
 
-    def __init__(self, session: Session, feeds: Mapping[str, Any], rtol: float | None, atol: float | None) -> None:
-        super().__init__(session)
-        self._feeds, self._tolerance = dict(feeds), (rtol, atol)
+    def __init__(
+        self,
+        session: Session,
+        feeds: Mapping[str, Any],
+        tolerance: tuple[float | None, float | None],
+        view: Callable[[Result], Any] | None,
+    ) -> None:
+        super().__init__(session, view)
+        self._feeds, self._tolerance = dict(feeds), tolerance
         self._before: Run | None = None  # the baseline of the last run
         self._diff: Diff | None = None
         self._runs, self.paused = 0, False
@@ -106,7 +113,15 @@ class Watch(LiveOutput):
 
 
 @hide_internal_frames
-def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: float | None = None, **named: Any) -> Watch:
+def watch(
+    session: Session,
+    /,
+    *feeds: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    view: Callable[[Result], Any] | None = None,
+    **named: Any,
+) -> Watch:
     """Run a session now, and again in the same output whenever one of its ops is redefined or `Session.set_attrs` is called.
 
     The output shows the result, how it differs from the previous one, the time, the attrs that are not the model's, and the
@@ -124,6 +139,9 @@ def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: flo
         As for a call of the session. Arrays are copied.
     rtol, atol : float, optional
         As for `pyopnb.diff`.
+    view : callable, optional
+        Called with the result; what it returns is shown instead: a matplotlib figure, an array, or anything that IPython
+        displays.
 
     Returns
     -------
@@ -137,7 +155,7 @@ def watch(session: Session, /, *feeds: Any, rtol: float | None = None, atol: flo
         The session is not a `pyopnb.Session`, or the feeds do not fit it.
     """
     require_session(session, "watch")
-    return Watch(session, _copy_feeds(session, feeds, named), rtol, atol)
+    return Watch(session, _copy_feeds(session, feeds, named), (rtol, atol), view)
 
 
 def _copy_feeds(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:

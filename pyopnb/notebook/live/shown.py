@@ -1,0 +1,149 @@
+"""What a user's function makes of a result, as HTML and text that stay in the saved notebook."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from IPython.core.getipython import get_ipython
+
+from pyopnb.display.html import image, paragraph, pre
+from pyopnb.display.show import show
+from pyopnb.ops.result import Result
+
+__all__ = ["Shown", "shown_by"]
+
+_DPI = 96
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something displayed, as HTML and as text."""
+
+    html: str
+    text: str
+
+
+def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
+    """Call a function with a result, and display what it returns, and what it displays by itself.
+
+    Parameters
+    ----------
+    view : callable
+        It may return a matplotlib figure or something in one, an array, text, or anything that IPython displays.
+    result : Result
+
+    Returns
+    -------
+    Shown
+
+    Raises
+    ------
+    Exception
+        What the function raised.
+    """
+    with _displayed() as displayed, _pyplot_figures() as figures:
+        value = view(result)
+        parts = [] if value is None else [_shown(value)]
+        parts = [*map(_of_bundle, displayed), *parts]
+        if not parts:
+            parts = [_shown(figure) for figure in figures()]
+    return Shown("".join(paragraph(part.html) for part in parts), "\n".join(part.text for part in parts))
+
+
+def _shown(value: Any) -> Shown:
+    if (figure := _figure_of(value)) is not None:
+        return _of_figure(figure)
+    if isinstance(value, np.ndarray) or (isinstance(value, (list, tuple)) and value and isinstance(value[0], np.ndarray)):
+        value = show(value)
+    if isinstance(value, str):
+        return Shown(pre(value), value)
+    shell: Any = get_ipython()
+    bundle, _ = shell.display_formatter.format(value)  # what displays itself is caught as a bundle
+    return _of_bundle(bundle) if bundle else Shown("", "")
+
+
+def _of_bundle(bundle: dict[str, Any]) -> Shown:
+    text = str(bundle.get("text/plain", ""))
+    if "text/html" in bundle:
+        return Shown(str(bundle["text/html"]), text)
+    for kind in ("image/svg+xml", "image/png", "image/jpeg"):
+        if kind in bundle:
+            data = bundle[kind]
+            if isinstance(data, str) and kind != "image/svg+xml":
+                data = base64.b64decode(data)
+            return Shown(image(data, text or "picture"), text)
+    return Shown(pre(text), text)
+
+
+# ---- matplotlib, which is not imported here
+
+
+def _figure_of(value: Any) -> Any:
+    """The figure that a value of matplotlib is, or is in."""
+    if "matplotlib.figure" not in sys.modules:
+        return None
+    while isinstance(value, (list, tuple, np.ndarray)) and len(value) and not isinstance(value[0], (int, float, np.number)):
+        value = value[0]
+    figure = value if hasattr(value, "savefig") else getattr(value, "figure", None)
+    return figure if isinstance(figure, sys.modules["matplotlib.figure"].Figure) else None
+
+
+def _of_figure(figure: Any) -> Shown:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
+    titles = [axes.get_title() for axes in figure.axes]
+    text = ", ".join(filter(None, titles)) or "matplotlib figure"
+    return Shown(image(file.getvalue(), text), text)
+
+
+@contextlib.contextmanager
+def _pyplot_figures() -> Iterator[Callable[[], list[Any]]]:
+    """The figures of pyplot that are new, which are closed in the end: a later cell would show them again."""
+    pyplot: Any = sys.modules.get("matplotlib.pyplot")
+    before = set(pyplot.get_fignums()) if pyplot else set()
+    if pyplot:
+        pyplot.draw_if_interactive()  # which loads the backend, and that switches interactive mode on
+
+    def new() -> list[int]:
+        pyplot = sys.modules.get("matplotlib.pyplot")  # the function may be the first to import it
+        return [number for number in pyplot.get_fignums() if number not in before] if pyplot else []
+
+    try:
+        # Not interactive: IPython shows what is drawn interactively below the cell that ends meanwhile, and closes it.
+        with pyplot.ioff() if pyplot else contextlib.nullcontext():
+            yield lambda: [sys.modules["matplotlib.pyplot"].figure(number) for number in new()]
+    finally:
+        for number in new():
+            sys.modules["matplotlib.pyplot"].close(number)
+
+
+# ---- what displays itself
+
+
+@contextlib.contextmanager
+def _displayed() -> Iterator[list[dict[str, Any]]]:
+    """What this thread displays meanwhile, which a front end would put below whichever cell runs."""
+    bundles: list[dict[str, Any]] = []
+    publisher: Any = getattr(get_ipython(), "display_pub", None)
+    if not hasattr(publisher, "register_hook"):  # ipykernel's, whose hooks are those of a thread
+        yield bundles
+        return
+
+    def catch(message: dict[str, Any]) -> dict[str, Any] | None:
+        if message["header"]["msg_type"] != "display_data":
+            return message
+        bundles.append(message["content"]["data"])
+        return None
+
+    publisher.register_hook(catch)
+    try:
+        yield bundles
+    finally:
+        publisher.unregister_hook(catch)
