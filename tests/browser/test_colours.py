@@ -1,0 +1,41 @@
+"""Python's colours in ``%%pyop`` cells of exported HTML, with the setting that the documentation names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+from lab import write_notebook
+
+BODY = 'class Twice:\n    """Doc."""\n\n    def compute(self, x):\n        return x * 2  # comment'
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "magics.md"
+
+
+def write_files(root: Path) -> None:
+    write_notebook(root / "cells.ipynb", f"%%pyop -d lab\n{BODY}", f"# comment\n{BODY}")
+
+
+def highlighted(path: Path, *options: str) -> str:
+    """The first cell of a notebook as nbconvert shows it."""
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--stdout", *options, path.name]
+    page = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True).stdout
+    return re.search(r'<div class="highlight[^"]*">.*?</div>', page, re.DOTALL)[0]
+
+
+def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path):
+    write_files(tmp_path)
+    path = tmp_path / "cells.ipynb"
+    command = re.search(r"^jupyter nbconvert .*$", REFERENCE.read_text(), re.MULTILINE)[0]
+    options = [word for word in shlex.split(command) if "Preprocessor" in word]
+    assert len(options) == 1
+    assert '<span class="k">class</span>' in highlighted(path, *options)
+    # When this fails, nbconvert colours such cells by itself, and the page of the documentation can go.
+    assert '<span class="k">class</span>' not in highlighted(path)
+    notebook = nbformat.read(path, 4)
+    notebook.cells[0].metadata["magics_language"] = "python"
+    nbformat.write(notebook, path)
+    assert '<span class="k">class</span>' in highlighted(path)
