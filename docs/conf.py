@@ -55,7 +55,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(_current)
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds; only what hangs reaches it
 nb_execution_raise_on_error = True
 nb_output_stderr = "warn"
 nb_merge_streams = True

@@ -264,6 +264,7 @@ STEPS = st.lists(
 NAMES = ["s::A", "s::B", "t.u::A", "com.microsoft::Gelu"]
 
 
+@pytest.mark.one_python
 @settings(max_examples=40)
 @given(STEPS)
 def test_onnx_defs_is_as_the_registry(steps: list[tuple[str, int, int]]) -> None:

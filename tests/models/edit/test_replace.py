@@ -405,6 +405,7 @@ def test_a_model_in_the_runtimes_own_format() -> None:
 # ---- networks ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_python
 @settings(max_examples=25)
 @given(data=st.data())
 def test_random_nodes_of_random_graphs(data: st.DataObject) -> None:

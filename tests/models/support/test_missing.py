@@ -92,6 +92,7 @@ def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
     assert (false, missed) == ({}, {})
 
 
+@pytest.mark.one_python
 def test_every_row_of_the_node_tests_is_a_node_of_the_model(node_tests):
     for case in node_tests.values():
         sites = list(walk(case.model))  # kept: protobuf makes another object of a node that nobody holds
@@ -483,6 +484,7 @@ def test_versions_that_are_none(version):
     assert refusal(model) is not None
 
 
+@pytest.mark.one_python
 def test_a_hundred_thousand_nodes():
     model = wired(("Identity", "x", "t0"))
     model.graph.node.extend(helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000))

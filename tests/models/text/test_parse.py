@@ -422,6 +422,7 @@ print(done["read"], done["refused"])
 """
 
 
+@pytest.mark.one_python
 def test_no_text_ends_the_process_or_raises_anything_else() -> None:
     read, refused = map(int, in_a_process(FUZZ, "600").split())
     assert read > 5 and refused > 100
@@ -664,6 +665,7 @@ def graphs(draw: Any) -> onnx.ModelProto:
     )
 
 
+@pytest.mark.one_python
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(graphs(), st.integers(0, 9))
 def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -> None:
