@@ -48,7 +48,7 @@ def test_an_empty_proto_is_no_model() -> None:
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.ModelError, match="File doesn't exist"):
         read_model(tmp_path / "none.onnx")
-    with pytest.raises(pyopnb.ModelError, match="a file that can be read"):
+    with pytest.raises(pyopnb.ModelError, match="expected a model file, got a folder without .onnx files"):
         read_model(tmp_path)
 
 
