@@ -33,7 +33,8 @@ def describe_value(value: Any) -> str:
     if isinstance(value, (bool, int, float, complex, str, list)):
         try:
             array = np.asarray(value)
-            other = next((item for item in array.flat if not isinstance(item, str)), None) if array.dtype == object else ""
+            others = [item for item in array.flat if not isinstance(item, str)] if array.dtype == object else [""]
+            other = next((item for item in others if not isinstance(item, (int, float))), others[0] if others else None)
             if not isinstance(other, str):
                 return f"a {type(value).__name__} with {'None' if other is None else type(other).__name__} in it"
             return f"{type(value).__name__}, which is {type_of(array)}"

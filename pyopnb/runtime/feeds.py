@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import FeedError, UnknownName, closest, sanitize, suggest
+from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
 
 __all__ = [
@@ -113,11 +114,29 @@ class Feeds:
         checked = {name: self._check_feed(name, value) for name, value in feeds.items()}
         return checked, any(isinstance(value, onnxruntime.OrtValue) for value in checked.values())
 
-    def _check_feed(self, name: str, value: Any) -> Any:
-        expected = self.types[name] if name in self.types else self._optional[name]
+    def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The feeds as arrays, for who keeps them; a value that is onnxruntime's own as it is.
+
+        Raises
+        ------
+        FeedError
+            As from `check`.
+        """
+        check_names(feeds, self.types, self._optional)
+        return {name: self._to_array(name, value) for name, value in feeds.items()}
+
+    def _to_array(self, name: str, value: Any) -> Any:
         if isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
             return value
-        array = check_feed(name, value, expected)
+        return check_feed(name, value, self._expected(name))
+
+    def _expected(self, name: str) -> TensorType | None:
+        return self.types[name] if name in self.types else self._optional[name]
+
+    def _check_feed(self, name: str, value: Any) -> Any:
+        expected, array = self._expected(name), self._to_array(name, value)
+        if isinstance(array, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+            return array
         return to_ortvalue(array, expected.dtype) if expected and expected.dtype and needs_ml_dtypes(expected) else array
 
     def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
@@ -163,7 +182,9 @@ def check_output_names(names: Collection[str], outputs: Sequence[str]) -> None:
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
-    """A feed as an array of the expected type; nothing is cast. Where no dtype is expected, the feed as it is.
+    """A feed as an array of the expected type. Where no dtype is expected, the feed as it is.
+
+    Python's numbers get the expected dtype, if that has their values; of what has a dtype nothing is cast.
 
     Raises
     ------
@@ -176,10 +197,21 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), value, array, expected)
         remedy = fix and f"{sanitize(name)}={fix}"
-        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=describe_value(value), next=remedy)
+        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(value, array), next=remedy)
     if array.dtype == object:
         _refuse_other_than_str(name, array, expected)
     return array
+
+
+def _describe(value: Any, array: np.ndarray) -> str:
+    """A feed that does not fit, and the array that was made of it."""
+    if isinstance(value, (np.ndarray, np.generic, str, list, tuple)) and (
+        array.dtype == object or not isinstance(value, (list, tuple))
+    ):
+        return describe_value(value)
+    if array.dtype != object:
+        return f"{type(value).__name__}, which is {describe_value(array)}"
+    return f"{type(value).__name__}, as {describe_value(array.tolist())}" if array.ndim else describe_value(value)
 
 
 def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -> None:
@@ -252,12 +284,34 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
 
 
 def _to_array(name: str, value: Any, want: TensorType) -> np.ndarray:
+    """A feed that is no array of NumPy's as one: plain values get the declared dtype, all else keeps the one that it has."""
+    where, row = f"feed {sanitize(name)}", want.dtype
+    nested = isinstance(value, (list, tuple))
     # NumPy's own string arrays turn numbers and None beside strings into strings.
-    as_objects = want.dtype is not None and want.dtype.name == "string" and isinstance(value, (list, tuple))
+    as_objects = nested and row is not None and row.name == "string"
+    if row is not None and row.name != "string":
+        value = list(value) if isinstance(value, range) else value
+        if not (nested or isinstance(value, (bool, int, float, complex))) and value is not None:
+            array = _foreign_array(value, where, want)
+            # Objects are what pandas has in columns of several types.
+            value = array.tolist() if array.dtype == object and array.ndim else array
+        if is_plain(value, row):
+            return plain_array(value, row, where, str(want), f"{sanitize(name)}={cast_expression(sanitize(name), row)}")
+    return _foreign_array(value, where, want, object if as_objects else None)
+
+
+def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) -> np.ndarray:
+    """What NumPy, or else DLPack, makes of a value; of a table or tensor its own memory, where that can be shared."""
     try:
-        return np.asarray(value, dtype=object if as_objects else None)
+        if hasattr(value, "requires_grad"):
+            value = value.detach()  # a tensor of torch's, which gives no array while it records
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
+        return np.asarray(value, dtype=dtype)
+    except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
+        raise FeedError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error)}") from error
     except ValueError:
-        raise FeedError(f"feed {sanitize(name)}", expected=str(want), got=describe_value(value)) from None
+        raise FeedError(where, expected=str(want), got=describe_value(value)) from None
 
 
 def _same_dtype(array: np.ndarray, want: DType) -> bool:
@@ -271,11 +325,13 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
     if array.dtype == object and any(item is None for item in array.flat):
         return _example(want)
     if want.dtype is None or _same_dtype(array, want.dtype):
-        if isinstance(value, str) and want.accepts_shape((1,) * (want.rank or 0)):
+        if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * (want.rank or 0)):
             return "[" * (want.rank or 0) + name + "]" * (want.rank or 0)
-        return _reshaped(name, array.shape, want)
+        castable = want.dtype is not None and not hasattr(value, "reshape")
+        return _reshaped(cast_expression(name, want.dtype) if castable else name, array.shape, want)  # type: ignore[arg-type]
     try:
-        array.astype(want.dtype.numpy)
+        with np.errstate(all="ignore"):
+            array.astype(want.dtype.numpy)
     except (ValueError, TypeError):  # None, a dict, a text that is no number
         return _example(want)
     return cast_expression(name, want.dtype)

@@ -479,6 +479,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def __call__(self, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
 
+        Python's own numbers and lists of them get the dtype of the input, if that has their values; what has a dtype keeps it.
+
         Returns
         -------
         Result

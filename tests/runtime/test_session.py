@@ -88,11 +88,12 @@ def test_a_refusal_leads_from_the_users_line_to_no_inside(twice):
         assert all(frame.frame.f_locals["__tracebackhide__"] for frame in inside)
 
 
-def test_lists_are_taken_where_they_are_exactly_the_dtype():
+def test_lists_are_taken_where_the_dtype_has_their_values():
     model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "int64[N]"}, "y")
     assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
-    with pytest.raises(pyopnb.FeedError, match=r"expected int64\[N\], got list, which is float64\[1\]"):
-        pyopnb.run(model, x=[1.0])
+    assert pyopnb.run(model, x=[1.0])["y"].tolist() == [-1]
+    with pytest.raises(pyopnb.FeedError, match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer"):
+        pyopnb.run(model, x=[1.5])
 
 
 def test_a_declared_scalar_is_told_from_an_unknown_rank():

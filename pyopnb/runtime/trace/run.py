@@ -71,6 +71,7 @@ class TraceOptions:
 def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
     """Run a session's model with its tensors exposed."""
     __tracebackhide__ = True
+    feeds = session._feeds.arrays(feeds)
     source = session._source()
     if not source.proto.HasField("graph"):
         raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")

@@ -1,0 +1,206 @@
+"""Python's own numbers as arrays: they carry no dtype, and get the declared one where that has their values.
+
+Integers must be there exactly. Of a fraction the digits count that were written: 0.1 is a float32, as that rounds to 0.1, and
+3.14159 is no float16, which has 3.140625 there. A bool is a bool and no number. What NumPy made has a dtype and keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from pyopnb.ops.dtypes import DType
+from pyopnb.ops.errors import FeedError, sanitize
+
+__all__ = ["is_plain", "plain_array"]
+
+_NESTS = (list, tuple)
+_PLAIN = (bool, int, float, complex, str, bytes)
+_MOST_ROWS = 100_000  # among which a ragged one is looked for
+_EXACT = 2**53  # up to here, a float64 has every integer
+
+
+def is_plain(value: Any, want: DType) -> bool:
+    """Whether a value is a Python number, or nested lists of Python's own values; NumPy's scalars of the dtype count as well.
+
+    Parameters
+    ----------
+    value : object
+    want : DType
+
+    Returns
+    -------
+    bool
+    """
+    if not isinstance(value, (bool, int, float, complex, *_NESTS)) or isinstance(value, np.generic):
+        return False
+    return all(
+        np.dtype(kind) == want.numpy if issubclass(kind, np.generic) else issubclass(kind, _PLAIN) for kind in _kinds(value)
+    )
+
+
+def plain_array(value: Any, want: DType, where: str, expected: str, remedy: str | None = None) -> np.ndarray:
+    """A plain value as an array of the declared dtype, where that has all its numbers.
+
+    Parameters
+    ----------
+    value : object
+        For which `is_plain` is true.
+    want : DType
+        Not that of strings.
+    where, expected : str
+        For the error.
+    remedy : str, optional
+        What rounds it to the dtype; advised for a fraction that would be rounded.
+
+    Returns
+    -------
+    numpy.ndarray
+
+    Raises
+    ------
+    FeedError
+        The lists are ragged, an element is no number, or the dtype does not have it.
+
+    Examples
+    --------
+    >>> from pyopnb.ops.dtypes import dtype
+    >>> plain_array([1, 2.5], dtype("float32"), "x", "float32[2]")
+    array([1. , 2.5], dtype=float32)
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise FeedError(where, expected=expected, got=_describe_ragged(value) or sanitize(str(error))) from None
+    kinds = _kinds(value)
+    if kinds == {float} or (kinds == {int} and array.dtype == np.int64):
+        with np.errstate(all="ignore"):
+            cast = array.astype(want.numpy)
+        unsure = _unsure(array, cast, want)
+    else:
+        array = np.array(value, dtype=object).reshape(array.shape)
+        cast = np.empty(array.shape, want.numpy)
+        unsure = np.ones(array.shape, dtype=bool)
+    for place in np.flatnonzero(unsure):
+        index = np.unravel_index(place, array.shape)
+        item = array[index]
+        try:
+            cast[index] = _element(item.item() if isinstance(item, np.generic) else item, want)
+        except ValueError as error:
+            at = f"[{', '.join(map(str, index))}]" if index else ""
+            inexact = isinstance(error, _RoundedError)
+            raise FeedError(f"{where}{at}", expected=expected, got=str(error), next=remedy if inexact else None) from None
+    return cast
+
+
+def _kinds(value: Any) -> set[type]:
+    """The types of the elements of nested lists."""
+    kinds: set[type] = set()
+    waiting: list[Any] = [value]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, _NESTS):
+            kinds.add(type(each))
+            continue
+        inside = set(map(type, each))
+        if not any(issubclass(kind, _NESTS) for kind in inside):
+            kinds |= inside
+        elif id(each) not in seen:  # a list can hold itself
+            seen.add(id(each))
+            waiting.extend(each)
+    return kinds
+
+
+def _describe_ragged(value: Any) -> str | None:
+    """Which lists have different lengths; None where that is not what is wrong."""
+    rows = [("", value)]
+    while 0 < len(rows) <= _MOST_ROWS and all(isinstance(row, _NESTS) for _, row in rows):
+        first, length = rows[0][0], len(rows[0][1])
+        for path, row in rows:
+            if len(row) != length:
+                return f"a ragged list: {length} at {first or '[]'}, {len(row)} at {path}"
+        if first.count("[") > 64:  # NumPy's limit of dimensions; a list that holds itself has more
+            return "a nest of lists without an end"
+        rows = [(f"{path}[{n}]", item) for path, row in rows for n, item in enumerate(row)]
+    kinds = {isinstance(row, _NESTS): path for path, row in rows}
+    return f"a ragged list: a list at {kinds[True]}, and none at {kinds[False]}" if len(kinds) == 2 else None
+
+
+# ---- elements ----------------------------------------------------------------------------------------------------------------
+
+
+class _RoundedError(ValueError):
+    """A number that the dtype only has a neighbour of."""
+
+
+def _limits(want: DType) -> tuple[int, int] | None:
+    """The least and the greatest integer of a dtype of integers; None for another dtype."""
+    try:
+        info = ml_dtypes.iinfo(want.numpy)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None
+    return int(info.min), int(info.max)
+
+
+def _unsure(array: np.ndarray, cast: np.ndarray, want: DType) -> Any:
+    """Where a whole array was cast, the elements for which that alone does not show that they kept their value."""
+    limits = _limits(want)
+    if want.name == "bool" or want.numpy.kind == "c":
+        return np.ones(array.shape, dtype=bool)
+    if limits is not None:
+        within = (array >= limits[0]) & (array <= min(limits[1], _EXACT) if array.dtype.kind == "f" else array <= limits[1])
+        return ~(within & (array == np.floor(array))) if array.dtype.kind == "f" else ~within
+    wide = cast.astype(np.float64)
+    if array.dtype.kind == "f":
+        unsure = np.array(~((wide == array) | (np.isnan(wide) & np.isnan(array))))
+        pairs = zip(array[unsure].tolist(), wide[unsure].tolist(), strict=True)
+        unsure[unsure] = [not _same_digits(item, value) for item, value in pairs]
+        return unsure
+    return ~((wide == array) & (np.abs(array) <= _EXACT))
+
+
+def _element(item: Any, want: DType) -> Any:
+    """An element of the dtype; a ValueError says why there is none."""
+    if want.name == "bool" or isinstance(item, bool):
+        if want.name == "bool" and isinstance(item, bool):
+            return item
+        raise ValueError(f"{_describe(item)}; {'a bool is True or False' if want.name == 'bool' else 'a bool is no number'}")
+    if not issubclass(type(item), (int, float, complex) if want.numpy.kind == "c" else (int, float)):
+        raise ValueError(f"{_describe(item)}, which is no number")
+    limits = _limits(want)
+    if limits is None:
+        return _rounded(item, want)
+    if isinstance(item, float) and not item.is_integer():  # an infinity and no number are none either
+        raise ValueError(f"{item!r}, which is no integer")
+    if not limits[0] <= item <= limits[1]:
+        raise ValueError(f"{item!r}; {want.name} has {limits[0]} to {limits[1]}")
+    return int(item)
+
+
+def _rounded(item: Any, want: DType) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            made = want.numpy.type(float(item) if isinstance(item, int) else item)  # ml_dtypes takes no large int
+        value = complex(made) if want.numpy.kind == "c" else float(made)
+    except OverflowError:
+        raise ValueError(f"{sanitize(str(item), 40)}, which is beyond {want.name}") from None
+    if value == item or (item != item and value != value):
+        return made
+    if isinstance(item, float) and isinstance(value, float) and _same_digits(item, value):
+        return made
+    raise _RoundedError(f"{item!r}, which {want.name} has as {value!r}")
+
+
+def _same_digits(item: float, value: float) -> bool:
+    """Whether a value has the digits that Python writes of a fraction, rounded to as many as there are."""
+    if item.is_integer():
+        return False
+    written = repr(item).partition("e")[0].replace(".", "").strip("-0")
+    return float(f"{value:.{len(written) or 1}g}") == item
+
+
+def _describe(item: Any) -> str:
+    return f"{type(item).__name__} {sanitize(repr(item), 60)}"

@@ -1,0 +1,135 @@
+"""Python's numbers as arrays: whatever is taken has kept its value, and what has not is named."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyopnb.ops.dtypes import DTYPES, dtype
+from pyopnb.ops.errors import FeedError
+from pyopnb.ops.plain_values import is_plain, plain_array
+
+INTEGERS = [row for row in DTYPES if row.name.lstrip("u").startswith("int")]
+FLOATS = [row for row in DTYPES if "float" in row.name]
+NUMBERS = st.one_of(
+    st.integers(), st.integers(-300, 300), st.floats(), st.floats(width=16), st.floats(-9, 9).map(lambda v: round(v, 2))
+)
+
+
+def taken(value, row):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return plain_array(value, row, "x", str(row))
+
+
+@given(st.sampled_from(INTEGERS), st.lists(st.one_of(NUMBERS, st.booleans()), max_size=4))
+def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
+    limits = ml_dtypes.iinfo(row.numpy)
+    fits = [
+        type(n) is not bool and math.isfinite(n) and Fraction(n).denominator == 1 and int(limits.min) <= n <= int(limits.max)
+        for n in numbers
+    ]
+    if all(fits):
+        array = taken(numbers, row)
+        assert array.dtype == row.numpy and [int(item) for item in array] == numbers
+    else:
+        with pytest.raises(FeedError) as error:
+            taken(numbers, row)
+        assert error.value.where == f"x[{fits.index(False)}]"
+
+
+@given(st.sampled_from(FLOATS), st.lists(NUMBERS, max_size=4))
+def test_floats_are_those_numbers_or_their_nearest_neighbours(row, numbers) -> None:
+    try:
+        array = taken(numbers, row)
+    except FeedError as error:
+        first = int(error.where[2:-1])
+        one = numbers[first]
+        with np.errstate(all="ignore"):
+            try:
+                near = float(row.numpy.type(float(one)))
+            except OverflowError:
+                return
+        assert near != one  # what the dtype has is never refused
+        return
+    assert array.dtype == row.numpy
+    for item, number in zip(array.tolist() if row.numpy.isbuiltin == 1 else map(float, array), numbers, strict=True):
+        if item == number or (item != item and number != number):
+            continue
+        assert isinstance(number, float) and not number.is_integer()  # only fractions are rounded
+        assert float(f"{item:.{len(repr(abs(number)).partition('e')[0].replace('.', '').strip('0'))}g}") == number
+
+
+@given(st.floats(width=32))
+def test_what_a_float32_has_is_taken(number) -> None:
+    assert np.array_equal(taken([number], dtype("float32")), np.float32([number]), equal_nan=True)
+
+
+@given(st.integers(-100_000, 100_000).map(lambda cents: cents / 100))
+def test_two_decimals_are_written_for_float32(number) -> None:
+    assert taken(number, dtype("float32")) == np.float32(number)
+
+
+@given(
+    st.recursive(st.integers(0, 9) | st.booleans() | st.none() | st.text(max_size=1), lambda inner: st.lists(inner, max_size=3))
+)
+def test_any_nest_is_an_array_or_named(value) -> None:
+    if not is_plain(value, dtype("float32")):
+        assert value is None or isinstance(value, str) or "None" in repr(value)
+        return
+    with contextlib.suppress(FeedError):
+        assert taken(value, dtype("float32")).tolist() == value
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "message"),
+    [
+        ([1, 2**70], "int64", "x[1]: expected int64, got 1180591620717411303424; int64 has -9223372036854775808 to"),
+        ([-1], "uint64", "x[0]: expected uint64, got -1; uint64 has 0 to 18446744073709551615."),
+        (1.5, "int32", "x: expected int32, got 1.5, which is no integer."),
+        ([2**53 + 1, 0.5], "float64", "x[0]: expected float64, got 9007199254740993, which float64 has as 9007199254740992.0."),
+        ([16777217], "float32", "x[0]: expected float32, got 16777217, which float32 has as 16777216.0."),
+        ([[0.5, math.pi]], "float16", "x[0, 1]: expected float16, got 3.141592653589793, which float16 has as 3.140625."),
+        ([1e6], "float16", "x[0]: expected float16, got 1000000.0, which float16 has as inf."),
+        ([True, 2], "int64", "x[0]: expected int64, got bool True; a bool is no number."),
+        ([1], "bool", "x[0]: expected bool, got int 1; a bool is True or False."),
+        (["1"], "float32", "x[0]: expected float32, got str '1', which is no number."),
+        ([1j], "float32", "x[0]: expected float32, got complex 1j, which is no number."),
+        ([[1, 2], [3]], "int64", "x: expected int64, got a ragged list: 2 at [0], 1 at [1]."),
+        ([[[1], [2]], [[3], [4, 5]]], "int64", "x: expected int64, got a ragged list: 1 at [0][0], 2 at [1][1]."),
+        ([[1], 2], "int64", "x: expected int64, got a ragged list: a list at [0], and none at [1]."),
+    ],
+)
+def test_what_is_refused(value, name, message) -> None:
+    with pytest.raises(FeedError) as error:
+        taken(value, dtype(name))
+    assert str(error.value).startswith(message)
+
+
+def test_a_list_that_holds_itself() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(FeedError, match="a nest of lists without an end"):
+        taken(endless, dtype("float32"))
+
+
+@pytest.mark.parametrize("row", [row for row in DTYPES if row.name != "string"], ids=str)
+def test_empty_lists_have_any_dtype(row) -> None:
+    assert (taken([], row).shape, taken([[], []], row).shape, taken([], row).dtype) == ((0,), (2, 0), row.numpy)
+
+
+def test_numpy_scalars_keep_their_dtype() -> None:
+    row = dtype("float32")
+    assert is_plain([np.float32(1), 2.5, 3], row)
+    assert taken([np.float32(1), 2.5, 3], row).tolist() == [1, 2.5, 3]
+    assert not is_plain([np.float64(1)], row)
+    assert not is_plain(np.float32(1), row)  # it is an array already
+    assert not is_plain([np.float32([1])], row)

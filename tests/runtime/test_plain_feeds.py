@@ -1,0 +1,158 @@
+"""Feeds that are no arrays of NumPy's: Python's values, tables, pictures and tensors of others, in all that runs a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import pyopnb
+
+F = np.float32
+
+
+def same(kind: str) -> pyopnb.Session:
+    return pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": kind}, "y"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("float32[N]", [1.0, 2.0]),
+        ("float32[N]", [1, 2]),
+        ("float32[N]", (0.1, 2)),
+        ("float32[]", 3),
+        ("float32[N,2]", [[1, 2], [3, 4]]),
+        ("float32[N]", []),
+        ("float16[N]", [0.5]),
+        ("bfloat16[N]", [0.5, 1]),
+        ("int64[N]", [1.0, 2.0]),
+        ("int64[N]", range(3)),
+        ("uint8[N]", [0, 255]),
+        ("bool[N]", [True, False]),
+        ("string[N]", ["a", "b"]),
+        ("string[N]", []),
+    ],
+)
+def test_plain_values(kind, value) -> None:
+    session = same(kind)
+    expected = np.asarray(list(value) if isinstance(value, range) else value, session._feeds.types["x"].dtype.numpy)
+    for result in (session(x=value), session(value), session({"x": value})):
+        assert result["y"].dtype == expected.dtype
+        np.testing.assert_array_equal(result["y"], expected)
+
+
+def test_in_all_that_runs_a_model() -> None:
+    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
+    assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
+    assert pyopnb.Session(model).run(None, {"x": [1, 2]})[0].dtype == F
+    for trace in (
+        pyopnb.trace(model, [1, 2]),
+        pyopnb.trace(model, [1, 2], on="reference"),
+        pyopnb.Session(model).trace(x=[1, 2]),
+    ):
+        assert trace["x"].dtype == trace["y"].dtype == F
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("float32[N]", np.float64([1]), "feed x: expected float32[N], got float64[1]. Try: x=np.asarray(x, dtype=np.float32)"),
+        (
+            "float32[N]",
+            [np.float64(1)],
+            "feed x: expected float32[N], got list, which is float64[1]. Try: x=np.asarray(x, dtype=",
+        ),
+        ("float32[N]", 3, "feed x: expected float32[N], got int, which is float32[]. Try: x=[x]"),
+        ("float32[N]", [1, None], "feed x: expected float32[N], got a list with None in it"),
+        (
+            "float16[N]",
+            [3.14159],
+            "feed x[0]: expected float16[N], got 3.14159, which float16 has as 3.140625. Try: x=np.asarray(",
+        ),
+        ("float32[N,2]", [1, 2], "feed x: expected float32[N,2], got list, which is float32[2]. Try: x=np.asarray(x, dtype="),
+        (
+            "int64[N]",
+            pd.Series([1.5]),
+            "feed x: expected int64[N], got Series, which is float64[1]. Try: x=np.asarray(x, dtype=",
+        ),
+        ("int64[N]", pd.Series([1, None], dtype=object), "feed x: expected int64[N], got Series, as a list with None in it"),
+        ("string[N]", [1], "feed x[0]: expected str, as in string[N], got int 1."),
+        ("string[N]", pd.Series(["a", None], dtype=object), "feed x[1]: expected str, as in string[N], got None."),
+    ],
+)
+def test_what_is_refused(kind, value, message) -> None:
+    session = same(kind)
+    with pytest.raises(pyopnb.FeedError) as error:
+        session(x=value)
+    assert str(error.value).startswith(message)
+    if error.value.next and error.value.next.startswith("x=") and not isinstance(value, pd.Series):
+        assert session(x=eval(error.value.next[2:], {"x": value, "np": np}))["y"].size
+
+
+# ---- of others ---------------------------------------------------------------------------------------------------------------
+
+
+class Exported:
+    """A tensor of a framework that speaks DLPack alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **named):
+        return self.array.__dlpack__(**named)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Recording:
+    """A tensor as torch's: no array while it records gradients, and one that shares its memory when detached."""
+
+    requires_grad = True
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def detach(self):
+        return Exported(self.array)
+
+    def __array__(self, *arguments, **named):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+
+class Elsewhere:
+    """A tensor on another device."""
+
+    def __array__(self, *arguments, **named):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+def memory_of(kind: str, value: object) -> np.ndarray:
+    """The array that is handed to ONNX Runtime."""
+    feeds, _ = same(kind)._feeds.check({"x": value})
+    return feeds["x"]
+
+
+def test_they_go_in_without_copies() -> None:
+    x = F([1, 2])
+    for value in (Exported(x), Recording(x), memoryview(x), pd.Series(x, copy=False), pd.DataFrame({"a": x}, copy=False)["a"]):
+        made = memory_of("float32[N]", value)
+        assert np.shares_memory(made, np.asarray(value) if isinstance(value, pd.Series) else x)
+        assert same("float32[N]")(x=value)["y"].tolist() == [1, 2]
+
+
+def test_tables_and_pictures() -> None:
+    image = Image.new("RGB", (3, 2), (1, 2, 3))
+    assert same("uint8[2,3,3]")(x=image)["y"][0, 0].tolist() == [1, 2, 3]
+    table = pd.DataFrame({"a": F([1, 2]), "b": F([3, 4])})
+    assert same("float32[N,2]")(x=table)["y"].tolist() == [[1, 3], [2, 4]]
+    assert same("int64[N]")(x=pd.array([1, 2], dtype="Int64"))["y"].tolist() == [1, 2]
+    assert same("string[N]")(x=pd.Series(["a", "b"]))["y"].tolist() == ["a", "b"]
+    assert same("float32[N]")(x=pd.Series([1, 2.5], dtype=object))["y"].tolist() == [1, 2.5]
+
+
+def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
+    with pytest.raises(pyopnb.FeedError, match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0"):
+        same("float32[N]")(x=Elsewhere())
