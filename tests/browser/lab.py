@@ -362,18 +362,21 @@ class Tab:
         """The outputs that show nothing, or whose pictures or widgets are missing."""
         outputs = self.page.locator(".jp-Notebook .jp-OutputArea-output").all()
         return [
-            output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self._shows(output))
+            output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self.shows(output))
         ]
 
-    def _shows(self, output: Locator) -> bool:
-        """Whether an output shows text, a frame or a widget, or pictures of which none is broken."""
+    def shows(self, output: Locator) -> bool:
+        """Whether an output shows text, a frame or a widget, or pictures of which none is broken or empty."""
         output.scroll_into_view_if_needed()
         text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
         if any(word in text for word in ("model not found", "Error displaying", "Loading widget")):
             return False
         if any(picture.evaluate("picture => !(picture.complete && picture.naturalWidth)") for picture in pictures):
             return False
-        return bool(text or pictures or output.locator("iframe:visible, [role=slider]:visible").count())
+        drawings = output.locator("svg:visible").all()  # inner_text does not look into shadow roots, as locators do
+        if any(not drawing.locator(":is(g, use, path, rect, text):visible").count() for drawing in drawings):
+            return False
+        return bool(text or pictures or drawings or output.locator("iframe:visible, [role=slider]:visible").count())
 
     def screenshot(self, name: str) -> Path:
         """Save a picture of the page in build/ for inspection."""

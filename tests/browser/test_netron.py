@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lab import write_notebook
 from playwright.sync_api import expect
 
@@ -33,6 +35,17 @@ def clicked(node):
 view""",
 )
 
+COLOURED = (
+    """\
+import numpy as np, pyopnb
+before = pyopnb.parse("(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }")
+after = pyopnb.parse("(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Exp(a)  y = Add(b, a) }")
+x = np.float32([[1, -2, 3]])""",
+    "pyopnb.netron(pyopnb.Session(before).trace(x=x))",
+    "pyopnb.netron(pyopnb.diff(before, after))",
+    "pyopnb.netron(pyopnb.diff(pyopnb.Session(before).trace(x=x), pyopnb.Session(after).trace(x=x)))",
+)
+
 
 def write_files(root):
     exec(OP, {})
@@ -40,6 +53,7 @@ def write_files(root):
     (root / "demo.onnx").write_bytes(model.SerializeToString())
     (root / "no.onnx").write_bytes(b"\x08\x0dthis is no model")
     write_notebook(root / "live.ipynb", *LIVE)
+    write_notebook(root / "coloured.ipynb", *COLOURED)
     saved = pyopnb.netron(model, name="</script>'\"<b>saved")._repr_mimebundle_()
     write_notebook(root / "saved.ipynb", "view  # nothing was run here", outputs={0: [saved]})
 
@@ -128,3 +142,19 @@ def test_a_file_that_is_no_model_says_so(page):
     document = page.page.locator(".jp-MimeDocument")
     expect(document.locator("iframe")).to_be_visible()
     expect(page.frame(document).locator("body")).to_contain_text("Unsupported file content")
+
+
+def test_traces_and_diffs_have_their_colours(page):
+    page.open_notebook("coloured.ipynb")
+    page.run_all()
+    assert page.errors() == []
+    for theme in ("Light", "Dark"):
+        page.theme(f"JupyterLab {theme}")
+        for number, node, told in ((1, "Neg", "µs"), (2, "Exp", "Neg → Exp"), (3, "Exp", "✗ origin")):
+            page.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
+            frame = page.netron(page.output(number), 5)
+            drawn = frame.locator("g.node", has=frame.get_by_text(node, exact=True))
+            expect(drawn.locator(".node-item-type path")).to_have_attribute("style", re.compile("fill: rgb"))
+            expect(drawn.locator(":scope > title")).to_have_text(re.compile(re.escape(told)))
+            page.screenshot(f"netron-coloured-{number}-{theme.lower()}")
+    expect(frame.locator("#pyopnb-legend")).to_contain_text("largest |a-b|")
