@@ -36,6 +36,8 @@ def tell(story, shell):
         except BaseException as error:
             error.add_note(f"in the block at line {line} of the story")
             raise
+        if "watch(" in source or "interact(" in source:
+            assert result.result is not None, "whoever copies a live block sees its output"
 
 
 def test_readme_runs(shell):
