@@ -10,6 +10,7 @@ import onnx as _onnx  # noqa: F401  # first: importing it from a module further 
 from pyopnb.models import onnx_schemas as _onnx_schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
 from pyopnb.ops.errors import (
+    ArgumentError,
     DefinitionError,
     EscapedInput,
     FeedError,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
     "DefinitionError",
     "Diff",
     "EscapedInput",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff, diff_models
 from pyopnb.diffs.ops import OpDiff, diff_versions
 from pyopnb.models.io import as_proto
-from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames
+from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.trace import Trace
@@ -31,7 +33,7 @@ def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = No
 @overload
 def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
 @overload
-def diff(a: ModelProto | os.PathLike[str], b: Any, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff: ...
+def diff(a: ModelProto, b: Any, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff: ...
 @overload
 def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None) -> Diff: ...
 @overload
@@ -45,9 +47,11 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     a, b : ndarray, scalar, str, None, list, tuple, dict or Result
         Two values; ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast,
         cast or reshaped: a different dtype or shape is ``incomparable``.
+    a, b : path that ends in .npy, .npz or .pb
+        The array, the arrays by name, or the tensor in that file. A str is such a path unless the other side is another text.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
         Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a model. Otherwise both sides
-        must end in .onnx or be the bytes of a model; else they are values.
+        must end in .onnx or be the bytes of a model; else they are values, or two texts.
     a, b : Trace
         Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors.
     a, b : Version or Op
@@ -78,7 +82,7 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     ------
     FeedError
         A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
-        have no tensor in common, or an array has a name that the run lacks.
+        have no tensor in common, an array has a name that the run lacks, a file does not exist, or a text names a folder.
     ModelError
         A file does not contain a model.
 
@@ -99,6 +103,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    _refuse_folders(a, b)
+    a, b = _read_arrays(a, b)
     if isinstance(a, Trace) or isinstance(b, Trace):
         return _diff_runs(a, b, rtol, atol)
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
@@ -107,11 +113,42 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
             if tolerance is not None:
                 raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
         return diff_versions(a, b)
-    if isinstance(a, (ModelProto, os.PathLike)) or isinstance(b, (ModelProto, os.PathLike)) or (_is_model(a) and _is_model(b)):
+    sure = (ModelProto, os.PathLike)
+    if isinstance(a, sure) or isinstance(b, sure) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
         _require((a, b), types, "a model", "a ModelProto, bytes or a path")
         return diff_models(a, b, rtol, atol)
     return compared(a, b, rtol, atol)
+
+
+def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both sides, with what is in files of arrays for their paths; two texts are paths only if both are."""
+    files = [_ends_in(side, ENDINGS) for side in (a, b)]
+    if isinstance(a, str) and isinstance(b, str) and not (all(files) or _is_model(a) or _is_model(b)):
+        return a, b
+    return arrays_in(a) if files[0] else a, arrays_in(b) if files[1] else b
+
+
+def _ends_in(side: Any, endings: Container[str]) -> bool:
+    return isinstance(side, (str, os.PathLike)) and os.path.splitext(os.fspath(side))[1].lower() in endings
+
+
+def _refuse_folders(*sides: Any) -> None:
+    """Refuse texts that are the names of folders: equal texts would be reported for what is in the folders."""
+    texts = [side for side in sides if type(side) is str]
+    if not texts or not all(map(os.path.isdir, texts)):
+        return
+    files = [_first_file(text) for text in texts]
+    inside = ", ".join(f'"{sanitize(str(file))}"' for file in files) if all(files) else None
+    got = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
+    raise FeedError(
+        "diff", expected="values, or the paths of files", got=got, next=inside or "np.asarray(text), if it is a text"
+    )
+
+
+def _first_file(folder: str) -> Path | None:
+    paths = (path for level in ("*", "*/*") for path in sorted(Path(folder).glob(level)))
+    return next((path for path in paths if path.suffix.lower() in (".onnx", *ENDINGS)), None)
 
 
 def _require(sides: tuple[Any, Any], types: tuple[type, ...], what: str, suggestion: str) -> None:
@@ -133,9 +170,14 @@ def _diff_runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceD
     return diff_with_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
 
 
+def _is_one_path(a: Any, b: Any) -> bool:
+    """Whether a text that ends in .onnx is beside something other than a text."""
+    return any(isinstance(side, str) and _is_model(side) and not isinstance(other, str) for side, other in ((a, b), (b, a)))
+
+
 def _is_model(side: Any) -> bool:
     if isinstance(side, (str, os.PathLike)):
-        return os.fspath(side).endswith(".onnx")
+        return _ends_in(side, (".onnx",))
     if not isinstance(side, (bytes, bytearray, memoryview)):
         return False
     try:

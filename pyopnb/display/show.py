@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.models.diff import ModelDiff
@@ -28,7 +28,7 @@ from pyopnb.display.trace_diff import view_trace_diff
 from pyopnb.display.traces import view_trace
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
-from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
@@ -72,7 +72,7 @@ def show(thing: Any, **options: Any) -> View:
     ------
     FeedError
         Such a thing cannot be shown.
-    TypeError
+    ArgumentError
         It does not have that option.
 
     Examples
@@ -87,16 +87,16 @@ def show(thing: Any, **options: Any) -> View:
         if match is None or match[1] not in options:
             raise
         known = _options(thing)
-        hint = f"Try: {suggest(match[1], known)}" if known else "It takes no options"
-        raise TypeError(f"show: a {sanitize(type(thing).__name__)} is drawn without {sanitize(match[1])}=. {hint}") from None
+        expected = f"one of {', '.join(known)}" if known else "no options"
+        where, next_ = f"show, {sanitize(type(thing).__name__)}", suggest(match[1], known) if known else None
+        raise ArgumentError(where, expected=expected, got=f"{sanitize(match[1])}=", next=next_) from None
 
 
 @singledispatch
 def view(thing: Any, **options: Any) -> View:
     """The view of a thing; which options there are depends on it."""
-    raise FeedError(
-        "show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next="pyopnb.show(np.asarray(…)) for numbers"
-    )
+    next_ = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else "pyopnb.show(np.asarray(…)) for numbers"
+    raise FeedError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
 
 
 def _view_again(thing: View, **options: Any) -> View:

@@ -129,7 +129,7 @@ def model(
     nodes : sequence of NodeProto
         In any order; the model has them sorted.
     inputs : mapping
-        Name to type (``"float32[N,3]"``) or to an example array.
+        Name to type (``"float32[N,3]"``) or to an example array. A list of ints is refused: it may be meant as a shape.
     outputs : mapping, or sequence of names
         A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own ``infer``, as far as
         possible; a `Session` infers such types again, so that an op can be redefined with other outputs.
@@ -243,9 +243,24 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
             f"the dtype {sanitize(getattr(value, '__name__', value))}",
         )
         raise ModelError(where, expected=expected, got=got, next=f'"{dtype(value)}[...]"')
+    elif _looks_like_shape(value):
+        shape = ",".join(sanitize(size) if isinstance(size, str) or (size or 0) > 0 else "?" for size in value)
+        raise ModelError(
+            where,
+            expected="a type as float32[N,3], or an example array",
+            got=f"{type(value).__name__} {sanitize(repr(value), 60)}, which may be a shape or an example",
+            next=f'"float32[{shape}]", or np.array({sanitize(repr(value), 60)})',
+        )
     else:
         kind = type_of(_array(value, where))
     return helper.make_tensor_value_info(name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
+
+
+def _looks_like_shape(value: Any) -> bool:
+    """Whether a value is a list or tuple of sizes and symbols; an example is an array."""
+    if not isinstance(value, (list, tuple)) or not all(size is None or isinstance(size, (int, str)) for size in value):
+        return False
+    return not value or any(isinstance(size, int) and not isinstance(size, bool) for size in value)
 
 
 def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfoProto]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.markers import remove_markers
 from pyopnb.models.nodes import tensors
@@ -25,6 +25,7 @@ __all__ = [
     "guess_format",
     "open_readonly",
     "read_model",
+    "similar_path",
     "to_model",
     "without_weights",
 ]
@@ -91,7 +92,7 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
         source = ModelSource(_parse(_read_bytes(path, where), where), given=str(path))
         base_dir = path.resolve().parent if base_dir is None else base_dir
     else:
-        raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
+        raise _no_model(model)
     remove_markers(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
     if data:
@@ -99,6 +100,11 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
     elif base_dir is not None:
         source.folder = str(Path(os.fspath(base_dir)).resolve())
     return source
+
+
+def _no_model(thing: Any) -> ModelError:
+    advice = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else None
+    return ModelError("model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice)
 
 
 def to_model(source: ModelSource) -> ModelProto:
@@ -145,7 +151,7 @@ def _read_bytes(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         # The first words are ONNX Runtime's.
-        raise ModelError(f"Load {where} failed. File doesn't exist", next=_similar_path(path)) from None
+        raise ModelError(f"Load {where} failed. File doesn't exist", next=similar_path(path)) from None
     except OSError as error:
         if path.is_dir():
             inside = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
@@ -155,12 +161,12 @@ def _read_bytes(path: Path, where: str) -> bytes:
         raise ModelError(where, expected="a file that can be read", got=sanitize(str(error))) from error
 
 
-def _similar_path(path: Path) -> str:
+def similar_path(path: Path, ending: str = ".onnx") -> str:
     """A path that a mistyped one may mean."""
     folder = path.parent
-    stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ".onnx"] if folder.is_dir() else []
+    stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ending] if folder.is_dir() else []
     near = closest(path.stem, stems)
-    return sanitize(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}.onnx"))
+    return sanitize(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}{ending}"))
 
 
 def _parse(data: bytes, where: str) -> ModelProto:
@@ -367,7 +373,7 @@ def as_proto(model: Any) -> ModelProto:
         where = f"model {sanitize(str(path))}"
         data = _read_bytes(path, where)
     else:
-        raise ModelError("model", expected="a ModelProto, bytes or a path", got=type(model).__name__)
+        raise _no_model(model)
     if data[4:8] == _ORT_FORMAT:
         raise ModelError(where, expected="an ONNX model", got="ONNX Runtime's own format, whose kernels are chosen already")
     return _parse(data, where)

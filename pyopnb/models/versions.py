@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
 from pyopnb.models.nodes import Site, nodes_in, walk
-from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newest_version
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
@@ -68,8 +68,11 @@ def _definition(schema: Any) -> tuple[Any, ...]:
 
 
 def _known_version(domain: str) -> int:
-    """The newest version of a domain that the installed onnx knows; 0 where it does not know the domain."""
-    return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])
+    """The newest version of one of ONNX's domains that the installed onnx knows; 0 of other domains.
+
+    ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
+    """
+    return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1]) if is_onnx_domain(domain) else 0
 
 
 _TAKEN = {"": 24, "ai.onnx.ml": 5}

@@ -17,7 +17,7 @@ from pyopnb.notebook.expressions import bind, parse_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import Source, history_table
 from pyopnb.ops.errors import UnknownOp, closest, sanitize
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.registry import Version, find_version, registry
 
 __all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace"]
 
@@ -115,14 +115,7 @@ def _source(shell: Any, args: Namespace) -> object:
 
 
 def _find_version(op: str, number: int | None) -> Version:
-    versions = registry.history(op)
-    if number is None:
-        return versions[-1]
-    for version in versions:
-        if version.number == number:
-            return version
-    known = ", ".join(str(version.number) for version in versions)
-    raise UnknownOp(f"op {versions[0].op}", expected=f"one of versions {known}", got=str(number))
+    return registry[op].versions[-1] if number is None else find_version(registry[op], number)
 
 
 def _diff(shell: Any, args: Namespace) -> object:

@@ -8,6 +8,7 @@
     ├── ModelError                a model, node or attr that cannot be used         (ValueError)
     │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
     ├── FeedError                 a feed that the model does not take               (ValueError)
+    ├── ArgumentError             too many arguments, or a keyword that is unknown  (TypeError)
     ├── ResultError               a return value that the node cannot give          (TypeError)
     ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
     └── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 __all__ = [
+    "ArgumentError",
     "DefinitionError",
     "EscapedInput",
     "FeedError",
@@ -273,6 +275,10 @@ class ModuleRefused(ModelError, PermissionError):
 
 class FeedError(PyopError, ValueError):
     """A feed that the model does not take."""
+
+
+class ArgumentError(PyopError, TypeError):
+    """More arguments than a function takes, or a keyword that it does not have."""
 
 
 class ResultError(PyopError, TypeError):

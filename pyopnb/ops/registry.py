@@ -37,6 +37,7 @@ __all__ = [
     "class_source",
     "collect_definitions",
     "find_op",
+    "find_version",
     "pyop",
     "registry",
     "split_name",
@@ -506,13 +507,11 @@ class Registry(Displayable):
         op = self[name]
         with self._lock:
             # The number before the current one may be that of a withdrawn version.
-            wanted = op.versions[-2:-1] if number is None else [v for v in op.versions if v.number == number]
-            if not wanted:
-                kept = ", ".join(str(v.number) for v in op.versions)
-                expected = "two versions" if number is None else f"one of versions {kept}"
-                raise UnknownOp(f"op {op.name}, rollback", expected=expected, got="one" if number is None else str(number))
-            old = wanted[0]
-        return self.define(old.cls, op.name, opset=old.opset, source=old.source, restored=old.number)
+            old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
+            if not old:
+                next_ = "edit its class and run that again"
+                raise UnknownOp(f"op {op.name}, rollback", expected="two versions", got="one", next=next_)
+        return self.define(old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number)
 
     def remove(self, name: str) -> None:
         """Remove an op. Sessions that use it keep their version, and follow when the name is defined again.
@@ -547,6 +546,35 @@ _Class = TypeVar("_Class", bound=type)
 
 registry = Registry()
 """The registry that sessions use."""
+
+
+def find_version(op: Op, number: int, what: str = "") -> Version:
+    """Find a version of an op by its number.
+
+    Parameters
+    ----------
+    op : Op
+    number : int
+    what : str
+        What it is for, in the message.
+
+    Returns
+    -------
+    Version
+
+    Raises
+    ------
+    UnknownOp
+        There is no such version.
+    """
+    versions = {version.number: version for version in op.versions}
+    if number not in versions:
+        expected = (
+            f"one of versions {', '.join(map(str, versions))}" if len(versions) > 1 else f"version {next(iter(versions))}"
+        )
+        near = min(versions, key=lambda known: abs(known - number)) if isinstance(number, int) else next(iter(versions))
+        raise UnknownOp(f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near))
+    return versions[number]
 
 
 def find_op(op: str | type | Op) -> Op:
@@ -648,7 +676,7 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     Raises
     ------
     DefinitionError
-        The class cannot be an op.
+        The class cannot be an op, or the name is no text.
 
     Examples
     --------
@@ -660,6 +688,11 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     >>> Twice().compute(4), mine["demo::Twice"].current.number
     (8, 1)
     """
+    if not (name is None or isinstance(name, (str, type))):
+        got = f"{type(name).__name__} {sanitize(repr(name), 60)}"
+        raise DefinitionError(
+            "pyop", expected="a name, domain::OpType, or a class", got=got, next='@pyopnb.pyop("demo::SoftClip")'
+        )
 
     def define(cls: _Class) -> _Class:
         collected = _collecting.get() if into is None else None

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
-from pyopnb.ops.errors import FeedError, UnknownName, closest, sanitize, suggest
+from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, closest, plural, sanitize, suggest
 from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
 
@@ -253,14 +253,17 @@ def feeds_by_name(
 
     Raises
     ------
-    TypeError
+    ArgumentError
         There are more feeds than inputs.
     """
     __tracebackhide__ = True
     if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
         return {**feeds[0], **named}
     if len(feeds) > len(names):
-        raise TypeError(f"the model has {len(names)} inputs ({', '.join(map(sanitize, names))}), and {len(feeds)} were given")
+        shown = [sanitize(name) for name in names]
+        expected = f"{plural(len(names), 'input')} ({', '.join(shown)})" if names else "no inputs"
+        typed = ", ".join(f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: …}}" for name in shown)
+        raise ArgumentError("feeds", expected=expected, got=str(len(feeds)), next=typed or None)
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 

@@ -19,7 +19,7 @@ from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.versions import lower_versions
-from pyopnb.ops.errors import hide_internal_frames, sanitize
+from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Session", "SessionRebuilt", "VersionsLowered", "run_each", "run_kernels"]
 
 _CPU = "CPUExecutionProvider"
+_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
+"""What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
 
 
 class VersionsLowered(UserWarning):
@@ -83,6 +85,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         The model, a node or an attr cannot be used.
     ModuleRefused
         A node names a module that was not allowed.
+    ArgumentError
+        There is no such keyword.
     Exception
         What an op's ``__init__`` or ``infer`` raised, as itself, with a note.
 
@@ -118,6 +122,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         **kwargs: Any,
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
+        _refuse_keywords(kwargs)
         self._arguments = (sess_options, providers, provider_options, kwargs)
         self._updating = threading.RLock()
         self._begin_attrs()
@@ -601,6 +606,14 @@ def _level_of_user() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def _refuse_keywords(given: Mapping[str, Any]) -> None:
+    __tracebackhide__ = True
+    unknown = next((name for name in given if name not in _KEYWORDS), None)
+    if unknown is not None:
+        known = ("sess_options", "providers", "provider_options", "modules", "base_dir", "fill", *_KEYWORDS)
+        raise ArgumentError("Session", expected=f"one of {', '.join(known)}", got=f"{unknown}=", next=suggest(unknown, known))
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:

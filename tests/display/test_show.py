@@ -41,13 +41,13 @@ def test_what_nothing_draws(thing: Any) -> None:
 
 def test_unknown_options_are_named() -> None:
     for thing, option, says in (
-        (X, "nam", "show: a ndarray is drawn without nam=. Try: name"),
+        (X, "nam", "show, ndarray: expected one of "),
         (
             pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }"),
             "colour",
-            "a ModelProto is drawn without colour=. Try: colours",
+            "got colour=. Try: colours",
         ),
-        (pyopnb.registry, "by", "a Registry is drawn without by=. It takes no options"),
+        (pyopnb.registry, "by", "show, Registry: expected no options, got by=."),
     ):
         with pytest.raises(TypeError, match=re.escape(says)):
             pyopnb.show(thing, **{option: 1})

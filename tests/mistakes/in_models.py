@@ -210,4 +210,52 @@ MISTAKES = (
         ("expected a name that ends in .py, got ops.txt",),
         "__import__('os').path.exists('ops.py')",
     ),
+    Mistake(
+        "a misspelled keyword of a session",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+        s = pyopnb.Session(m, «provider»=["CPUExecutionProvider"])
+        """,
+        ("ArgumentError: Session: expected one of sess_options, providers", "got provider="),
+        "s.get_providers() == ['CPUExecutionProvider']",
+    ),
+    Mistake(
+        "a graph for a model",
+        """
+        graph = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y").graph
+        ---
+        s = pyopnb.Session(«graph»)
+        """,
+        ("model: expected a ModelProto, bytes or a path, got GraphProto",),
+        "s(x=np.float32([-1]))['y'].tolist() == [1]",
+    ),
+    Mistake(
+        "a graph to be shown",
+        """
+        graph = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y").graph
+        ---
+        v = pyopnb.show(«graph»)
+        """,
+        ("show: expected a model", "got GraphProto"),
+        "'Abs' in str(v)",
+    ),
+    Mistake(
+        "a shape for an example array",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": «[2, 3]»}, "y")
+        """,
+        ("input x: expected a type as float32[N,3], or an example array, got list [2, 3]",),
+        "pyopnb.run(m, np.zeros((2, 3), np.float32))['y'].shape == (2, 3)",
+        advice="Try: (.*), or",
+    ),
+    Mistake(
+        "a shape with a symbol for an example array",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": «("N", None, 3)»}, "y")
+        """,
+        ("input x: expected a type as float32[N,3], or an example array, got tuple ('N', None, 3)",),
+        "pyopnb.run(m, np.zeros((2, 1, 3), np.float32))['y'].shape == (2, 1, 3)",
+        advice="Try: (.*), or",
+    ),
 )

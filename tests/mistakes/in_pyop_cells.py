@@ -392,4 +392,14 @@ MISTAKES = (
         ("class Same, input x: type float32[-1]",),
         "pyopnb.call('demo::Same', np.float32([1])).tolist() == [1]",
     ),
+    Mistake(
+        "a number for the name of an op",
+        """
+        «@pyopnb.pyop(3)»
+        class SoftClip:
+            def compute(self, x): return x
+        """,
+        ("pyop: expected a name, domain::OpType, or a class, got int 3",),
+        "pyopnb.call('demo::SoftClip', np.float32([1])).tolist() == [1]",
+    ),
 )

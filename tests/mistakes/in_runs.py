@@ -386,4 +386,71 @@ MISTAKES = (
         ("op demo::Neet: expected an op of the registry",),
         "repr(r).startswith('demo::Neat, version 2')",
     ),
+    Mistake(
+        "a file of arrays that is not there",
+        """
+        np.save("reference.npy", np.float32([1, 2]))
+        ---
+        d = pyopnb.diff(np.float32([1, 2]), "«refrence.npy»")
+        """,
+        ("FeedError: file refrence.npy does not exist",),
+        "d.verdict == 'bit-identical'",
+    ),
+    Mistake(
+        "two folders for two files",
+        """
+        import os
+        for folder, value in (("before", 1), ("after", 2)):
+            os.makedirs(folder, exist_ok=True)
+            np.save(folder + "/y.npy", np.float32([value]))
+        ---
+        d = pyopnb.diff(«"before", "after"»)
+        """,
+        ("diff: expected values, or the paths of files, got the folder before and the folder after",),
+        "d.verdict == 'different' and d.parts[0].a == 'float32[1]'",
+    ),
+    Mistake(
+        "too many feeds",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Sub", "a b", "y"), {"a": "float32[N]", "b": "float32[N]"}, "y"))
+        a, b = np.float32([3]), np.float32([1])
+        ---
+        y, = s(«a, b, a»)
+        """,
+        ("feeds: expected 2 inputs (a, b), got 3",),
+        "y.tolist() == [2]",
+    ),
+    Mistake(
+        "a summary of a tensor that is not in a trace",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
+        ---
+        y = s.trace(x=np.float32([-1])).summaries[«"Y"»]
+        """,
+        ("UnknownName: trace.summaries: expected a tensor of the trace, got 'Y'",),
+        "y.least == 1",
+    ),
+    Mistake(
+        "a version to roll back to that is not there",
+        """
+        %%pyop -q -d demo
+        class Neat:
+            def compute(self, x):
+                return x
+        ---
+        v = pyopnb.registry.rollback("demo::Neat", «9»)
+        """,
+        ("op demo::Neat, rollback: expected version 1, got 9",),
+        "v.restored == 1",
+    ),
+    Mistake(
+        "a misspelled option of a picture",
+        """
+        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+        v = pyopnb.show(m, «opne»=True)
+        """,
+        ("ArgumentError: show, ModelProto: expected one of colours, ",),
+        "'Abs' in str(v)",
+    ),
 )

@@ -150,8 +150,8 @@ def test_a_wrong_line(run, line, text):
             "history demo::SoftClap",
             "UnknownOp: op demo::SoftClap: expected an op of the registry, got demo::SoftClap. Try: demo::SoftClip\n",
         ),
-        ("source SoftClip 9", "UnknownOp: op demo::SoftClip: expected one of versions 1, 2, got 9.\n"),
-        ("rollback SoftClip 9", "UnknownOp: op demo::SoftClip, rollback: expected one of versions 1, 2, got 9.\n"),
+        ("source SoftClip 9", "UnknownOp: op demo::SoftClip: expected one of versions 1, 2, got 9. Try: 2\n"),
+        ("rollback SoftClip 9", "UnknownOp: op demo::SoftClip, rollback: expected one of versions 1, 2, got 9. Try: 2\n"),
     ],
 )
 def test_what_the_registry_does_not_have(ops, run, line, text):

@@ -40,7 +40,7 @@ def test_results_can_be_indexed_unpacked_and_turned_into_a_dict(twice):
 
 def test_feeds_by_place(twice):
     assert pyopnb.Session(twice)(X)["y"].tolist() == [[2, 4, 6]]
-    with pytest.raises(TypeError, match=r"the model has 1 inputs \(x\), and 2 were given"):
+    with pytest.raises(TypeError, match=r"feeds: expected 1 input \(x\), got 2\. Try: x=x"):
         pyopnb.Session(twice)(X, X)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
-from pyopnb.models.io import format_advice, guess_format
+from pyopnb.models.io import format_advice, guess_format, similar_path
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
@@ -68,7 +68,7 @@ def _head(file: Path, where: str) -> bytes:
         with file.open("rb") as opened:
             return opened.read(200)
     except FileNotFoundError:
-        raise FeedError(f"{where} does not exist", next=f"a path from {sanitize(str(Path.cwd()))}") from None
+        raise FeedError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except (OSError, ValueError) as error:
         raise FeedError(where, expected="a file that can be read", got=sanitize(str(error))) from None
 

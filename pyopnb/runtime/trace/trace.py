@@ -21,6 +21,15 @@ __all__ = ["Trace"]
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
 
 
+class _Summaries(dict[str, Summary]):
+    """Summaries by the names of tensors."""
+
+    def __missing__(self, name: object) -> Summary:
+        close = closest(str(name), self)
+        next_ = close and f'"{sanitize(close)}"'
+        raise UnknownName("trace.summaries", expected="a tensor of the trace", got=sanitize(repr(name)), next=next_)
+
+
 class Trace(Displayable):
     """Every named tensor of one run.
 
@@ -85,7 +94,7 @@ class Trace(Displayable):
     ) -> None:
         self.model = model
         self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
-        self.feeds, self.values, self.summaries = dict(feeds), dict(values), dict(summaries)
+        self.feeds, self.values, self.summaries = dict(feeds), dict(values), _Summaries(summaries)
         self.outputs = tuple(info.name for info in model.graph.output)
         self.times = times
         self.versions = dict(versions or {})

@@ -540,7 +540,7 @@ def test_refusals_without_a_session(chain):
             pyopnb.trace(chain, wrong, on="reference")
     with pytest.raises(pyopnb.FeedError, match="write x for y"):
         pyopnb.trace(chain, y=X, on="reference")
-    with pytest.raises(TypeError, match="1 inputs"):
+    with pytest.raises(TypeError, match="expected 1 input"):
         pyopnb.trace(chain, X, X, on="reference")
 
 
