@@ -6,6 +6,9 @@
 (() => {
   'use strict';
 
+  // Of words that an image shows on a page that may be light or dark. In the page itself they have the page's colour.
+  const INK = '#757b82';
+
   const STYLE = `
     :host { display: flex; align-items: flex-start; gap: 4px; }
     .view { overflow: auto; min-width: 0; outline-offset: 2px; cursor: grab; }
@@ -64,6 +67,9 @@
     const image = place.querySelector('img');
     const text = new TextDecoder().decode(bytesOf(image.src.split(',')[1]));
     const svg = document.importNode(new DOMParser().parseFromString(text, 'image/svg+xml').documentElement, true);
+    for (const style of svg.querySelectorAll('style')) {
+      style.textContent = style.textContent.replaceAll(`fill:${INK}`, 'fill:currentColor');
+    }
     const shapes = [...svg.children].filter((child) => child.matches('g, use'));
     if (shapes.length !== boxes.length) {
       return;

@@ -148,6 +148,8 @@ def test_in_a_notebook_that_was_run_it_answers(page):
     output.locator(BOXES).nth(2).click()
     expect(output.locator(".card")).to_contain_text("b: float32[1,3] n=3")
     page.theme("JupyterLab Dark")
+    colours = output.locator("svg text").evaluate_all("words => words.map(word => getComputedStyle(word).fill)")
+    assert colours[0] == page.page.locator(".jp-RenderedHTML").first.evaluate("area => getComputedStyle(area).color")
     page.screenshot("graph-live-dark")
     output.locator(".card").get_by_role("button", name="tensors").click()
     expect(output.locator("tr[data-pyopnb]").last).to_be_visible()
