@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, type_of_proto, walk
-from pyopnb.models.onnx_schemas import infer_types
+from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, nodes_in, type_of_proto, walk
+from pyopnb.models.onnx_schemas import find_schema, infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
-from pyopnb.models.text.validate import is_unknown, unknown_attribute
+from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import Op, canonical_domain, find_op, split_name
+from pyopnb.ops.registry import Op, canonical_domain, find_op, registry, split_name
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
-__all__ = ["model", "node", "type_outputs"]
+__all__ = ["ints_to_floats", "model", "node", "type_outputs"]
 
 
 @hide_internal_frames
@@ -148,7 +148,8 @@ def model(
     Raises
     ------
     ModelError
-        A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is not one of ONNX's;
+        A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is not one of ONNX's, or does
+        not take an attr or its kind (an int stands for a float);
         an array has a dtype that no tensor can have.
     NotationError
         A type is not written as ``float32[N,3]``.
@@ -177,6 +178,8 @@ def model(
     graph = GraphIndex(model_proto.graph)
     graph.refuse_duplicates()
     _refuse_unknown_ops(model_proto)
+    for each in nodes_in(model_proto.graph):
+        ints_to_floats(each)
     graph.refuse_unknown_names()
     graph.refuse_cycles()
     if any(place != index for place, index in enumerate(graph.order)):
@@ -209,10 +212,11 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
     imports = imported_versions(model_proto)
     for site in walk(ModelProto(graph=model_proto.graph)):
         node = site.node
-        wrong = unknown_attribute(node, imports, local)
+        wrong = wrong_attribute(node, imports, local)
         if wrong is not None:
-            name, expected, remedy = wrong
-            raise ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=sanitize(name), next=remedy)
+            name, expected, got, meant = wrong
+            next_ = meant.written if isinstance(meant, Meant) else meant
+            raise ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_)
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
         domain = canonical_domain(node.domain)
@@ -228,6 +232,32 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
 def _nearest_op(name: str, known: set[str]) -> str:
     close = suggest(name, sorted(known))
     return close if close in known else f"a domain of your own for a new op: demo::{sanitize(name)}"
+
+
+def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
+    """Convert int attributes to float where ONNX's own operator takes a float; the runtime refuses ints there.
+
+    Parameters
+    ----------
+    node : NodeProto
+        It is changed.
+    but : container of str
+        Attributes to leave as they are.
+    """
+    for attribute in node.attribute:
+        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:
+            continue
+        single = attribute.type == AttributeProto.INT
+        meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
+        if _declared(node, attribute.name) == meant:
+            value = float(attribute.i) if single else list(map(float, attribute.ints))
+            attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
+
+
+def _declared(node: NodeProto, name: str) -> Any:
+    domain = canonical_domain(node.domain)
+    schema = find_schema(domain, node.op_type) if registry.find(domain, node.op_type) is None else None
+    return schema.attributes[name].type if schema is not None and name in schema.attributes else None
 
 
 # ---- types ------------------------------------------------------------------------------------------------------------------

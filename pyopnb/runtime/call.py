@@ -14,12 +14,11 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
-from pyopnb.models.build import node
+from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
-from pyopnb.models.text.parse import ints_to_floats
 from pyopnb.models.text.validate import is_unknown, known_ops
 from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, closest, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.instantiate import add_note

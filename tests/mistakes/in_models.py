@@ -88,6 +88,30 @@ MISTAKES = (
         "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
     ),
     Mistake(
+        "a text where an operator takes a float",
+        """
+        m = pyopnb.model(pyopnb.node("LeakyRelu", "x", "y", «alpha="a"»), {"x": "float32[N]"}, "y")
+        """,
+        ("attr alpha: expected a float, as LeakyRelu takes, got alpha = 'a'",),
+        "m.graph.node[0].attribute[0].f == np.float32(0.01) and pyopnb.run(m, np.float32([1]))['y'].tolist() == [1]",
+    ),
+    Mistake(
+        "the name of a dtype for its number",
+        """
+        m = pyopnb.model(pyopnb.node("Cast", "x", "y", «to="int64"»), {"x": "float32[N]"}, "y")
+        """,
+        ("attr to: expected an int, as Cast takes, got to = 'int64'",),
+        "pyopnb.run(m, np.float32([-2]))['y'].dtype == np.int64",
+    ),
+    Mistake(
+        "one number for a stride along each axis",
+        """
+        m = pyopnb.model(pyopnb.node("MaxPool", "x", "y", kernel_shape=[2, 2], «strides=2»), {"x": "float32[1,1,4,4]"}, "y")
+        """,
+        ("attr strides: expected a list of ints, as MaxPool takes, got strides = 2",),
+        "pyopnb.run(m, np.ones((1, 1, 4, 4), np.float32))['y'].shape == (1, 1, 2, 2)",
+    ),
+    Mistake(
         "a dtype for a type",
         """
         m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": «np.float32»}, "y")

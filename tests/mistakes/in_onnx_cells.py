@@ -225,6 +225,15 @@ MISTAKES = (
         "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
     ),
     Mistake(
+        "a text where an operator takes a number",
+        """
+        %%onnx -q m
+        (float[N] x) => (y) { y = Cast<to = «"int64"»>(x) }
+        """,
+        ("attr to: expected an int, as Cast takes, got to = 'int64'",),
+        "pyopnb.run(m, np.float32([-2]))['y'].dtype == np.int64",
+    ),
+    Mistake(
         "a name that is none",
         """
         %%onnx -q «2m»

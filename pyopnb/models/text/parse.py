@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from pyopnb.models.build import type_outputs
+from pyopnb.models.build import ints_to_floats, type_outputs
 from pyopnb.models.nodes import bodies, forget_inferred, tensors
-from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.text.advice import advise
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
@@ -22,9 +20,8 @@ from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
 from pyopnb.models.text.validate import Fault, find_faults
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, hide_internal_frames, sanitize
-from pyopnb.ops.registry import canonical_domain
 
-__all__ = ["ints_to_floats", "parse", "text"]
+__all__ = ["parse", "text"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
@@ -321,26 +318,6 @@ def _pack(model: ModelProto) -> None:
             tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
 
 
-def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
-    """Convert int attributes to float where ONNX's own operator takes a float; the runtime refuses ints there.
-
-    Parameters
-    ----------
-    node : NodeProto
-        It is changed.
-    but : container of str
-        Attributes to leave as they are.
-    """
-    for attribute in node.attribute:
-        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:
-            continue
-        single = attribute.type == AttributeProto.INT
-        meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
-        if _declared(node, attribute.name) == meant:
-            value = float(attribute.i) if single else list(map(float, attribute.ints))
-            attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
-
-
 class _TypedAttributes:
     """The names of a node's attributes whose type is written in the text."""
 
@@ -349,11 +326,6 @@ class _TypedAttributes:
 
     def __contains__(self, name: object) -> bool:
         return self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
-
-
-def _declared(node: NodeProto, name: str) -> Any:
-    schema = find_schema(canonical_domain(node.domain), node.op_type)
-    return schema.attributes[name].type if schema is not None and name in schema.attributes else None
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:

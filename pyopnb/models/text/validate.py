@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import closest, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Fault", "find_faults", "is_unknown", "known_ops", "unknown_attribute"]
+__all__ = ["Fault", "Meant", "find_faults", "is_unknown", "known_ops", "wrong_attribute"]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
@@ -101,10 +102,11 @@ def _scope_faults(
                 yield _undefined(scope, place, name, number, here, visible)
         for attribute in node.attribute:
             yield from _attribute_faults(attribute, number, here)
-        wrong = unknown_attribute(node, imports, functions)
+        wrong = wrong_attribute(node, imports, functions)
         if wrong is not None:
-            attr, expected, meant = wrong
-            yield Fault(f"attr {sanitize(attr)}", expected, sanitize(attr), meant, number, here, "attribute", attr)
+            attr, expected, got, meant = wrong
+            remedy = meant if meant is None or isinstance(meant, str) else json.dumps(meant.value)
+            yield Fault(f"attr {sanitize(attr)}", expected, got, remedy, number, here, "attribute", attr)
         for body in bodies(node):
             yield from _scope_faults(body, visible, imports, functions, seen)
         for name in filter(None, node.output):
@@ -236,10 +238,20 @@ def is_unknown(domain: str, op_type: str) -> bool:
     return not (onnx.defs.has(op_type, own) or has_op(own, op_type))
 
 
-def unknown_attribute(
+@dataclass(frozen=True)
+class Meant:
+    """The value that an attribute was most likely meant to have, and how it is written in Python."""
+
+    value: Any
+    written: str
+
+
+def wrong_attribute(
     node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = ()
-) -> tuple[str, str, str | None] | None:
-    """An attribute that ONNX's own operator does not have.
+) -> tuple[str, str, str, str | Meant | None] | None:
+    """An attribute that ONNX's own operator does not have, or of another kind than the operator takes.
+
+    An int stands for a float, and ints stand for floats: `ints_to_floats` converts them.
 
     Parameters
     ----------
@@ -251,8 +263,8 @@ def unknown_attribute(
 
     Returns
     -------
-    tuple of str, str and (str or None), or None
-        Its name, what was expected, and the name that was most likely meant.
+    tuple of str, str, str and (str, Meant or None), or None
+        Its name, what was expected, what came, and the name or the value that was most likely meant.
     """
     domain = canonical_domain(node.domain)
     version = imports.get(domain, 0)
@@ -261,11 +273,57 @@ def unknown_attribute(
     if version < 1 or not onnx.defs.has(node.op_type, version, domain):
         return None
     known = onnx.defs.get_schema(node.op_type, version, domain).attributes
-    name = next((attribute.name for attribute in node.attribute if attribute.name not in known), None)
-    if name is None:
-        return None
-    expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
-    return name, expected, closest(name, known)
+    for attribute in node.attribute:
+        name = attribute.name
+        if name not in known:
+            expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
+            return name, expected, sanitize(name), closest(name, known)
+        kind = AttributeProto.AttributeType.Name(known[name].type.value)
+        if not _fits(attribute, kind):
+            value = onnx.helper.get_attribute_value(attribute)
+            value = value.decode(errors="replace") if isinstance(value, bytes) else value
+            got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
+            return name, f"{_KINDS[kind]}, as {node.op_type} takes", got, _meant(name, value, kind, known[name].default_value)
+    return None
+
+
+_KINDS = {
+    "FLOAT": "a float", "INT": "an int", "STRING": "a text", "TENSOR": "an array", "GRAPH": "a graph",
+    "FLOATS": "a list of floats", "INTS": "a list of ints", "STRINGS": "a list of texts", "TENSORS": "a list of arrays",
+    "GRAPHS": "a list of graphs",
+    "SPARSE_TENSOR": "a sparse tensor", "SPARSE_TENSORS": "a list of sparse tensors", "TYPE_PROTO": "a type",
+    "TYPE_PROTOS": "a list of types",
+}  # fmt: skip
+_SPATIAL = {"kernel_shape": 2, "strides": 2, "dilations": 2, "pads": 4}
+"""Values of a list for two spatial axes, as pictures have."""
+
+
+def _fits(attribute: AttributeProto, kind: str) -> bool:
+    got = AttributeProto.AttributeType.Name(attribute.type)
+    if got == kind or attribute.ref_attr_name or got == "UNDEFINED":
+        return True
+    if got in ("INTS", "FLOATS", "STRINGS") and not (attribute.ints or attribute.floats or attribute.strings):
+        return kind.endswith("S")  # an empty list says nothing about its items
+    return (got, kind) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
+
+
+def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant | None:
+    row = next((row for row in DTYPES if row.name == value), None) if kind == "INT" else None
+    if row is not None:  # float32 for the number that ONNX gives it
+        return Meant(int(row.onnx), f"{name}=onnx.TensorProto.{TensorProto.DataType.Name(row.onnx)}")
+    try:
+        if kind == "INTS" and isinstance(value, int):
+            made: Any = [value] * _SPATIAL.get(name, 1)
+        elif kind in ("INT", "FLOAT"):
+            made = (int if kind == "INT" else float)(value[0] if isinstance(value, list) and len(value) == 1 else value)
+        else:
+            raise ValueError
+    except (TypeError, ValueError):
+        if not default.name:
+            return None
+        made = onnx.helper.get_attribute_value(default)
+        made = round(made, 7) if isinstance(made, float) else made.decode() if isinstance(made, bytes) else made
+    return Meant(made, f"{name}={made!r}")
 
 
 def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
