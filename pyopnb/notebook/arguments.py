@@ -100,6 +100,9 @@ def _run_expressions(text: str) -> Expressions:
 
 def full_op_name(args: argparse.Namespace, class_name: str) -> str:
     """``domain::OpType`` for a class of the cell."""
+    domain, colons, op_type = (args.domain or "").partition("::")
+    if colons:
+        raise usage_error("%%pyop, --domain", "a domain", sanitize(args.domain), f"-d {sanitize(domain)} {sanitize(op_type)}")
     try:
         domain, op_type = split_name(args.name or class_name)
         if args.domain is None:

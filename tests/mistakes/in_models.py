@@ -255,6 +255,20 @@ MISTAKES = (
         "s(x=np.float32([-1]))['y'].tolist() == [1]",
     ),
     Mistake(
+        "the newest IR version and opset of onnx",
+        """
+        x, y = (onnx.helper.make_tensor_value_info(name, 1, ["N"]) for name in "xy")
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])
+        helper = onnx.helper
+        ---
+        m = «helper.make_model(graph, ir_version=77)»
+        s = pyopnb.Session(m)
+        """,
+        ("VersionsLowered: lowered for onnxruntime", "IR version 77 → "),
+        "s.lowered == () and s(x=np.float32([-1]))['y'].tolist() == [1]",
+        advice="To make it so: (.*)",
+    ),
+    Mistake(
         "a graph to be shown",
         """
         graph = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y").graph

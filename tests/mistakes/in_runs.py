@@ -397,6 +397,17 @@ MISTAKES = (
         "d.verdict == 'bit-identical'",
     ),
     Mistake(
+        "a plain number that the dtype has as infinite",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float16[N]"}, "y"))
+        ---
+        x = [1e6]
+        y, = s(«x=x»)
+        """,
+        ("feed x[0]: expected float16[N], got 1000000.0, which float16 has as inf",),
+        "y.tolist() == [np.inf]",
+    ),
+    Mistake(
         "two folders for two files",
         """
         import os

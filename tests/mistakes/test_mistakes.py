@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import in_lines
 import in_models
 import in_onnx_cells
 import in_pyop_cells
@@ -19,7 +20,7 @@ from mistake import Mistake
 import pyopnb
 from pyopnb.__main__ import main
 
-TABLE = [row for part in (in_pyop_cells, in_onnx_cells, in_models, in_runs) for row in part.MISTAKES]
+TABLE = [row for part in (in_pyop_cells, in_onnx_cells, in_models, in_runs, in_lines) for row in part.MISTAKES]
 PACKAGE = str(Path(pyopnb.__file__).parent)
 COMMAND = "!python -m pyopnb "
 

@@ -105,8 +105,8 @@ def _scope_faults(
         wrong = wrong_attribute(node, imports, functions)
         if wrong is not None:
             attr, expected, got, meant = wrong
-            remedy = meant if meant is None or isinstance(meant, str) else json.dumps(meant.value)
-            yield Fault(f"attr {sanitize(attr)}", expected, got, remedy, number, here, "attribute", attr)
+            next_ = json.dumps(meant.value) if isinstance(meant, Meant) else meant
+            yield Fault(f"attr {sanitize(attr)}", expected, got, next_, number, here, "attribute", attr)
         for body in bodies(node):
             yield from _scope_faults(body, visible, imports, functions, seen)
         for name in filter(None, node.output):
@@ -272,7 +272,7 @@ def wrong_attribute(
         return None
     if version < 1 or not onnx.defs.has(node.op_type, version, domain):
         return None
-    known = onnx.defs.get_schema(node.op_type, version, domain).attributes
+    known: Any = onnx.defs.get_schema(node.op_type, version, domain).attributes
     for attribute in node.attribute:
         name = attribute.name
         if name not in known:
