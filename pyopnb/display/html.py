@@ -14,12 +14,15 @@ from collections.abc import Iterable
 
 from pyopnb.ops.errors import sanitize, sanitize_source
 
-__all__ = ["MAX_BYTES", "details", "document", "escape", "image", "join", "note", "pack", "paragraph", "pre", "source"]
+__all__ = ["MAX_BYTES", "WRAP", "details", "document", "escape", "image", "join", "note", "pack", "paragraph", "pre", "source"]
 
 MAX_BYTES = 200_000
 """The size of one output of a notebook."""
 
-_PRE = "font-family:monospace;margin:0;white-space:pre-wrap;background:none;color:inherit"
+WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word"
+"""Lines are wrapped between words; JupyterLab breaks those of a ``<pre>`` inside words."""
+
+_PRE = f"font-family:monospace;margin:0;{WRAP};background:none;color:inherit"
 _SOURCE = "font-family:monospace;margin:6px 0;white-space:pre;overflow-x:auto;background:none;color:inherit"
 
 

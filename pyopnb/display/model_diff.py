@@ -15,7 +15,7 @@ from pyopnb.diffs.ops import OpDiff
 from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
-from pyopnb.display.html import details, join, note, pre
+from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, merge
 from pyopnb.display.svg.graph import plain_mark
 from pyopnb.display.view import View
@@ -154,7 +154,7 @@ def _source_diff(lines: tuple[str, ...]) -> str:
             break
         body.append(line)
     more = note(f"and {len(lines) - len(body):,} more lines") if len(body) < len(lines) else ""
-    style = "font-family:monospace;margin:6px 0;white-space:pre-wrap;background:none;color:inherit"
+    style = f"font-family:monospace;margin:6px 0;{WRAP};background:none;color:inherit"
     return f'<pre style="{style}">{chr(10).join(body)}</pre>{more}'
 
 

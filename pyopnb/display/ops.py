@@ -18,7 +18,7 @@ _SOURCE = 60_000  # characters of a source in HTML
 _MOST_VERSIONS, _MOST_OPS, _MOST_SOURCES = 20, 200, 100
 _NO_SOURCE = "its source is not known"
 # Lines are wrapped and do not scroll: code far to the right must not be out of sight before somebody runs it.
-_WRAP = "white-space:pre-wrap;overflow-wrap:anywhere"
+_WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
 _UNTRUSTED = f"font-family:monospace;margin:4px 0 8px 16px;{_WRAP};background:none;color:inherit"
 _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
 

@@ -1,4 +1,4 @@
-"""Python's colours in ``%%pyop`` cells of exported HTML, with the setting that the documentation names."""
+"""Python's colours in ``%%pyop`` cells of JupyterLab, and of exported HTML with the setting that the documentation names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "magics.md"
 
 
 def write_files(root: Path) -> None:
-    write_notebook(root / "cells.ipynb", f"%%pyop -d lab\n{BODY}", f"# comment\n{BODY}")
+    write_notebook(root / "cells.ipynb", f"%%pyop -d lab\n{BODY}", f"# comment\n{BODY}", f"%%pyop --run -d ai.onnx.ml\n{BODY}")
 
 
 def highlighted(path: Path, *options: str) -> str:
@@ -39,3 +39,11 @@ def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path)
     notebook.cells[0].metadata["magics_language"] = "python"
     nbformat.write(notebook, path)
     assert '<span class="k">class</span>' in highlighted(path)
+
+
+def test_jupyterlab_has_pythons_colours(page):
+    page.open_notebook("cells.ipynb")
+    tokens = "lines => lines.slice(1).map(line => [...line.querySelectorAll('span')].map(span => [span.className, span.textContent]))"
+    magic, plain, options = (page.cell(number).locator(".cm-line").evaluate_all(tokens) for number in range(3))
+    assert [text for _, text in plain[0]] == ["class", "Twice"]
+    assert magic == options == plain

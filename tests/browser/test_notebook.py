@@ -46,6 +46,30 @@ SHOWN = (
 )
 DIFF = 8
 TYPO = "AttributeError: 'SoftClip' object has no attribute 'limits'"  # which the first tutorial makes on purpose
+MORE = (
+    "pyopnb.diff(model, pyopnb.parse('(float[N] x) => (float[N] y) { a = Abs(x)  b = Relu(a)  y = Mul(b, a) }'))",
+    "pyopnb.diff(session(x=x), session(x=x * 2))",
+    "pyopnb.sweep(session, x=x, limit=np.linspace(1, 6, 4))",
+    "%pyop history SoftClip",
+)
+SPLIT = """\
+area => {
+    const split = [];
+    area.querySelectorAll('details').forEach(fold => { fold.open = true });
+    const texts = document.createTreeWalker(area, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        for (const word of texts.currentNode.data.matchAll(/[\\p{L}\\p{N}_]+/gu)) {
+            const range = document.createRange();
+            range.setStart(texts.currentNode, word.index);
+            range.setEnd(texts.currentNode, word.index + word[0].length);
+            const lines = [...range.getClientRects()].filter(({width}) => width).map(({top}) => Math.round(top));
+            if (new Set(lines).size > 1) {
+                split.push(word[0]);
+            }
+        }
+    }
+    return split;
+}"""  # the words of an output that begin on one line and end on another
 NODES = 6  # Netron draws inputs and outputs as nodes too
 
 
@@ -56,6 +80,7 @@ def write_files(root):
         write_notebook(root / f"{name}.ipynb", *LIVE)
     for name in ("saved", "live7"):
         write_notebook(root / f"{name}.ipynb", *LIVE, *SHOWN)
+    write_notebook(root / "narrow.ipynb", *LIVE, *SHOWN[:-1], *MORE)
 
 
 def test_the_first_tutorial_runs_and_options_are_completed(page):
@@ -182,3 +207,16 @@ def test_notebook_7(page):
     # An error of Notebook's own, for every notebook that it opens.
     ours = [error for error in page.console_errors if "reading 'schema'" not in error or "/static/notebook/" not in error]
     page.console_errors[:] = ours
+
+
+def test_in_a_narrow_window_no_word_is_broken(page):
+    page.open_notebook("narrow.ipynb")
+    page.command("application:toggle-left-area")
+    page.page.set_viewport_size({"width": 600, "height": 6000})  # all cells are drawn
+    page.run_all()
+    assert page.errors() == []
+    assert page.blank() == []
+    areas = [page.output(number) for number in range(len(LIVE) + len(SHOWN) - 1 + len(MORE))]
+    assert [area.evaluate(SPLIT) for area in areas] == [[]] * len(areas)
+    assert [area.evaluate("area => area.scrollWidth - area.clientWidth") for area in areas] == [0] * len(areas)
+    page.screenshot("notebook-narrow")

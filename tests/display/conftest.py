@@ -18,7 +18,7 @@ ATTRIBUTES = {"img": {"src", "alt", "width", "height"}, "details": {"open"}}
 STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-left", "border-radius", "color",
     "display", "font-family", "font-size", "font-weight", "height", "margin", "max-height", "max-width", "opacity", "overflow",
-    "overflow-x", "padding", "text-align", "vertical-align", "white-space", "width",
+    "overflow-wrap", "overflow-x", "padding", "text-align", "vertical-align", "white-space", "width", "word-break",
 }  # fmt: skip
 
 
