@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
+from pyopnb.models.external_data import entries, find_data, is_external
 from pyopnb.models.markers import remove_markers
 from pyopnb.models.nodes import tensors
 from pyopnb.ops.dtypes import DTYPES
@@ -76,7 +77,7 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
     Raises
     ------
     ModelError
-        No such file, no model in it, or external data in an unknown folder.
+        No such file, no model in it, or external data in an unknown folder or with two entries of one key.
     """
     if isinstance(model, ModelProto):
         where = "model"
@@ -95,6 +96,8 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
         raise _no_model(model)
     remove_markers(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
+    for tensor in filter(is_external, tensors(source.proto)):
+        entries(tensor, where)  # also where nothing is read: what is handed out is read by others
     if data:
         source.folder = _data_folder(source, base_dir, where)
     elif base_dir is not None:
@@ -284,8 +287,7 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
 
 
 def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
-    external = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL]
-    external = [t for t in external if t.name not in source.taken_out]
+    external = [t for t in tensors(source.proto) if is_external(t) and t.name not in source.taken_out]
     if not external:
         return None
     if base_dir is None:
@@ -295,30 +297,9 @@ def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, w
             got="a model in memory, which has none",
             next="base_dir=…, or give the path of the model",
         )
-    folder = Path(os.fspath(base_dir)).resolve()
     for tensor in external:
-        _refuse_links(tensor, folder, where)
-    return str(folder)
-
-
-def _refuse_links(tensor: TensorProto, folder: Path, where: str) -> None:
-    # ONNX Runtime refuses most of this as well, but reads hard links.
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-    path = Path(os.path.normpath(folder / location)) if location and "\0" not in location else folder
-    if not path.is_relative_to(folder) or path.resolve() != path:
-        got = f"{sanitize(location)}, which leads elsewhere"
-    elif not path.is_file():
-        got = f"{sanitize(location) or 'no name'}, which is no file in {sanitize(str(folder))}"
-    elif path.stat().st_nlink > 1:
-        got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
-    else:
-        return
-    raise ModelError(
-        f"{where}, initializer {sanitize(tensor.name)}",
-        expected="a data file of its own beside the model",
-        got=got,
-        next="copy the file",
-    )
+        find_data(tensor, base_dir, where)
+    return str(Path(os.fspath(base_dir)).resolve())
 
 
 def open_readonly(model: Any) -> ModelSource:

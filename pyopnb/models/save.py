@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import sys
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.models.external_data import read_data, taken_in
 from pyopnb.models.io import FOLDER, ModelSource, read_model
 from pyopnb.models.nodes import attribute_values, tensors, walk
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.errors import ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.source import source_closure
 
@@ -171,19 +170,7 @@ def _data_of(source: ModelSource, tensor: TensorProto) -> bytes:
         return _raw(source.taken_out[tensor.name])
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor.raw_data
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    path = Path(source.folder or "", entries.get("location", ""))
-    wanted = math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
-    length = (wanted + 7) // 8
-    where, offset = f"initializer {sanitize(tensor.name)}", entries.get("offset") or "0"
-    if not offset.isdecimal() or len(offset) > 20 or min(tensor.dims, default=0) < 0:
-        raise ModelError(where, expected="an offset and sizes from 0 on", got=sanitize(offset))
-    with path.open("rb") as file:
-        there = os.fstat(file.fileno()).st_size - int(offset)
-        if there < length:
-            raise ModelError(where, expected=f"{length} bytes in {sanitize(path.name)}", got=str(max(there, 0)))
-        file.seek(int(offset))
-        return file.read(length)
+    return read_data(tensor, source.folder or "")
 
 
 def _raw(tensor: TensorProto) -> bytes:
@@ -203,9 +190,7 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
 def _take_in(source: ModelSource, tensor: TensorProto) -> None:
     if tensor.data_location != TensorProto.EXTERNAL:
         return
-    tensor.raw_data = _data_of(source, tensor)
-    del tensor.external_data[:]
-    tensor.data_location = TensorProto.DEFAULT
+    taken_in(tensor, _data_of(source, tensor))
 
 
 def _serialized(model: ModelProto) -> bytes:

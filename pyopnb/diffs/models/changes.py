@@ -25,6 +25,7 @@ from pyopnb.diffs.models.attributes import Defaults, differing_attributes, forma
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
+from pyopnb.models.external_data import with_data
 from pyopnb.models.io import FOLDER, ModelSource
 from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.ops.errors import NotationError, sanitize
@@ -472,8 +473,5 @@ def _read_weight(tensor: TensorProto | SparseTensorProto | None, contents: Conte
     if tensor.data_location == TensorProto.EXTERNAL:
         if contents.folder is None:
             raise ValueError("its data is in a file, and the model is in memory without a folder")
-        bare = TensorProto()
-        bare.CopyFrom(tensor)  # to_array fills what it reads
-        tensor = bare
-    array = numpy_helper.to_array(tensor, contents.folder or "")
-    return np.asarray(array)
+        tensor = with_data(tensor, contents.folder)
+    return np.asarray(numpy_helper.to_array(tensor))

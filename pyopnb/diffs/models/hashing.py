@@ -11,14 +11,13 @@ import hashlib
 import mmap
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
+from pyopnb.models.external_data import entries, find_data
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import constant_value
-from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.registry import canonical_domain
 
 __all__ = ["Contents", "Fingerprints", "Graph", "Numbers", "fingerprints", "graph_of"]
@@ -72,25 +71,18 @@ class Contents:
             return self.numbers[*head, "damaged", _digest(bare.SerializeToString(deterministic=True))]
 
     def _external(self, tensor: TensorProto) -> Hashable:
-        reference = {entry.key: entry.value for entry in tensor.external_data}
         if self.folder is None:
-            return "outside", tuple(sorted(reference.items()))
-        path = Path(self.folder) / reference.get("location", "")
-        start, length = (_bytes(reference.get(key) or "0", tensor.name) for key in ("offset", "length"))
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            end = min(start + length, size) if length else size
+            return "outside", tuple(sorted(entries(tensor).items()))
+        place = find_data(tensor, self.folder)
+        start = place.offset
+        with place.path.open("rb") as file:
+            size = place.path.stat().st_size
+            end = min(start + place.length, size) if place.length else size
             if end <= start:
                 return _digest(b"")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with mapped, memoryview(mapped) as view, view[start:end] as part:
                 return _digest(part)
-
-
-def _bytes(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ModelError(f"initializer {sanitize(name)}", expected="offset and length in bytes", got=sanitize(text))
-    return int(text)
 
 
 def _digest(data: bytes | memoryview) -> bytes:

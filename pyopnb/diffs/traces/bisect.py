@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import load_external_data_for_model
-
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
@@ -16,6 +14,7 @@ from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
@@ -118,7 +117,7 @@ class _Side:
         self.graph = TraceGraph(self.proto)
         proto, folder = self.proto, source.folder
         if on == "reference" and folder is not None:
-            load_external_data_for_model(proto, folder)  # the evaluator does not look for any
+            take_in_all(proto, folder)  # the evaluator does not look for any
         self.trace = Trace(
             proto,
             feeds={},

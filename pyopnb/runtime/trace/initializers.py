@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from pyopnb.models.external_data import with_data
+
 __all__ = ["Initializers"]
 
 
@@ -38,7 +40,7 @@ class Initializers(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._arrays:
             tensor = self._known()[name]
-            array = numpy_helper.to_array(tensor, base_dir=self._folder or "")
+            array = numpy_helper.to_array(with_data(tensor, self._folder))
             array.flags.writeable = False
             self._arrays[name] = array
         return self._arrays[name]

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.onnx_reference.evaluator_ops import reference_ops
@@ -43,7 +44,7 @@ def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str 
     wanted = set(names) if only is None else match_names(names, only)
     whole, folder = to_model(source), source.folder
     if folder is not None:
-        onnx.load_external_data_for_model(whole, folder)
+        take_in_all(whole, folder)
     evaluator = ReferenceEvaluator(whole, new_ops=reference_ops())
     found = evaluator.run(None, {name: value.copy() for name, value in feeds.items()}, intermediate=True)
     outputs = [info.name for info in model.graph.output]

@@ -1,0 +1,169 @@
+"""The data of tensors in files beside a model: where an entry points, checked and read in one place."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import ModelProto, TensorProto
+
+from pyopnb.models.nodes import tensors
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.errors import ModelError, sanitize
+
+__all__ = ["Place", "entries", "find_data", "is_external", "read_data", "take_in_all", "taken_in", "with_data"]
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Whether a tensor's data is in another file."""
+    return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor's data is.
+
+    Attributes
+    ----------
+    path : Path
+    offset : int
+    length : int or None
+        In bytes; None where the entry has none, which means what the tensor's dtype and shape need.
+    """
+
+    path: Path
+    offset: int
+    length: int | None
+
+
+def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
+    """The entries of a tensor with external data, one for each key.
+
+    Raises
+    ------
+    ModelError
+        A key is there twice: readers that take the first and those that take the last would read different files.
+    """
+    found: dict[str, str] = {}
+    name = f"{where}, initializer {sanitize(tensor.name)}"
+    for entry in tensor.external_data:
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):  # protobuf gives bytes that are not UTF-8
+            raise ModelError(f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80))
+        if entry.key in found:
+            both = f"{sanitize(repr(found[entry.key]), 80)} and {sanitize(repr(entry.value), 80)}"
+            raise ModelError(f"{name}, external data", expected=f"one {sanitize(repr(entry.key), 40)}", got=both)
+        found[entry.key] = entry.value
+    return found
+
+
+def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> Place:
+    """Where a tensor's data is.
+
+    Parameters
+    ----------
+    tensor : TensorProto
+        One with external data.
+    folder : path
+        The folder of the model.
+    where : str
+        The model, as messages name it.
+
+    Returns
+    -------
+    Place
+
+    Raises
+    ------
+    ModelError
+        An entry is there twice or no number, or the data is not in a file of its own in the folder.
+    """
+    found = entries(tensor, where)
+    offset, length = (_number(found, key, f"{where}, initializer {sanitize(tensor.name)}") for key in ("offset", "length"))
+    # ONNX Runtime refuses most of this as well, but reads hard links.
+    root, location = Path(os.fspath(folder)).resolve(), found.get("location", "")
+    path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
+    if not path.is_relative_to(root) or path.resolve() != path:
+        got = f"{sanitize(location)}, which leads elsewhere"
+    elif not path.is_file():
+        got = f"{sanitize(location) or 'no name'}, which is no file in {sanitize(str(root))}"
+    elif path.stat().st_nlink > 1:
+        got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
+    else:
+        return Place(path, offset, length or None)
+    raise ModelError(
+        f"{where}, initializer {sanitize(tensor.name)}",
+        expected="a data file of its own beside the model",
+        got=got,
+        next="copy the file",
+    )
+
+
+def _number(found: dict[str, str], key: str, name: str) -> int:
+    text = found.get(key) or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ModelError(f"{name}, external data", expected=f"{key} in bytes", got=sanitize(text))
+    return int(text)
+
+
+def read_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> bytes:
+    """The bytes of a tensor with external data: as many as its dtype and shape need.
+
+    Parameters
+    ----------
+    tensor, folder, where
+        As for `find_data`.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ModelError
+        As from `find_data`; or the entry or the file does not have that many bytes.
+    """
+    place, name = find_data(tensor, folder, where), f"{where}, initializer {sanitize(tensor.name)}"
+    if min(tensor.dims, default=0) < 0:
+        raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
+    wanted = (math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0) + 7) // 8
+    if place.length not in (None, wanted):
+        raise ModelError(name, expected=f"{wanted} bytes, as its dtype and shape need", got=f"a length of {place.length}")
+    with place.path.open("rb") as file:
+        there = os.fstat(file.fileno()).st_size - place.offset
+        if there < wanted:
+            raise ModelError(name, expected=f"{wanted} bytes in {sanitize(place.path.name)}", got=str(max(there, 0)))
+        file.seek(place.offset)
+        return file.read(wanted)
+
+
+def taken_in(tensor: TensorProto, data: bytes) -> None:
+    """Put a tensor's data from a file into the tensor itself, which is changed."""
+    tensor.raw_data = data
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.DEFAULT
+
+
+def take_in_all(model: ModelProto, folder: str | os.PathLike[str]) -> None:
+    """Take all external data of a model into it, which is changed."""
+    for tensor in filter(is_external, tensors(model)):
+        taken_in(tensor, read_data(tensor, folder))
+
+
+def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> TensorProto:
+    """The tensor with its data: a copy where that is in a file, else the tensor itself.
+
+    Raises
+    ------
+    ModelError
+        As from `read_data`; or the folder is None.
+    """
+    if not is_external(tensor):
+        return tensor
+    if folder is None:
+        where = f"initializer {sanitize(tensor.name)}"
+        raise ModelError(where, expected="the folder of its external data", got="a model in memory, which has none")
+    copy = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    copy.raw_data = read_data(tensor, folder)
+    return copy
