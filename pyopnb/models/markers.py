@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
-from pyopnb.models.nodes import Site, walk
+from pyopnb.models.nodes import Site, bodies, walk
+from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.types import TensorType
 
 __all__ = ["MARKER", "PREFIX", "NumberedNode", "add_markers", "remove_markers"]
@@ -20,6 +22,7 @@ __all__ = ["MARKER", "PREFIX", "NumberedNode", "add_markers", "remove_markers"]
 MARKER = "pyopnb_node"
 PREFIX = "pyopnb:"
 _PACKED = "pyopnb_graph:"
+_MAX_DEPTH = 32  # protobuf reads no more graphs inside one another either
 
 
 @dataclass
@@ -86,12 +89,21 @@ def remove_markers(proto: ModelProto) -> None:
     ----------
     proto : ModelProto
         It is changed.
+
+    Raises
+    ------
+    ModelError
+        A packed graph is damaged, or too deep inside others.
     """
+    depths: dict[int, tuple[GraphProto, int]] = {}  # by id; the graphs are in it to stay alive
     for site in walk(proto):
+        depth = depths[id(site.scope)][1] if id(site.scope) in depths else 0
         if site.node.domain.startswith(PREFIX):
             site.node.domain = site.node.domain[len(PREFIX) :]
             site.node.op_type = site.node.op_type.partition(".")[0]
-            _unpack_graphs(site.node)
+            depth += _unpack_graphs(site, depth)
+        if depth:
+            depths.update((id(body), (body, depth)) for body in bodies(site.node))
         _drop_marker(site.node)
     for scope in (proto, *proto.functions):
         for place in reversed([i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]):
@@ -114,10 +126,19 @@ def _pack_graphs(node: NodeProto) -> None:
             attribute.CopyFrom(helper.make_attribute(name, packed[0] if single else packed))
 
 
-def _unpack_graphs(node: NodeProto) -> None:
-    for attribute in node.attribute:
-        if attribute.name.startswith(_PACKED):
-            name = attribute.name.removeprefix(_PACKED)
-            single = attribute.type == AttributeProto.STRING
+def _unpack_graphs(site: Site, depth: int) -> bool:
+    """Undo `_pack_graphs`; returns whether there was anything to undo."""
+    packed = [attribute for attribute in site.node.attribute if attribute.name.startswith(_PACKED)]
+    if packed and depth >= _MAX_DEPTH:
+        # The path of the node would be as long as the nest is deep.
+        raise ModelError("model", expected=f"at most {_MAX_DEPTH} graphs packed inside one another", got="more")
+    for attribute in packed:
+        name = attribute.name.removeprefix(_PACKED)
+        single = attribute.type == AttributeProto.STRING
+        try:
             graphs = [GraphProto.FromString(raw) for raw in ([attribute.s] if single else attribute.strings)]
-            attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs))
+        except DecodeError:
+            where = f"{site.where}, attr {sanitize(attribute.name)}"
+            raise ModelError(where, expected="a graph that pyopnb packed", got="bytes of something else") from None
+        attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs))
+    return bool(packed)
