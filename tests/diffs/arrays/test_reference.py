@@ -177,3 +177,31 @@ def test_buffers_that_do_not_fit_are_refused() -> None:
         _stats.Stats("float3", (2,), 0.0, 0.0, 1, 0.0, b"", b"")
     with pytest.raises(ValueError, match="the tables of a float dtype"):
         _stats.Stats("float2", (2,), 0.0, 0.0, 1, 0.0, b"", b"")
+
+
+parts = st.sampled_from([0.0, -0.0, 1.0, 1.001, -2.0, 1e-38, 1e30, math.inf, -math.inf, math.nan])
+complexes = st.builds(complex, parts, parts)
+
+
+@thorough
+@given(st.sampled_from([np.complex64, np.complex128]), st.data(), st.sampled_from([0.0, 1e-2]), st.sampled_from([0.0, 1e-3]))
+def test_complex(kind: Any, data: st.DataObject, rtol: float, atol: float) -> None:
+    b = data.draw(st.lists(complexes, min_size=1, max_size=9))
+    a = [data.draw(st.just(one) | complexes) for one in b]
+    a, b = np.array(a, kind), np.array(b, kind)
+    finite = differing = over = odd = 0
+    largest = 0.0
+    for p, q in zip(a.tolist(), b.tolist(), strict=True):
+        ends = (p.real, p.imag, q.real, q.imag)
+        away = math.hypot(p.real - q.real, p.imag - q.imag)
+        if all(map(math.isfinite, (*ends, away))):
+            finite += 1
+            differing += away > 0
+            over += away > (atol + rtol * abs(q)) * (1 + 2.0**-40)
+            largest = max(largest, away)
+        elif any(not (one == two or (one != one and two != two)) for one, two in zip(ends[:2], ends[2:], strict=True)):
+            odd += 1
+    facts = array_stats(a, b, rtol, atol)
+    assert (facts.finite, facts.differing, facts.over, facts.odd) == (finite, differing + odd, over + odd, odd)
+    assert facts.largest == pytest.approx(largest, rel=1e-15)
+    assert facts.bits == sum(one.tobytes() != two.tobytes() for one, two in zip(a, b, strict=True))

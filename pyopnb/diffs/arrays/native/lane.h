@@ -214,6 +214,7 @@ class Lane {
       special_[i] = !(std::isfinite(d) && std::isfinite(ar) && std::isfinite(ai)), odd_[i] = 0;
       if (special_[i]) {
         special = true;
+        away_.least = 0;  // what d_ has of it
         odd_[i] = count_special(ar, ai, br, bi);
         continue;
       }
@@ -224,7 +225,7 @@ class Lane {
       block.total += d, block.squares += d * d;
       block.left += ar * ar + ai * ai, block.right += br * br + bi * bi, block.product += ar * br + ai * bi;
       peak = std::max(peak, t_[i]);
-      away_.most = std::max(away_.most, d), sizes_.least = std::min(sizes_.least, t_[i]);
+      away_ = {std::min(away_.least, d), std::max(away_.most, d)}, sizes_.least = std::min(sizes_.least, t_[i]);
     }
     sums.add(block);
     measure(n, at, special, [](size_t) { return uint64_t(0); });
