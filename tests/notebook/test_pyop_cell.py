@@ -345,7 +345,8 @@ REFUSED = {
 def test_a_refusal_is_one_line(run, body):
     ran = run(f"%%pyop\n{body}")
     assert not ran.ok
-    assert ran.out == f"{REFUSED[body]} Try: def compute(self, x): return x\n"
+    next_ = "def compute(self, x): return x" if "class" in body else "class Same: compute = lambda self, x: x"
+    assert ran.out == f"{REFUSED[body]} Try: {next_}\n"
 
 
 @pytest.mark.parametrize(
