@@ -59,8 +59,6 @@ class Sweep(Displayable, Sequence[SweepRun]):
     axes : dict
         The values of each name that was varied.
     runs : list of SweepRun
-    shape : tuple of int
-        How many values each name has.
     """
 
     def __init__(self, axes: Mapping[str, Sequence[Any]], runs: Sequence[SweepRun]) -> None:
@@ -69,6 +67,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """How many values each name has."""
         return tuple(map(len, self.axes.values()))
 
     @property
