@@ -47,7 +47,7 @@ _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 class VersionsLowered(UserWarning):
     """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
 
-    It is said once in a process for each pair of versions; `Session.lowered` says it of each session.
+    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
     """
 
 

@@ -32,7 +32,7 @@ class NodeTime:
         between them.
     kernel : float
         What passed in its kernels, those of nodes in its bodies and of conversions to another layout included. The rest of
-        `total` is ONNX Runtime's own: it records the kernel's time, lets go of tensors and prepares the next kernel.
+        ``total`` is ONNX Runtime's own: it records the kernel's time, lets go of tensors and prepares the next kernel.
     python : float or None
         Of an op: the time in ``compute``. None for other nodes.
     outputs : tuple of str
@@ -69,12 +69,12 @@ class Times(dict[str, NodeTime]):
     total : float
         The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
     looking : float
-        What passed beside `total` in the trace's own looks at tensors, for summaries, bodies and progress.
+        What passed beside ``total`` in the trace's own looks at tensors, for summaries, bodies and progress.
     unprofiled : float or None
         How long the unexposed run took that the trace compares itself with, conversion of feeds and outputs included; None
         where there was none. ONNX Runtime's profile itself costs some microseconds for each node.
     runs : int
-        How many runs were timed. Of several, all times are means over the middle half of the runs, ordered by `total`, so
+        How many runs were timed. Of several, all times are means over the middle half of the runs, ordered by ``total``, so
         that they add up as those of one run do.
     """
 
