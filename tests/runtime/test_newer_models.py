@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 import pyopnb
 from pyopnb.__main__ import main
 from pyopnb.models import versions
-from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_version
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, newest_version
 from pyopnb.models.support import type_flow
 from pyopnb.models.versions import new_imports
 from pyopnb.onnx_reference import fill
@@ -156,7 +156,7 @@ def test_run_trace_show_diff_and_missing(quiet) -> None:
     assert pyopnb.diff(model, newer()).verdict == "identical"
     other = pyopnb.diff(pyopnb.trace(newer("Abs"), X), pyopnb.trace(model, X))
     assert other.first is not None
-    assert pyopnb.fill(model).ir_version == newest_loaded_ir()
+    assert pyopnb.fill(model).ir_version == newest_ir_version()
     assert pyopnb.Session(model, fill=True)(x=X)["y"].tolist() == RELU
 
 
