@@ -225,14 +225,14 @@ def infer(
         dtypes = _pad(fixed_by_hints(schema), count)
         return [_runtime_output(kind, given, fixed) for kind, fixed in zip(promised, dtypes, strict=True)]
     plan, node = planned
-    given = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
+    shown = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
+    given = plan.corrected(marker, shown)
     answers = []
     for number, promise in enumerate(_promised_by_plan(plan, node, given, reader)):
-        kind = resolve_type(promise, node.numbered.declared[number], given)
-        fixed = _pad(node.numbered.fixed, node.outputs)[number]
+        kind, fixed = resolve_type(promise, node.numbered.declared[number], given), node.fixed[number]
         answer = _runtime_output(kind, given, fixed)
-        if answer is None and kind is not None and kind.dtype and not fixed and not _all_have_dtype(kind.dtype, given):
-            plan.wanted.setdefault(marker, {})[number] = kind.dtype.runtime
+        if kind is not None and kind.dtype and not _is_told(kind.dtype, answer, fixed, shown):
+            plan.want(marker, number, kind.dtype)
         answers.append(answer)
     return answers
 
@@ -270,9 +270,9 @@ def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType |
     return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
 
 
-def _all_have_dtype(element: DType, given: Sequence[TensorType | None]) -> bool:
-    """Whether all inputs are of that dtype: an output that ONNX Runtime is told nothing of gets that of one of them."""
-    return {t.dtype for t in given if t} == {element}
+def _is_told(element: DType, answer: Any, fixed: int, shown: Sequence[TensorType | None]) -> bool:
+    """Whether ONNX Runtime gets to know that an output has that dtype; where it is told nothing, it takes that of an input."""
+    return fixed == element.runtime if fixed else answer is not None or {t.dtype for t in shown if t} == {element}
 
 
 def _runtime_output(

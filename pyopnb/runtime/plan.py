@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.models.markers import PREFIX, NumberedNode
 from pyopnb.models.nodes import (
@@ -25,6 +25,7 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version, schema_domains
+from pyopnb.ops.dtypes import DType
 from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
 from pyopnb.ops.registry import Op, canonical_domain, registry
 from pyopnb.ops.schema import Schema
@@ -101,6 +102,16 @@ class PlannedNode:
         return len(self.numbered.site.node.output)
 
     @property
+    def fixed(self) -> tuple[int, ...]:
+        """The runtime's element types that the op type declares, one an output; 0 where it declares none."""
+        known = self.numbered.fixed[: self.outputs]
+        return known + (0,) * (self.outputs - len(known))
+
+    @fixed.setter
+    def fixed(self, elements: tuple[int, ...]) -> None:
+        self.numbered.fixed = elements
+
+    @property
     def label(self) -> str:
         """What a user types for the node: its name, or without one its first output's."""
         node = self.numbered.site.node
@@ -113,8 +124,42 @@ class Plan:
 
     nodes: list[PlannedNode]
     epoch: int
-    wanted: dict[int, dict[int, int]] = field(default_factory=dict)  # node → output → element type to be fixed
+    wanted: dict[int, dict[int, DType]] = field(default_factory=dict)  # node → output → dtype to be fixed
     kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # that ONNX Runtime made of them
+    _mistaken: dict[tuple[int, str], DType] = field(default_factory=dict)  # what ONNX Runtime has wrong: graph, name → dtype
+    _rounds: int = 0
+
+    def want(self, number: int, output: int, element: DType) -> None:
+        """ONNX Runtime was to be told that dtype of an output, and cannot be before the op type itself declares it."""
+        self.wanted.setdefault(number, {})[output] = element
+        site = self.nodes[number].numbered.site
+        if isinstance(site.scope, GraphProto):  # in a function, each call has its own
+            self._mistaken[id(site.scope), site.node.output[output]] = element
+
+    def corrected(self, number: int, given: Sequence[TensorType | None]) -> list[TensorType | None]:
+        """The types of a node's inputs, with the dtypes that ONNX Runtime has wrong for want of a rank."""
+        if not self._mistaken:
+            return list(given)
+        site = self.nodes[number].numbered.site
+        known = {place: self._mistaken.get((id(site.scope), name)) for place, name in enumerate(site.node.input)}
+        return [
+            replace(kind, dtype=element) if kind and (element := known.get(place)) else kind for place, kind in enumerate(given)
+        ]
+
+    def learn(self) -> bool:
+        """Fix the dtypes that were wanted in the last attempt to build; whether there is a reason for another attempt.
+
+        An attempt ends at the first node whose types ONNX Runtime refuses: nothing is known of those behind it. What was
+        learned behind a wrong dtype may be wrong and is corrected in the next one: in the order of the graph, each attempt
+        settles one node at least.
+        """
+        wanted, self.wanted = self.wanted, {}
+        self._mistaken.clear()
+        self._rounds += 1
+        for number, outputs in wanted.items():
+            node = self.nodes[number]
+            node.fixed = tuple(outputs[n].runtime if n in outputs else element for n, element in enumerate(node.fixed))
+        return bool(wanted) and self._rounds <= len(self.nodes) + 1
 
 
 class _Thread(threading.local):
@@ -144,6 +189,11 @@ def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
     if schema.infers or schema.outputs is None:
         return ()
     return tuple(t.dtype.runtime if t.dtype and t.shape is None else 0 for t in schema.outputs)
+
+
+def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:
+    """Element types of the outputs of which the file declares the dtype and not the rank."""
+    return tuple(t.dtype.runtime if t.dtype and t.dtype.carried and t.shape is None else 0 for t in declared)
 
 
 def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], bool]:
@@ -191,7 +241,8 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         if legacy:
             numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)
         else:
-            numbered.fixed = fixed_by_hints(op.current.schema)[: node.outputs]
+            numbered.fixed = fixed_by_hints(op.current.schema)
+            node.fixed = tuple(a or b for a, b in zip(node.fixed, _fixed_by_file(numbered.declared), strict=True))
         planned.append(node)
     return planned
 

@@ -150,13 +150,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if prepare is not None:
             prepare(plan, source.proto)
         built = self._try_build(source, plan)
-        if plan.wanted:
-            # While ONNX Runtime infers, it cannot be told a dtype without a rank; the op type can declare one.
-            for number, outputs in plan.wanted.items():
-                numbered = plan.nodes[number].numbered
-                fixed = numbered.fixed + (0,) * (plan.nodes[number].outputs - len(numbered.fixed))
-                numbered.fixed = tuple(outputs.get(output, dtype) for output, dtype in enumerate(fixed))
-            plan.wanted = {}
+        while plan.learn():
             if prepare is not None:
                 prepare(plan, source.proto)
             built = self._try_build(source, plan)

@@ -7,10 +7,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from onnx import helper, numpy_helper
 
 import pyopnb
 from pyopnb.ops.dtypes import DTYPES
@@ -503,3 +505,76 @@ def test_an_unknown_rank_is_no_scalar():
     assert set(Same.seen) == {"float32[...]", "float32[]"} and Same.seen.count("float32[...]") >= Same.seen.count("float32[]")
     y, t = session(x=np.ones(2, np.float32), s=np.float32(1))
     assert y.shape == (2,) and t.shape == ()
+
+
+class Cut:
+    """Rows of its first input, whose dtype is not that of all inputs: only the op can say which one the output has."""
+
+    def compute(self, x: "float32[...]", first: "int64[1]", end: "int64[1]"):
+        return x[int(first[0]) : int(end[0])]
+
+
+def cuts(count: int, *, between: str = "Add", declared: bool = False) -> onnx.ModelProto:
+    """A chain of nodes of one op behind a Reshape to a shape that is fed, so that no rank is known."""
+    pyopnb.registry.define(Cut, "t::Cut")
+    nodes, name = [helper.make_node("Reshape", ["x", "shape"], ["r"])], "r"
+    for number in range(count):
+        nodes.append(helper.make_node("Cut", [name, "first", "end"], [f"c{number}"], domain="t"))
+        name = f"c{number}"
+        if between:
+            nodes.append(helper.make_node(between, [name, "one"], [f"a{number}"]))
+            name = f"a{number}"
+    nodes.append(helper.make_node("Neg", [name], ["y"]))
+    floats = [f"c{number}" for number in range(count)]
+    weights = {"first": np.int64([0]), "end": np.int64([2]), "one": np.float32(1)}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, None), helper.make_tensor_value_info("shape", 7, None)],
+        [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+        value_info=[helper.make_tensor_value_info(name, 1, None) for name in floats if declared],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+
+@pytest.mark.parametrize(
+    ("count", "between", "declared", "attempts"),
+    [(1, "Add", False, 2), (3, "Add", False, 4), (40, "Add", True, 1), (200, "", False, 2)],
+)
+def test_several_nodes_behind_unknown_ranks(count, between, declared, attempts, monkeypatch):
+    model, built = cuts(count, between=between, declared=declared), []
+    inference = onnxruntime.InferenceSession
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *args, **kwargs: built.append(1) or inference(*args, **kwargs))
+    session = pyopnb.Session(model)
+    assert len(built) <= attempts
+    result = session(x=np.float32([1, 2, 3]), shape=np.int64([3]))
+    assert result["y"].tolist() == [-1 - count * bool(between), -2 - count * bool(between)]
+
+
+def test_an_unknown_rank_that_no_attempt_settles_is_the_runtimes_error():
+    class Wrong:
+        def infer(self, x, first, end):
+            return pyopnb.TensorType(first.dtype, None)
+
+        def compute(self, x, first, end):
+            return first
+
+    model = cuts(2)
+    pyopnb.registry.define(Wrong, "t::Cut")
+    with pytest.raises(Exception, match="bound to different types"):
+        pyopnb.Session(model)
+
+
+def test_nodes_behind_unknown_ranks_in_the_branches_of_an_if():
+    inner = cuts(2).graph
+    branch = helper.make_graph(list(inner.node), "branch", [], [helper.make_tensor_value_info("y", 1, None)])
+    node = helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)
+    graph = helper.make_graph(
+        [node], "g", [*inner.input, helper.make_tensor_value_info("c", 9, [])], [helper.make_tensor_value_info("z", 1, None)]
+    )
+    graph.initializer.extend(inner.initializer)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
+    session = pyopnb.Session(helper.make_model(graph, opset_imports=imports, ir_version=9))
+    assert session(x=np.float32([1, 2, 3]), shape=np.int64([3]), c=np.array(True))["z"].tolist() == [-3, -4]
