@@ -121,6 +121,7 @@ class _Evaluated:
         self._check_sizes(schema, types, hint_sizes)
         count = len(self.node.output)
         promised = promised_types(schema, instance, types, count, self.where)
+        # The lock covers what reads the results: they may be buffers of the op's own, which the next call writes to.
         with self.op.lock if schema.serial else nullcontext():
             try:
                 returned = instance.compute(*(_view_or_copy(array, schema) for array in given))  # type: ignore[attr-defined]
@@ -128,22 +129,23 @@ class _Evaluated:
                 for note in failure_notes(error, f"{self.where}, version {version.number}", schema, types):
                     add_note(error, note)
                 raise
-        results = self._checked_count(schema, returned)
-        return tuple(
-            self._result(
-                schema,
-                place,
-                results[place],
-                promised[place],
-                resolve_type(promised[place], ANY, types),
-                hint_sizes,
-                infer_sizes,
-                given,
-            )
-            if name
-            else None
-            for place, name in enumerate(self.node.output)
-        )
+            results = self._checked_count(schema, returned)
+            arrays = [
+                self._result(
+                    schema,
+                    place,
+                    results[place],
+                    promised[place],
+                    resolve_type(promised[place], ANY, types),
+                    hint_sizes,
+                    infer_sizes,
+                )
+                if name
+                else None
+                for place, name in enumerate(self.node.output)
+            ]
+            # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
+            return tuple(None if array is None else array.copy() for array in arrays)
 
     def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]) -> None:
         for place, got in enumerate(types):
@@ -180,7 +182,6 @@ class _Evaluated:
         kind: TensorType | None,
         hint_sizes: dict[str, int],
         infer_sizes: dict[str, int],
-        given: Sequence[Any],
     ) -> np.ndarray:
         count = len(schema.outputs or self.node.output)
         expected = promised or TensorType(kind.dtype if kind else None, None)
@@ -190,8 +191,7 @@ class _Evaluated:
         for said, sizes in ((hint, hint_sizes), (promised if schema.infers and promised else ANY, infer_sizes)):
             if not said.accepts_shape(array.shape, sizes):
                 raise replace(output, expected=said).wrong_shape(array)
-        # A copy, since the next node may write to it, and an input is not ours.
-        return array.copy() if any(a is not None and np.may_share_memory(a, array) for a in given) else array
+        return array
 
 
 def _as_input(array: Any) -> Any:

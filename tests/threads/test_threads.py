@@ -3,30 +3,18 @@
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from limits import LIMIT
 from small_ops import chain
+from together import together
 
 import pyopnb
 from pyopnb.runtime import _bridge
 
 THREADS, RUNS = 4, 60
 X = np.arange(6, dtype=np.float32)
-
-
-def together(*jobs):
-    """Runs the jobs at once, each on a thread; raises what one of them raised."""
-    ready = threading.Barrier(len(jobs))
-
-    def one(job):
-        ready.wait(LIMIT)
-        return job()
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        return [done.result(LIMIT) for done in [pool.submit(one, job) for job in jobs]]
 
 
 def repeated(session, number):

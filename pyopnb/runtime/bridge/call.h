@@ -104,7 +104,7 @@ class Call {
   void operator()() {
     Ref error = error_of([&] {
       take_inputs();
-      deliver(compute());
+      compute_and_deliver();
     });
     work_.results.clear();
     if (inputs_kept()) {
@@ -171,20 +171,22 @@ class Call {
     return fine;
   }
 
-  Ref compute() {
-    static_assert(sizeof(Ref) == sizeof(PyObject*), "a vector of references is what a vectorcall takes");
-    auto call = [&] {
-      auto* arguments = reinterpret_cast<PyObject* const*>(work_.arguments.data());
-      return own(PyObject_VectorcallMethod(state_.method.ptr(), arguments, work_.arguments.size(), nullptr));
-    };
-    if (state_.lock.is_none()) return call();
+  // Calls compute and delivers what it returned. The lock of a serial op covers both: what compute returned may be a buffer of
+  // the op's own, which the next call writes to.
+  void compute_and_deliver() {
+    if (state_.lock.is_none()) return deliver(compute());
     own(PyObject_CallMethod(state_.lock.ptr(), "acquire", nullptr));
-    Ref result;
-    Ref error = error_of([&] { result = call(); });
+    Ref error = error_of([&] { deliver(compute()); });
+    work_.results.clear();
     Ref release_error = error_of([&] { own(PyObject_CallMethod(state_.lock.ptr(), "release", nullptr)); });
     if (error.is_valid()) raise(error);
     if (release_error.is_valid()) raise(release_error);
-    return result;
+  }
+
+  Ref compute() {
+    static_assert(sizeof(Ref) == sizeof(PyObject*), "a vector of references is what a vectorcall takes");
+    auto* arguments = reinterpret_cast<PyObject* const*>(work_.arguments.data());
+    return own(PyObject_VectorcallMethod(state_.method.ptr(), arguments, work_.arguments.size(), nullptr));
   }
 
   // Checks all results, then writes them.
