@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnx import ModelProto, TensorProto
 
-from pyopnb.models.nodes import tensors
+from pyopnb.models.tensors import tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["Place", "entries", "find_data", "is_external", "read_data", "take_in_all", "taken_in", "with_data"]
+__all__ = [
+    "Place",
+    "entries",
+    "find_data",
+    "is_external",
+    "original",
+    "read_data",
+    "stub",
+    "take_in_all",
+    "taken_in",
+    "with_data",
+]
+
+_TAKEN_OUT = f"taken-out-{os.urandom(8).hex()}"
+"""Location of a stub's data: one that no file can name, so that no file can have a tensor taken for a stub."""
 
 
 def is_external(tensor: TensorProto) -> bool:
     """Whether a tensor's data is in another file."""
     return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
+def stub(tensor: TensorProto) -> TensorProto:
+    """A tensor without its data, for a copy of the model that leaves it out."""
+    made = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    # onnxruntime takes an initializer from memory only if the model says that it is in a file.
+    made.data_location = TensorProto.EXTERNAL
+    made.external_data.add(key="location", value=_TAKEN_OUT)
+    return made
+
+
+def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
+    """What `stub` replaced, by its name, where it made the tensor in this process and that is known; else the tensor itself."""
+    made = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [("location", _TAKEN_OUT)]
+    return taken_out.get(tensor.name, tensor) if made else tensor
 
 
 @dataclass(frozen=True)

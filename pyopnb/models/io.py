@@ -12,9 +12,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
-from pyopnb.models.external_data import entries, find_data, is_external
+from pyopnb.models.external_data import entries, find_data, is_external, original, stub
 from pyopnb.models.markers import remove_markers
-from pyopnb.models.nodes import tensors
+from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, sanitize
 
@@ -123,9 +123,10 @@ def to_model(source: ModelSource) -> ModelProto:
         With the initializers that were left out. A session in this process finds its external data.
     """
     for tensor in source.proto.graph.initializer:
-        if tensor.name in source.taken_out:
-            tensor.CopyFrom(source.taken_out[tensor.name])
-    if source.folder is not None and any(t.data_location == TensorProto.EXTERNAL for t in tensors(source.proto)):
+        whole = original(tensor, source.taken_out)
+        if whole is not tensor:
+            tensor.CopyFrom(whole)
+    if source.folder is not None and any(map(is_external, tensors(source.proto))):
         _remember(source.proto, source.folder)
     return source.proto
 
@@ -261,10 +262,7 @@ def without_weights(model: ModelProto) -> ModelSource:
         if _size(tensor) <= _MAX_KEPT or tensor.data_location == TensorProto.EXTERNAL:
             proto.graph.initializer.add().CopyFrom(tensor)
         else:
-            stub = proto.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-            # onnxruntime takes an initializer from memory only if the model says that it is in a file.
-            stub.data_location = TensorProto.EXTERNAL
-            stub.external_data.add(key="location", value="taken-out")
+            proto.graph.initializer.append(stub(tensor))
             taken_out[tensor.name] = tensor
     return ModelSource(proto, taken_out=taken_out)
 
@@ -278,7 +276,7 @@ def _size(tensor: TensorProto) -> int:
 
 
 def _set_field(target: Any, descriptor: Any, value: Any) -> None:
-    if descriptor.is_repeated if hasattr(descriptor, "is_repeated") else descriptor.label == descriptor.LABEL_REPEATED:
+    if is_repeated(descriptor):
         getattr(target, descriptor.name).extend(value)
     elif descriptor.message_type:
         getattr(target, descriptor.name).CopyFrom(value)
@@ -287,7 +285,7 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
 
 
 def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
-    external = [t for t in tensors(source.proto) if is_external(t) and t.name not in source.taken_out]
+    external = [t for t in tensors(source.proto) if is_external(t) and original(t, source.taken_out) is t]
     if not external:
         return None
     if base_dir is None:

@@ -118,11 +118,11 @@ def _drop_marker(node: NodeProto) -> None:
 def _pack_graphs(node: NodeProto) -> None:
     """Serialize graph attributes: ONNX Runtime refuses a graph on nodes other than its own control flow operators."""
     for attribute in node.attribute:
-        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        single = attribute.type == AttributeProto.GRAPH
+        graphs = [attribute.g] if single else list(attribute.graphs) if attribute.type == AttributeProto.GRAPHS else []
         if graphs and not attribute.name.startswith(_PACKED):
             name = _PACKED + attribute.name
             packed = [body.SerializeToString() for body in graphs]
-            single = attribute.type == AttributeProto.GRAPH
             attribute.CopyFrom(helper.make_attribute(name, packed[0] if single else packed))
 
 

@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +52,7 @@ __all__ = [
     "nodes_of_functions",
     "path_of_body",
     "path_of_function",
-    "refuse_recursion",
     "summary",
-    "tensors",
     "text_of",
     "type_of_proto",
     "type_proto",
@@ -146,44 +144,13 @@ def bodies(node: NodeProto) -> list[GraphProto]:
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
     """The graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
-    return [(a.name, body) for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs)]
+    # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
+    return [(a.name, body) for a in node.attribute for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)]
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
     """The nodes of each local function, those in bodies included."""
     return {(f.domain, f.name): list(nodes_in(f)) for f in model.functions}
-
-
-def refuse_recursion(functions: Mapping[tuple[str, str], Iterable[NodeProto]]) -> None:
-    """Raise a ModelError for a function that is directly or indirectly recursive: inlining it would never end.
-
-    Parameters
-    ----------
-    functions : mapping
-        Domain and name to the nodes of each function, as `nodes_of_functions` gives them.
-    """
-    calls = {f: {(n.domain, n.op_type) for n in nodes} & functions.keys() for f, nodes in functions.items()}
-    while leaves := {f for f, called in calls.items() if not called}:
-        calls = {f: called - leaves for f, called in calls.items() if f not in leaves}
-    if calls:
-        domain, name = min(calls)
-        raise ModelError(
-            f"function {sanitize(domain)}::{sanitize(name)}", expected="no recursion", got="a function that calls itself"
-        )
-
-
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor that the model carries: initializers of all graphs, sparse ones, and tensor attributes."""
-    graphs = [model.graph]
-    for site in walk(model):
-        for attribute in site.node.attribute:
-            graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-            yield from [attribute.t] if attribute.HasField("t") else attribute.tensors
-            sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors
-            yield from (part for item in sparse for part in (item.values, item.indices))
-    for graph in graphs:
-        yield from graph.initializer
-        yield from (part for item in graph.sparse_initializer for part in (item.values, item.indices))
 
 
 def is_constant(node: NodeProto) -> bool:

@@ -26,14 +26,13 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, ModelProto, TensorProto, defs, helper
 
+from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import (
     Site,
     attribute_of,
     attribute_value,
     attribute_values,
     linked_attributes,
-    nodes_of_functions,
-    refuse_recursion,
     type_of_proto,
     type_proto,
     walk,
@@ -415,13 +414,13 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     Raises
     ------
     ModelError
-        A local function calls itself.
+        As from `check_functions`.
     onnx.shape_inference.InferenceError
         As from ``infer_shapes``.
     Exception
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
-    refuse_recursion(nodes_of_functions(model))  # old onnx would follow them until the process ends
+    check_functions(model)
     copy = ModelProto()
     copy.CopyFrom(model)
     sites: list[tuple[Site, Op, ModelProto]] = []

@@ -12,10 +12,11 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from pyopnb.models.external_data import read_data, taken_in
+from pyopnb.models.external_data import entries, is_external, original, read_data, taken_in
 from pyopnb.models.io import FOLDER, ModelSource, read_model
-from pyopnb.models.nodes import attribute_values, tensors, walk
+from pyopnb.models.nodes import attribute_values, walk
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
+from pyopnb.models.tensors import tensors
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import ModelError, hide_internal_frames
 from pyopnb.ops.registry import Op, registry
@@ -131,8 +132,8 @@ def _remove_folder(model: ModelProto) -> None:
 
 def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
     """The tensors whose data goes to a second file."""
-    large = [t for t in tensors(source.proto) if t.data_location == TensorProto.EXTERNAL or len(t.raw_data) > _MAX_INLINE]
-    already = any(tensor.data_location == TensorProto.EXTERNAL for tensor in large)
+    large = [t for t in tensors(source.proto) if is_external(t) or len(t.raw_data) > _MAX_INLINE]
+    already = any(map(is_external, large))
     return large if wanted or (wanted is None and already) else []
 
 
@@ -166,9 +167,10 @@ def _write_data(
 
 
 def _data_of(source: ModelSource, tensor: TensorProto) -> bytes:
-    if tensor.name in source.taken_out and tensor.data_location == TensorProto.EXTERNAL:
-        return _raw(source.taken_out[tensor.name])
-    if tensor.data_location != TensorProto.EXTERNAL:
+    whole = original(tensor, source.taken_out)
+    if whole is not tensor:
+        return _raw(whole)
+    if not is_external(tensor):
         return tensor.raw_data
     return read_data(tensor, source.folder or "")
 
@@ -188,9 +190,8 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
 
 
 def _take_in(source: ModelSource, tensor: TensorProto) -> None:
-    if tensor.data_location != TensorProto.EXTERNAL:
-        return
-    taken_in(tensor, _data_of(source, tensor))
+    if is_external(tensor):
+        taken_in(tensor, _data_of(source, tensor))
 
 
 def _serialized(model: ModelProto) -> bytes:
@@ -206,7 +207,10 @@ def _data_files(target: Path) -> set[Path]:
         model.ParseFromString(target.read_bytes())
     except (OSError, DecodeError):  # no file, or no model
         return set()
-    named = {e.value for t in tensors(model) for e in t.external_data if e.key == "location"}
+    try:
+        named = {entries(tensor).get("location", "") for tensor in tensors(model) if is_external(tensor)}
+    except ModelError:  # save writes one location for a tensor: the file is not its own
+        return set()
     start, end = f"{target.name}.", ".data"
     ours = {n for n in named if n.startswith(start) and n.endswith(end) and len(n) == len(start) + 8 + len(end)}
     return {target.with_name(name) for name in ours if "/" not in name and "\\" not in name}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto, helper
 
+from pyopnb.models.functions import expansion
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, type_of_proto
@@ -27,7 +28,7 @@ class Types:
     proto : ModelProto
         As it is now; later changes are not looked at.
     limit : int, optional
-        Nodes of a model above which only the declared types count.
+        Nodes of a model, with all calls of functions written out, above which only the declared types count.
 
     Attributes
     ----------
@@ -42,15 +43,18 @@ class Types:
         if limit is not None and sum(len(graph.scope.node) for graph in self._graphs.values()) > limit:
             self.failure = "the model is too large to infer them"
         elif not all(map(self._all_declared, self._graphs.values())):
-            self._infer(proto)
+            self._infer(proto, limit)
 
     def _all_declared(self, graph: GraphIndex) -> bool:
         known = self._types[id(graph.scope)]
         # onnx infers nothing inside a function
         return isinstance(graph.scope, FunctionProto) or all(n in known for node in graph.scope.node for n in node.output if n)
 
-    def _infer(self, proto: ModelProto) -> None:
+    def _infer(self, proto: ModelProto, limit: int | None) -> None:
         try:
+            if limit is not None and proto.functions and expansion(proto).nodes > limit:
+                self.failure = "with all calls of functions written out the model is too large to infer them"
+                return
             inferred = infer_types(without_weights(proto).proto)
         except Exception as error:
             # An op's own infer may raise anything, and a model that onnx does not understand can be one that the runtime does:

@@ -15,8 +15,10 @@ import onnx
 import onnx.shape_inference
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
+from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import full_name, input_types, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.tensors import tensors
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain, split_name
@@ -138,8 +140,10 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
 def has_reference(node: NodeProto, opset: int) -> bool:
     """Whether the installed onnx can run the node's operator in that version of its domain."""
     domain = canonical_domain(node.domain)
+    # onnx would read external data, wherever the working folder is.
+    attrs = {a.name: a for a in node.attribute if not any(map(is_external, tensors(a)))}
     try:
-        evaluation = Evaluation(domain, node.op_type, opset, {a.name: a for a in node.attribute}, max(1, len(node.output)))
+        evaluation = Evaluation(domain, node.op_type, opset, attrs, max(1, len(node.output)))
     except ModelError:
         return False
     return evaluation.exists()

@@ -8,7 +8,8 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.nodes import attribute_values, tensors, text_of, walk
+from pyopnb.models.nodes import attribute_values, text_of, walk
+from pyopnb.models.tensors import tensors
 
 
 def body(*nodes: onnx.NodeProto, **more: object) -> onnx.GraphProto:

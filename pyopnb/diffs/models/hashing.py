@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.models.attributes import Defaults, attribute_key
-from pyopnb.models.external_data import entries, find_data
+from pyopnb.models.external_data import entries, find_data, original
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import constant_value
 from pyopnb.ops.registry import canonical_domain
@@ -48,7 +48,7 @@ class Contents:
 
     def original(self, tensor: TensorProto) -> TensorProto:
         """The tensor, or the one that it replaced in the model."""
-        return self._taken_out.get(tensor.name, tensor) if tensor.data_location == TensorProto.EXTERNAL else tensor
+        return original(tensor, self._taken_out)
 
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
         """Equal numbers for equal dtype, shape and bytes, however they are stored."""

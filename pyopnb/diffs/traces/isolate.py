@@ -17,7 +17,9 @@ from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
+from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
+from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.progress import advance
@@ -181,6 +183,8 @@ class _Isolation:
         model = helper.make_model(
             graph, opset_imports=list(proto.opset_import), functions=list(proto.functions), ir_version=proto.ir_version
         )
+        for tensor in filter(is_external, tensors(model)):
+            with_data(tensor, None)  # which raises: the runtime or onnx would look for its file in the working folder
         return model, outputs, inputs
 
     def _unused_suffix(self) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from onnx import AttributeProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto
 
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import bodies, first_output, tensors, walk
+from pyopnb.models.nodes import bodies, first_output, walk
+from pyopnb.models.tensors import tensors
 from pyopnb.ops.dtypes import DTYPES
 
 __all__ = ["Trimmed", "trim"]

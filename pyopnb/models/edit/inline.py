@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
-from pyopnb.models.nodes import nodes_of_functions, refuse_recursion, walk
+from pyopnb.models.functions import check_functions
+from pyopnb.models.nodes import nodes_of_functions, walk
 from pyopnb.models.ort_capabilities import schema_domains
 
 __all__ = ["inline_ops"]
@@ -33,12 +34,12 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     Raises
     ------
     ModelError
-        A function calls itself.
+        As from `check_functions`.
     """
     import onnx.inliner  # most sessions do not need it
 
+    check_functions(proto)
     held = nodes_of_functions(proto)
-    refuse_recursion(held)
     holders: set[tuple[str, str]] = set()
     while True:  # until no more functions are found that call one with an op in it
         more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}

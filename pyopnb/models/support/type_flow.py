@@ -13,6 +13,7 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
@@ -107,8 +108,9 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
     Raises
     ------
     ModelError
-        A name is defined twice, nodes form a cycle, or a function calls itself.
+        A name is defined twice, nodes form a cycle, or as from `check_functions`.
     """
+    check_functions(proto)
     around = _Around(imported_versions(proto))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
@@ -132,7 +134,7 @@ def _run(task: _Task) -> Any:
 class _Walk:
     def __init__(self, proto: ModelProto) -> None:
         functions = [f for f in proto.functions if canonical_domain(f.domain) not in _ONNX]
-        self.functions = {_function_key(f): (f, GraphIndex(f)) for f in functions}
+        self.functions = {function_key(f): (f, GraphIndex(f)) for f in functions}
         self.called: set[tuple[str, str, str]] = set()  # functions that are being walked
         self.guesses = _GUESSES
         self.places: dict[Any, int] = {}
@@ -181,7 +183,7 @@ class _Walk:
         operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
         if operator is not None:
             return (yield self.standard(node, bodies, operator, version or 1, kinds, names, around))
-        function = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
+        function = self.functions.get(function_key(node))
         if function is not None and version is not None:
             return (yield self.call(node, *function, kinds, around))
         schema = find_schema(domain, node.op_type, version)
@@ -249,7 +251,7 @@ class _Walk:
 
     def call(self, node: NodeProto, function: FunctionProto, graph: GraphIndex, kinds: Kinds, around: _Around) -> _Task:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
-        key = _function_key(function)
+        key = function_key(function)
         if key in self.called:
             raise ModelError(graph.path, expected="no recursion", got="a function that calls itself")
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
@@ -292,10 +294,6 @@ class _Walk:
 
 
 _Bodies = Sequence[tuple[str, GraphIndex]]
-
-
-def _function_key(function: FunctionProto) -> tuple[str, str, str]:
-    return function.domain, function.name, getattr(function, "overload", "")  # onnx has overloads since 1.16
 
 
 def _names_of(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:

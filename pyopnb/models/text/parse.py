@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.models.build import ints_to_floats, type_outputs
-from pyopnb.models.nodes import bodies, forget_inferred, tensors
+from pyopnb.models.nodes import bodies, forget_inferred
 from pyopnb.models.opsets import import_domains
+from pyopnb.models.tensors import tensors
 from pyopnb.models.text.advice import advise
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token

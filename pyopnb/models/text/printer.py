@@ -24,7 +24,8 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.models.nodes import full_name, tensors
+from pyopnb.models.nodes import full_name
+from pyopnb.models.tensors import tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, sanitize
 

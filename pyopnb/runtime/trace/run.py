@@ -19,6 +19,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
@@ -320,7 +321,7 @@ def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | Non
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
         proto = read_model(path, folder).proto if data is None else ModelProto.FromString(data)
-        return [taken_out.get(tensor.name, tensor) for tensor in proto.graph.initializer], folder
+        return [original(tensor, taken_out) for tensor in proto.graph.initializer], folder
 
     return load
 

@@ -9,8 +9,9 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.models.nodes import first_output, tensors, walk
+from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.tensors import tensors
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import FeedError, sanitize, suggest

@@ -1,0 +1,143 @@
+"""The local functions of a model: whether writing out all calls of them ends, and after how many nodes.
+
+onnx and ONNX Runtime follow every call on its own. Twenty-five functions that each call the next one twice are two kilobytes,
+and 2²⁵ nodes to them; a long chain of calls, or of bodies and calls, goes as deep on their stacks. Whoever hands a model to
+them, or follows its calls as they do, asks here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+from pyopnb.models.nodes import bodies, path_of_function
+from pyopnb.ops.errors import ModelError
+
+__all__ = ["MOST_DEEP", "MOST_NODES", "Expansion", "check_functions", "expansion", "function_key"]
+
+MOST_NODES = 250_000
+"""Nodes that the calls of functions may add to those that a model has."""
+
+MOST_DEEP = 100
+"""Calls of functions, and bodies around them, that may be inside one another: as many calls as onnx follows."""
+
+_COUNTED = 10**15  # beyond this a number of nodes is not exact: it can have as many digits as there are functions
+
+_Key = tuple[str, str, str]
+_Calls = dict[_Key, list[tuple[_Key, int]]]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What a model is with all calls written out.
+
+    Attributes
+    ----------
+    nodes : int
+        With those in bodies.
+    added : int
+        How many of them come from calls.
+    depth : int
+        The most bodies and calls inside one another.
+    """
+
+    nodes: int
+    added: int
+    depth: int
+
+
+def function_key(item: FunctionProto | NodeProto) -> _Key:
+    """Domain, name and overload of a function, or of the one that a node calls if there is one."""
+    name = item.op_type if isinstance(item, NodeProto) else item.name
+    return item.domain, name, getattr(item, "overload", "")  # onnx has overloads since 1.16
+
+
+def check_functions(model: ModelProto) -> None:
+    """Refuse functions that onnx or ONNX Runtime would not come to an end with.
+
+    Raises
+    ------
+    ModelError
+        Two functions have one name, one calls itself directly or indirectly, or the calls expand to more than `MOST_NODES`
+        nodes or go deeper than `MOST_DEEP`.
+    """
+    if not model.functions:
+        return
+    size = expansion(model)
+    if size.added > MOST_NODES:
+        expected = f"at most {MOST_NODES:,} nodes that come from calls of functions"
+        got = f"{size.added:,}" if size.added < _COUNTED else f"{_COUNTED:,} or more"
+        raise ModelError("model", expected=expected, got=got)
+    if size.depth > MOST_DEEP:
+        expected = f"at most {MOST_DEEP} calls of functions and bodies inside one another"
+        raise ModelError("model", expected=expected, got=str(size.depth))
+
+
+def expansion(model: ModelProto) -> Expansion:
+    """The size and depth of a model with all calls written out, computed without writing them out.
+
+    Raises
+    ------
+    ModelError
+        Two functions have one name, or one calls itself directly or indirectly.
+    """
+    calls: _Calls = {}
+    own: dict[_Key, tuple[int, int]] = {}
+    for function in model.functions:
+        key = function_key(function)
+        if key in calls:
+            raise ModelError(path_of_function(function), expected="one function of that name", got="two")
+        calls[key] = []
+    for function in model.functions:
+        key = function_key(function)
+        own[key], calls[key] = _read(function, calls)
+    sizes = _sizes(model, own, calls)
+    (count, deepest), called = _read(model.graph, calls)
+    added = sum(sizes[key][0] for key, _ in called)
+    return Expansion(count + added, added, max([deepest, *(depth + sizes[key][1] + 1 for key, depth in called)]))
+
+
+def _read(scope: GraphProto | FunctionProto, known: _Calls) -> tuple[tuple[int, int], list[tuple[_Key, int]]]:
+    """The number of nodes and the depth of a graph or function itself, and the functions that it calls, each with its depth."""
+    count, deepest, called = 0, 0, []
+    for node, depth in _nodes(scope):
+        count, deepest = count + 1, max(deepest, depth)
+        key = function_key(node)
+        if key in known:
+            called.append((key, depth))
+    return (count, deepest), called
+
+
+def _nodes(scope: GraphProto | FunctionProto) -> Iterator[tuple[NodeProto, int]]:
+    waiting: list[tuple[GraphProto | FunctionProto, int]] = [(scope, 0)]
+    while waiting:
+        graph, depth = waiting.pop()
+        for node in graph.node:
+            yield node, depth
+            waiting += ((body, depth + 1) for body in bodies(node))
+
+
+def _sizes(model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls) -> dict[_Key, tuple[int, int]]:
+    """The nodes and the depth of every function with its calls written out."""
+    sizes: dict[_Key, tuple[int, int]] = {}
+    callers: dict[_Key, set[_Key]] = {}
+    for key, called in calls.items():
+        for other, _ in called:
+            callers.setdefault(other, set()).add(key)
+    waits_for = {key: len({other for other, _ in called}) for key, called in calls.items()}
+    ready = [key for key, count in waits_for.items() if not count]
+    while ready:
+        key = ready.pop()
+        count, deepest = own[key]
+        nodes = count + sum(sizes[other][0] for other, _ in calls[key])
+        sizes[key] = min(nodes, _COUNTED), max([deepest, *(depth + sizes[other][1] + 1 for other, depth in calls[key])])
+        for caller in callers.get(key, ()):
+            waits_for[caller] -= 1
+            if not waits_for[caller]:
+                ready.append(caller)
+    for function in model.functions:
+        if function_key(function) not in sizes:
+            raise ModelError(path_of_function(function), expected="no recursion", got="a function that calls itself")
+    return sizes
