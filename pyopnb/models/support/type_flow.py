@@ -13,7 +13,7 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from pyopnb.models.functions import check_functions, function_key
+from pyopnb.models.functions import expansion, function_key
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
@@ -108,9 +108,9 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
     Raises
     ------
     ModelError
-        A name is defined twice, nodes form a cycle, or as from `check_functions`.
+        A name is defined twice, nodes form a cycle, or as from `expansion`.
     """
-    check_functions(proto)
+    expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
     around = _Around(imported_versions(proto))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
