@@ -265,6 +265,11 @@ class Tab:
     def run_all(self) -> None:
         """Run all cells and wait for the last."""
         self.command("notebook:run-all-cells")
+        # At the first error, even one that is expected, the command ends and says of all cells that they are idle, while the
+        # kernel still runs them. It answers a request that comes after them last.
+        last = f"{CURRENT}.context.sessionContext.session.kernel.requestExecute({{code: '', silent: true}}).done"
+        self.page.evaluate(f"() => {{ delete window.ended; {last}.finally(() => {{ window.ended = '' }}) }}")
+        self.page.wait_for_function("() => window.ended !== undefined")
         self.wait_idle()
 
     def choose(self, number: int) -> None:
