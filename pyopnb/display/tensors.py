@@ -44,7 +44,7 @@ def describe(summary: Summary) -> str:
 
 def _words(summary: Summary) -> Iterator[str]:
     yield summary.kind if summary.type is None else sanitize(summary.type)
-    if summary.kind == "sequence":
+    if summary.kind in ("sequence", "map"):
         yield f"of {summary.count}"
     if summary.kind not in ("number", "text"):
         return
@@ -235,7 +235,7 @@ def _small_html(value: Any, summary: Summary) -> str:
     """What is better read than seen: texts, items and a few numbers."""
     if summary.kind == "text":
         return _texts_html(value)
-    if summary.kind == "sequence":
+    if summary.kind in ("sequence", "map"):
         return _items_html(value)
     return _tables(squeeze(value)) if summary.kind == "number" and summary.count and value.ndim else ""
 

@@ -316,13 +316,15 @@ def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
 
 
 def type_of_proto(proto: TypeProto) -> TensorType:
-    """The type in a TypeProto; ``any[...]`` where there is none, or not that of a tensor."""
+    """The type in a TypeProto; ``any[...]`` where there is none, or not that of a tensor. A size below 0 says nothing."""
     if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
         return ANY
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return TensorType(dtype(tensor.elem_type), None)
-    dims = tuple(d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
+    dims = tuple(
+        d.dim_param or (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None) for d in tensor.shape.dim
+    )
     return TensorType(dtype(tensor.elem_type), dims)
 
 

@@ -19,6 +19,7 @@ from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import full_name, input_types, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
+from pyopnb.onnx_reference.mends import as_defined, mend_of
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain, split_name
@@ -33,6 +34,8 @@ __all__ = [
     "runs_as_newest",
     "schema_of_op",
     "stand_in_class",
+    "substitute_attrs",
+    "without_absent_inputs",
 ]
 
 _MOST_EVALUATORS = 16  # of one operator whose definition depends on types; the oldest make room for new ones
@@ -191,7 +194,7 @@ class Evaluation:
     """
 
     def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
-        opset, attrs = _corrected(domain, op_type, opset, attrs, outputs)
+        opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
         self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
@@ -202,6 +205,7 @@ class Evaluation:
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
         given = {name: _attribute(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None}
         self._node.attribute.extend(_attributes_to_pass(self._schema, given))
+        self._mend = mend_of(domain, op_type, self._opset, given, outputs)
         self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
@@ -221,6 +225,8 @@ class Evaluation:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs; None omits an input."""
+        if self._mend is not None:
+            return self._mend(*inputs)
         present = tuple(value is not None for value in inputs)
         evaluator, names = self._evaluator(present, inputs)
         feeds = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
@@ -307,7 +313,7 @@ class Evaluation:
             raise ModelError(self._where, expected="inputs that its definition allows", got=", ".join(map(_type_key, inputs)))
         imports = self._imports | {entry.domain: entry.version for entry in body.opset_import}
         names = list(body.input)
-        evaluator = self._evaluator_of(_without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports)
+        evaluator = self._evaluator_of(without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports)
         return evaluator, names
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
@@ -404,19 +410,6 @@ def _make_attribute(name: str, value: Any, kind: int) -> AttributeProto:
     return made
 
 
-def _corrected(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
-    """The version and attrs with which the reference does what an operator's definition says.
-
-    From version 7 to 13, BatchNormalization trains if the node has more than one output, but onnx's classes for these versions
-    always train. Version 14 has an attr for that, and does not train by default.
-    """
-    spatial = attrs.get("spatial", 1)
-    flat = not (spatial.i if isinstance(spatial, AttributeProto) else spatial)
-    if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1 or flat:
-        return opset, attrs
-    return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
-
-
 def _attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
     """The attrs that the reference needs.
 
@@ -477,12 +470,12 @@ def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | N
     given = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
     given |= {a.name: a for a in node.attribute}
     for inner in list(nodes_in(body)):
-        _substitute_attrs(inner, given)
+        substitute_attrs(inner, given)
     del body.attribute[:], body.attribute_proto[:]
     return body
 
 
-def _substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+def substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
     """Replace references to the function's attrs by their values, and remove those that have none."""
     for place in reversed(range(len(node.attribute))):
         attr = node.attribute[place]
@@ -496,8 +489,8 @@ def _substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> N
             attr.name = name
 
 
-def _without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
-    """The function's nodes, with omitted inputs of the function omitted in them too."""
+def without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
+    """The function's nodes, with omitted inputs of the function omitted in them too: what is missing or None among these."""
     absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
     for node in list(nodes_in(body)) if absent else ():
         node.input[:] = ["" if name in absent else name for name in node.input]

@@ -96,7 +96,8 @@ def trace(
         By name, or in the order of the model's inputs, or one dict of all by name.
     on : {"onnxruntime", "reference"}
         What runs it: ONNX Runtime, as `Session.trace` does, or ONNX's reference implementation with the ops of the registry,
-        node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies.
+        node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies. A node whose operator ONNX
+        defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's kernel, alone.
     only, level, bodies, check, times, optimised, progress
         As for `Session.trace`.
     base_dir : path, optional

@@ -20,6 +20,7 @@ from onnx import ModelProto
 
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
+from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, sanitize
 from pyopnb.ops.schema import REQUIRED
@@ -443,9 +444,7 @@ def _try_reference(subject: Subject) -> str:
         raise NotApplicable("ONNX Runtime has a kernel of that name: see kernel")
 
     def run(proto: ModelProto, feeds: dict[str, np.ndarray]) -> list[Any]:
-        from onnx.reference import ReferenceEvaluator  # it imports every operator of ONNX
-
-        return [np.asarray(result) for result in ReferenceEvaluator(proto).run(None, feeds)]
+        return [np.asarray(result) for result in Evaluator(proto, ()).outputs(feeds).values()]
 
     return _compare_with(subject, run, f"ONNX's reference implementation of {sanitize(subject.op.op_type)}")
 

@@ -10,7 +10,7 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import Run, runner
+from pyopnb.diffs.traces.isolate import Run, as_made, runner
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.edit.inline import inline_ops
@@ -195,7 +195,8 @@ class _Search:
         maker = b.graph.producer
         for name in names:
             pair = self.pairs[name]
-            diff = compared({name: arrays[0][pair.a]}, {name: arrays[1][name]}, self.rtol, self.atol)
+            values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
+            diff = compared({name: values[0]}, {name: values[1]}, self.rtol, self.atol)
             self.compared[name] = Tensor(pair.a, name, pair.by, diff)
             if diff.ok:
                 self.good.add(name)

@@ -12,7 +12,7 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import run_isolated
+from pyopnb.diffs.traces.isolate import as_made, run_isolated
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.models.nodes import bodies, first_output, full_name
@@ -169,7 +169,8 @@ class TraceComparison:
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.rtol, self.atol)
             for pair in self.pairs:
-                diff = compared({pair.b: self.arrays[0][pair.a]}, {pair.b: self.arrays[1][pair.b]}, self.rtol, self.atol)
+                values = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
+                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, self.rtol, self.atol)
                 result = isolated.get(pair.b)
                 facts = () if result is None else (result.diff, result.why, result.steady)
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)

@@ -13,9 +13,10 @@ from onnx import ModelProto
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
-from pyopnb.onnx_reference.evaluator_ops import reference_ops
+from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
+from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.select import match_names, named_tensors
 from pyopnb.runtime.trace.summary import summary_of
@@ -25,7 +26,7 @@ __all__ = ["trace_on_reference"]
 
 
 def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
-    """Run a model in ``onnx.reference.ReferenceEvaluator``, node by node: nothing is fused, so that there is nothing to check.
+    """Run a model in ONNX's reference implementation, node by node: nothing is fused, so that there is nothing to check.
 
     Parameters
     ----------
@@ -36,8 +37,6 @@ def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str 
     only, keep
         The tensors to look at, and whether they are kept or only summarised. The evaluator itself holds all of them at once.
     """
-    from onnx.reference import ReferenceEvaluator  # slow to import, and most traces do without
-
     model = without_weights(source.proto).proto
     feeds = _check_feeds(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
@@ -45,8 +44,8 @@ def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str 
     whole, folder = to_model(source), source.folder
     if folder is not None:
         take_in_all(whole, folder)
-    evaluator = ReferenceEvaluator(whole, new_ops=reference_ops())
-    found = evaluator.run(None, {name: value.copy() for name, value in feeds.items()}, intermediate=True)
+    evaluator = Evaluator(whole, registry, NodeKernel)
+    found = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]
     arrays = {name: _like_onnxruntime(found[name]) for name in dict.fromkeys([*names, *outputs]) if name in found}
     looked = {name: value for name, value in arrays.items() if name in wanted or name in outputs}

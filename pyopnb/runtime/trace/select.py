@@ -110,9 +110,10 @@ def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[Na
 
 
 def _may_be_no_tensor(tensor: NamedTensor) -> bool:
-    """Whether the operator's output can be a sequence or an optional."""
+    """Whether the operator's output can be a sequence, a map or an optional."""
     node = tensor.node
-    schema = None if canonical_domain(node.domain) else find_schema("", node.op_type)
+    domain = canonical_domain(node.domain)
+    schema = find_schema(domain, node.op_type) if domain in ("", "ai.onnx.ml") else None
     if schema is None:
         return False
     ports = schema.outputs

@@ -28,11 +28,11 @@ class Summary:
     Attributes
     ----------
     type : TensorType or None
-        None where it is no tensor: a sequence, or an optional that is empty.
+        None where it is no tensor: a sequence, a map, or an optional that is empty.
     kind : str
-        ``"number"``, ``"text"``, ``"sequence"``, ``"none"`` or ``"other"``.
+        ``"number"``, ``"text"``, ``"sequence"``, ``"map"``, ``"none"`` or ``"other"``.
     count : int
-        Elements; of a sequence, its items.
+        Elements; of a sequence or a map, its items.
     least, greatest, mean, std : float, int, bool or None
         Of the finite elements; None where there are none. ``std`` is the population's, and infinite where the squares are
         more than float64 holds. For complex numbers, of their moduli.
@@ -80,7 +80,8 @@ class Summary:
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Its parts as text: type, range or longest text, mean and deviation, histogram, and what is not finite."""
-        kind = f"sequence of {self.count}" if self.kind == "sequence" else self.kind if self.type is None else str(self.type)
+        counted = f"{self.kind} of {self.count}" if self.kind in ("sequence", "map") else self.kind
+        kind = counted if self.type is None else str(self.type)
         span = spread = bars = ""
         if self.longest is not None:
             span = f'{self.distinct} different, longest {len(self.longest)}: "{sanitize(self.longest, 40)}"'
@@ -120,7 +121,7 @@ def summary_of(value: Any) -> Summary:
     if value is None:
         return Summary(None, "none", 0)
     if isinstance(value, (list, tuple, dict)):
-        return Summary(None, "sequence", len(value))
+        return Summary(None, "map" if isinstance(value, dict) else "sequence", len(value))
     if not isinstance(value, (np.ndarray, np.generic)):
         return Summary(None, "other", 0)
     array = np.asarray(value)

@@ -515,6 +515,22 @@ def test_stand_ins_of_the_reference_implementation():
     assert trace["a"].dtype == np.float64 and trace.times["a"].python > 0
 
 
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_sequences_of_maps(level):
+    nodes = [
+        onnx.helper.make_node("Softmax", ["x"], ["p"]),
+        onnx.helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"]),
+        onnx.helper.make_node("Neg", ["p"], ["y"]),
+    ]
+    takes = onnx.helper.make_tensor_value_info("x", 1, [None, 2])
+    graph = onnx.helper.make_graph(nodes, "g", [takes], [onnx.ValueInfoProto(name=name) for name in "zy"])
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=8)
+    trace = pyopnb.Session(model).trace(np.zeros((3, 2), np.float32), level=level)
+    assert trace["z"] == [{"a": 0.5, "b": 0.5}] * 3 and str(trace.summaries["z"]) == "sequence of 3"
+    assert trace.summaries["p"].mean == 0.5 and "sequence of 3" in repr(trace)
+
+
 # ---- without a session -------------------------------------------------------------------------------------------------------
 
 

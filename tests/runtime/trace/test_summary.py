@@ -111,3 +111,7 @@ def test_nothing_of_the_size_of_the_tensor_is_made(monkeypatch):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 3_000_000
+
+
+def test_sequences_and_maps():
+    assert [str(summary_of(value)) for value in ([{0: 1.0}], {0: 1.0}, {})] == ["sequence of 1", "map of 1", "map of 0"]

@@ -1,0 +1,84 @@
+"""ONNX Runtime's kernel of one node, as a function of arrays: for operators that ONNX defines in words only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
+
+from pyopnb.models.nodes import type_proto
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
+from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.session import Session
+
+__all__ = ["NodeKernel"]
+
+_KEYS: dict[type, int] = {str: TensorProto.STRING, int: TensorProto.INT64}
+_ITEMS: dict[type, int] = {str: TensorProto.STRING, int: TensorProto.INT64, float: TensorProto.FLOAT}
+
+
+class NodeKernel:
+    """A node in sessions of its own, one for each combination of input types that it meets.
+
+    Parameters
+    ----------
+    node : NodeProto
+        Without bodies.
+    versions : mapping
+        Of the domains that the model imports.
+    """
+
+    def __init__(self, node: NodeProto, versions: Mapping[str, int]) -> None:
+        self._node = NodeProto()
+        self._node.CopyFrom(node)
+        self._node.output[:] = [f"y{place}" if name else "" for place, name in enumerate(node.output)]
+        self._outputs = list(filter(None, self._node.output))
+        domains = {"": versions.get("", 1)} | {domain: versions.get(domain, 1) for domain in (canonical_domain(node.domain),)}
+        self._imports = [helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in domains.items()]
+        self._sessions: dict[bytes, Session] = {}
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        """The outputs, None for one that the node leaves out; None omits an input.
+
+        Raises
+        ------
+        Exception
+            What ONNX Runtime raised, as from a `Session`.
+        """
+        types = {f"x{place}": _type(value) for place, value in enumerate(inputs) if value is not None}
+        key = b"".join(name.encode() + kind.SerializeToString() for name, kind in types.items())
+        if key not in self._sessions:
+            self._sessions[key] = self._session(types, len(inputs))
+        feeds = {name: inputs[int(name[1:])] for name in types}
+        found = dict(zip(self._outputs, self._sessions[key].run(self._outputs, feeds), strict=True))
+        return [found.get(name) for name in self._node.output]
+
+    def _session(self, types: Mapping[str, TypeProto], count: int) -> Session:
+        node = NodeProto()
+        node.CopyFrom(self._node)
+        node.input[:] = [f"x{place}" if f"x{place}" in types else "" for place in range(count)]
+        graph = GraphProto(
+            name="alone",
+            node=[node],
+            input=[ValueInfoProto(name=name, type=kind) for name, kind in types.items()],
+            output=[ValueInfoProto(name=name) for name in self._outputs],
+        )
+        model = helper.make_model(graph, opset_imports=self._imports, ir_version=newest_ir_version())
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        return Session(model, options, ["CPUExecutionProvider"])
+
+
+def _type(value: Any) -> TypeProto:
+    """The type of a value, without the sizes of a tensor."""
+    if isinstance(value, list):
+        return helper.make_sequence_type_proto(_type(value[0]) if value else helper.make_tensor_type_proto(1, None))
+    if isinstance(value, dict):
+        key, item = next(iter(value.items()), ("", 0.0))
+        return helper.make_map_type_proto(_KEYS[type(key)], helper.make_tensor_type_proto(_ITEMS[type(item)], []))
+    kind = type_of(np.asarray(value))
+    return type_proto(TensorType(kind.dtype, kind.shape and (None,) * len(kind.shape)))

@@ -1,0 +1,189 @@
+"""A whole model in ONNX's reference implementation, as pyopnb runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+import pyopnb
+
+RANDOM = np.random.default_rng(0)
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: dict[str, np.ndarray],
+    outputs: str,
+    weights: dict[str, np.ndarray] | None = None,
+    sizes: list[int] | None = None,
+    **versions: int,
+) -> onnx.ModelProto:
+    """A model without inference or checks; the sizes, if given, are those of the first input."""
+    takes = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes if sizes and not n else [None] * value.ndim
+        )
+        for n, (name, value) in enumerate(inputs.items())
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        takes,
+        [onnx.ValueInfoProto(name=name) for name in outputs.split()],
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )
+    imports = [
+        helper.make_opsetid(domain.replace("_", "."), version) for domain, version in versions.items() if domain != "onnx"
+    ]
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", versions.get("onnx", 17)), *imports], ir_version=8)
+
+
+def same(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
+    """The trace on the reference, whose tensors are those of ONNX Runtime."""
+    on_reference = pyopnb.trace(proto, feeds, on="reference")
+    diff = pyopnb.diff(on_reference, pyopnb.trace(proto, feeds, optimised=False))
+    assert diff.ok and diff.origin is None, str(diff)
+    return on_reference
+
+
+X = RANDOM.normal(size=(2, 3, 4, 4)).astype(np.float32)
+NORM = {name: RANDOM.uniform(0.5, 1, 3).astype(np.float32) for name in "sbmv"}
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 14, 15])
+def test_a_batch_normalization_does_not_train(opset):
+    nodes = [helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"]), helper.make_node("Relu", ["n"], ["y"])]
+    trace = same(model(nodes, {"x": X}, "y", NORM, onnx=opset), {"x": X})
+    assert np.array_equal(trace["n"], pyopnb.reference("::BatchNormalization", X, *NORM.values(), opset=opset))
+
+
+def test_it_does_not_train_in_a_body_or_in_a_local_function_either():
+    norm = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"])
+    body = helper.make_graph([norm], "body", [], [onnx.ValueInfoProto(name="n")])
+    proto = model(
+        [
+            helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
+            helper.make_node("Norm", ["x", *"sbmv"], ["d"], domain="local", epsilon=0.5),
+            helper.make_node("Add", ["a", "d"], ["y"]),
+        ],
+        {"x": X, "c": np.array(True)},
+        "y",
+        NORM,
+        onnx=11,
+        local=1,
+    )
+    inner = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"])
+    inner.attribute.add(name="epsilon", ref_attr_name="epsilon", type=onnx.AttributeProto.FLOAT)
+    imports = [helper.make_opsetid("", 11)]
+    proto.functions.append(helper.make_function("local", "Norm", ["x", *"sbmv"], ["n"], [inner], imports, ["epsilon"]))
+    same(proto, {"x": X, "c": np.array(True)})
+
+
+def test_kernels_of_the_runtime_where_onnx_has_words_only():
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["l", "p"], domain="ai.onnx.ml", coefficients=[1.0, 2, 3, 4],
+                         intercepts=[0.0, 1], classlabels_ints=[0, 1], post_transform="SOFTMAX"),
+        helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
+        helper.make_node("QuickGelu", ["p"], ["q"], domain="com.microsoft", alpha=1.5),
+    ]  # fmt: skip
+    x = RANDOM.normal(size=(3, 2)).astype(np.float32)
+    proto = model(nodes, {"x": x}, "l z q", ai_onnx_ml=1)  # com.microsoft needs no import in ONNX Runtime
+    trace = same(proto, {"x": x})
+    assert [sorted(row) for row in trace["z"]] == [[0, 1]] * 3
+    found = pyopnb.first_divergence(proto, proto, {"x": x}, on=("onnxruntime", "reference"))
+    assert found.ok, str(found)
+
+
+def test_a_map_is_held_to_the_tolerance_of_float32():
+    node = helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"])
+    one = np.float32([[0.1, 0.9]])
+    proto = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1)}, ai_onnx_ml=1)
+    near = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1 + 1e-6)}, ai_onnx_ml=1)
+    diff = pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(near, x=one))
+    assert diff.verdict == "close" and {part.a for part in diff["z"].diff.parts} == {"float32[]"}
+    far = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1 + 1e-3)}, ai_onnx_ml=1)
+    assert pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(far, x=one))["z"].diff.verdict == "different"
+
+
+@given(st.permutations(range(5)))
+def test_nodes_in_any_order(order):
+    nodes = [helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(5)]
+    proto = model([nodes[n] for n in order], {"t0": X}, "t5")
+    trace = pyopnb.trace(proto, X, on="reference")
+    assert np.array_equal(trace["t5"], np.maximum(X, 0)) and len(trace) == 6
+
+
+def test_a_cycle_is_refused():
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    with pytest.raises(pyopnb.ModelError, match="cycle"):
+        pyopnb.trace(model(nodes, {"x": X}, "b"), X, on="reference")
+
+
+def test_sizes_below_zero_say_nothing():
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, "y", sizes=[-1, 3, -1, -1])
+    assert np.array_equal(pyopnb.trace(proto, X, on="reference")["y"], np.maximum(X, 0))
+    assert '"float32[?,3,?,?]"' in pyopnb.skeleton(proto, "Relu")
+    with pytest.raises(pyopnb.FeedError):
+        pyopnb.trace(proto, X[:, :2], on="reference")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_error_names_the_node(inside):
+    bad = helper.make_node("Squeeze", ["x", "axes"], ["s"], name="/encoder/Squeeze")
+    weights = {"axes": np.int64([1])}
+    if inside:
+        body = helper.make_graph([bad], "body", [], [onnx.ValueInfoProto(name="s")])
+        nodes = [helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)]
+    else:
+        nodes = [bad, helper.make_node("Relu", ["s"], ["y"])]
+    proto = model(nodes, {"x": X, "c": np.array(True)}, "y", weights)
+    with pytest.raises(Exception, match="size not equal to one") as caught:
+        pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
+    assert "in node '/encoder/Squeeze' (::Squeeze)" in caught.value.__notes__
+    with pytest.raises(Exception, match="size not equal to one"):  # not what an earlier run raised
+        pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
+
+
+def test_an_output_that_is_left_out_is_no_input_of_another_node():
+    w, r = (RANDOM.normal(size=(1, 8, size)).astype(np.float32) for size in (3, 2))
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r"], ["", "h"], hidden_size=2),
+        helper.make_node("Clip", ["h", "", "most"], ["y"]),
+    ]
+    x = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
+    same(model(nodes, {"x": x}, "y", {"w": w, "r": r, "most": np.float32(0.1)}), {"x": x})
+
+
+# ---- what onnx's own classes get wrong ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_a_maximum_over_all_axes_but_two(rank):
+    x = RANDOM.normal(size=(2, 3, 5, 4, 2)[:rank]).astype(np.float32)
+    same(model([helper.make_node("GlobalMaxPool", ["x"], ["y"])], {"x": x}, "y"), {"x": x})
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((100, 3), 0), ((3, 100), 1), ((3, 100), -1), ((2, 80, 4), 1)])
+def test_gathering_from_more_than_64(shape, axis):
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    place = RANDOM.integers(-shape[axis], shape[axis], [2 if n == axis % len(shape) else size for n, size in enumerate(shape)])
+    same(
+        model([helper.make_node("GatherElements", ["x", "i"], ["y"], axis=axis)], {"x": x, "i": place}, "y"),
+        {"x": x, "i": place},
+    )
+    with pytest.raises(IndexError):
+        pyopnb.reference("::GatherElements", x, np.full(shape, 100), axis=axis)
+
+
+@pytest.mark.parametrize(("opset", "dtype"), [(7, np.float32), (9, np.float32), (10, np.bool_), (13, np.bool_)])
+def test_the_mask_of_a_dropout(opset, dtype):
+    y, mask = pyopnb.reference("::Dropout", X, opset=opset, outputs=2)
+    assert np.array_equal(y, X) and mask.dtype == dtype and mask.all()
+    cell = str(pyopnb.skeleton(model([helper.make_node("Dropout", ["x"], ["y", "m"])], {"x": X}, "y m", onnx=opset), "Dropout"))
+    assert "outputs=2" in cell
