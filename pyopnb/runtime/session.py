@@ -95,6 +95,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     A redefined op serves from the next run on; a run in flight finishes with the versions that it began with. Where the new
     version has other outputs (dtype or shape), ONNX Runtime's session is rebuilt and the warning `SessionRebuilt` says so.
 
+    ONNX Runtime is offered the ops of the model, whatever else the registry has. Options that are given to several sessions
+    keep the ops of all of them, as nothing can be taken out of options: with new ones for each session, each costs only its own.
+
     Examples
     --------
     >>> import numpy as np, pyopnb

@@ -32,6 +32,8 @@
 #include <numpy/arrayobject.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,7 +56,8 @@ auto& hooks = *new nb::object;  // the Python half, the module pyopnb.runtime.ca
 
 constexpr const char* kMarker = "pyopnb_node";
 constexpr const char* kSessionPrefix = "pyopnb:";
-constexpr const char* kConfigPrefix = "pyopnb.domain.";
+constexpr const char* kBareConfig = "pyopnb.domain.";      // and the number of a domain object: "1"
+constexpr const char* kSessionConfig = "pyopnb.session.";  // and the number of a domain's name: that of the domain object
 
 // Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose text tells the facts of the
 // kernel and state in `where`; the exception itself goes to the session that waits.
@@ -247,9 +250,15 @@ ort::Status* infer(const ort::CustomOp* op, ort::ShapeContext* context) {
 // domain and type ever used. ONNX Runtime reads them for each session, so widening one changes later sessions only.
 // The tables are never destroyed, not even when the process ends: onnxruntime may outlive this library's statics.
 auto& ops = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Op>>;
-auto& domain_numbers = *new std::map<std::string, size_t>;  // a domain of sessions by name; of bare ones by name and ops
-auto& domains = *new std::vector<ort::Domain*>;
-auto& domain_ops = *new std::map<size_t, std::map<std::string, Op*>>;
+struct Offer {
+  ort::Domain* domain = nullptr;
+  std::string key;  // its name and ops; empty once it has got more
+  std::map<std::string, Op*> ops;
+};
+auto& offers = *new std::vector<Offer>;
+auto& offer_numbers = *new std::map<std::string, size_t>;    // by key
+auto& session_domains = *new std::map<std::string, size_t>;  // numbers of the names of sessions' domains
+std::atomic<size_t> names_read = 0;                          // by ONNX Runtime: what an op costs every session it is offered to
 
 template <int value>
 int always(const ort::CustomOp*, size_t) {
@@ -263,7 +272,10 @@ Op& op_named(const std::string& domain, const std::string& type) {
   op->domain = domain;
   op->type = type;
   op->version = ort::kOpVersion;
-  op->GetName = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->type.c_str(); };
+  op->GetName = [](const ort::CustomOp* o) {
+    ++names_read;
+    return static_cast<const Op*>(o)->type.c_str();
+  };
   op->GetExecutionProviderType = [](const ort::CustomOp*) -> const char* { return nullptr; };
   op->GetInputType = always<ort::kUndefined>;
   op->GetOutputType = [](const ort::CustomOp* o, size_t i) -> int {
@@ -306,32 +318,65 @@ void widen(const Signature& wanted) {
 
 bool of_sessions(const std::string& domain) { return domain.rfind(kSessionPrefix, 0) == 0; }
 
-// The number of the domain object that offers these ops.
-size_t domain_for(const std::string& name, const std::vector<std::string>& types) {
-  std::string key = name;
-  if (!of_sessions(name))  // a bare session gets just the ops of the registry, as overriding a standard op is no small thing
-    for (const std::string& type : types) key += "\n" + type;
-  auto known = domain_numbers.find(key);
-  size_t number = known == domain_numbers.end() ? domains.size() : known->second;
-  if (number == domains.size()) {
-    ort::Domain* made = nullptr;
-    check(api.CreateCustomOpDomain(name.c_str(), &made));
-    domains.push_back(made);
-    domain_numbers[key] = number;
-  }
+void add_ops(Offer& offer, const std::string& name, const std::vector<std::string>& types) {
   for (const std::string& type : types) {
-    Op*& there = domain_ops[number][type];
+    Op*& there = offer.ops[type];
     if (there) continue;
     there = &op_named(name, type);
-    check(api.CustomOpDomain_Add(domains[number], there));
+    check(api.CustomOpDomain_Add(offer.domain, there));
   }
-  return number;
+}
+
+// The number of a domain object that offers these ops and no others: a session pays for each op that it is offered, used or
+// not, and overriding a standard op is no small thing.
+size_t offer_of(const std::string& name, const std::vector<std::string>& types) {
+  std::string key = name;
+  for (const std::string& type : types) key += "\n" + type;
+  auto known = offer_numbers.find(key);
+  if (known != offer_numbers.end()) return known->second;
+  Offer made;
+  made.key = key;
+  check(api.CreateCustomOpDomain(name.c_str(), &made.domain));
+  add_ops(made, name, types);
+  offers.push_back(std::move(made));
+  return offer_numbers[key] = offers.size() - 1;
 }
 
 // The options themselves remember what was added to them: a domain may be added once, and an address would be used again.
-bool attached(const ort::Options* options, const std::string& key) {
+bool has_entry(const ort::Options* options, const std::string& key, size_t* number = nullptr) {
   size_t size = 0;
-  return !absent(api.GetSessionConfigEntry(options, key.c_str(), nullptr, &size));
+  if (absent(api.GetSessionConfigEntry(options, key.c_str(), nullptr, &size))) return false;
+  std::string text(size, '\0');
+  check(api.GetSessionConfigEntry(options, key.c_str(), text.data(), &size));
+  if (number) *number = std::strtoul(text.c_str(), nullptr, 10);
+  return true;
+}
+
+void add_offer(ort::Options* options, size_t number, const std::string& key, const std::string& value) {
+  check(api.AddCustomOpDomain(options, offers[number].domain));
+  check(api.AddSessionConfigEntry(options, key.c_str(), value.c_str()));
+}
+
+void attach_bare(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
+  size_t number = offer_of(domain, types);
+  std::string key = kBareConfig + std::to_string(number);
+  if (!has_entry(options, key)) add_offer(options, number, key, "1");
+}
+
+// Options that serve several sessions cannot have a domain twice, nor lose one: theirs gets the ops that it lacks.
+void attach_session(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
+  size_t name = session_domains.emplace(domain, session_domains.size()).first->second, number = 0;
+  std::string key = kSessionConfig + std::to_string(name);
+  if (!has_entry(options, key, &number) || number >= offers.size()) {
+    number = offer_of(domain, types);
+    return add_offer(options, number, key, std::to_string(number));
+  }
+  Offer& offer = offers[number];
+  size_t before = offer.ops.size();
+  add_ops(offer, domain, types);
+  if (offer.ops.size() == before || offer.key.empty()) return;
+  offer_numbers.erase(offer.key);  // other options are to have just the ops that they ask for
+  offer.key.clear();
 }
 
 void attach(ort::Options* options, const std::vector<Signature>& wanted) {
@@ -342,11 +387,7 @@ void attach(ort::Options* options, const std::vector<Signature>& wanted) {
   }
   for (auto& [domain, types] : by_domain) {
     std::sort(types.begin(), types.end());
-    size_t number = domain_for(domain, types);
-    std::string key = kConfigPrefix + std::to_string(number);
-    if (attached(options, key)) continue;
-    check(api.AddCustomOpDomain(options, domains[number]));
-    check(api.AddSessionConfigEntry(options, key.c_str(), "1"));
+    (of_sessions(domain) ? attach_session : attach_bare)(options, domain, types);
   }
 }
 
@@ -421,6 +462,7 @@ NB_MODULE(_bridge, module) {
     counters["states"] = live_states;
     counters["runs"] = epochs_in_flight.size();
     counters["escapes"] = escapes;
+    counters["names_read"] = names_read.load();
     return counters;
   });
 }
