@@ -37,8 +37,8 @@ __all__ = [
     "attribute_values",
     "bodies",
     "constant_value",
+    "declared_outputs",
     "declared_scalars",
-    "declared_types",
     "first_output",
     "forget_inferred",
     "full_name",
@@ -269,12 +269,12 @@ def _as_model(graph: GraphProto, model: ModelProto) -> ModelProto:
     )
 
 
-def declared_types(site: Site) -> tuple[TensorType, ...]:
-    """The types that the file declares for a node's outputs; ``any[...]`` where it declares none."""
-    infos: dict[str, ValueInfoProto] = {info.name: info for info in getattr(site.scope, "value_info", ())}
-    if not isinstance(site.scope, FunctionProto):
-        infos |= {info.name: info for info in site.scope.output}
-    return tuple(type_of_proto(infos[name].type) if name in infos else ANY for name in site.node.output)
+def declared_outputs(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
+    """The types that a graph or function declares for what its nodes output, by name."""
+    infos: list[ValueInfoProto] = list(getattr(scope, "value_info", ()))
+    if not isinstance(scope, FunctionProto):
+        infos += scope.output
+    return {info.name: type_of_proto(info.type) for info in infos}
 
 
 _INFERRED = "pyopnb_inferred"

@@ -177,7 +177,9 @@ class _Described:
         self.inputs = self._inputs()
         self.outputs = [self._merged(n, inputs=False) for n in range(len(site.node.output))]
         values = [attribute_values(s.node, proto, s.where) for s in similar]
-        self.attrs = [self._attr(name, values) for name in self._attr_names()]
+        protos = self._attr_protos()
+        names = dict.fromkeys((*protos, *(self.schema.attributes if self.schema else ())))
+        self.attrs = [self._attr(name, protos.get(name, []), values) for name in names]
         self.has_reference = self.schema is not None and has_reference(site.node, self.schema.since_version)
 
     def _merged(self, place: int, *, inputs: bool) -> TensorType:
@@ -211,16 +213,16 @@ class _Described:
     def _rest(self, first: int) -> TensorType:
         return _common_type([self._merged(n, inputs=True) for n in range(first, max(len(s.node.input) for s in self.similar))])
 
-    def _attr_names(self) -> list[str]:
-        names = dict.fromkeys(a.name for s in self.similar for a in s.node.attribute)
-        if self.schema:
-            names |= dict.fromkeys(self.schema.attributes)
-        return list(names)
+    def _attr_protos(self) -> dict[str, list[AttributeProto]]:
+        found: dict[str, list[AttributeProto]] = {}
+        for site in self.similar:
+            for attribute in site.node.attribute:
+                found.setdefault(attribute.name, []).append(attribute)
+        return found
 
-    def _attr(self, name: str, values: Sequence[Mapping[str, Any]]) -> _Attr:
+    def _attr(self, name: str, protos: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]) -> _Attr:
         """The node's value, unless another node omits the attr: then the operator's default."""
         known = self.schema.attributes.get(name) if self.schema else None
-        protos = [a for s in self.similar for a in s.node.attribute if a.name == name]
         kind = known.type.value if known else protos[0].type
         hint = _hint(int(kind), [v[name] for v in values if name in v])
         here = values[0]

@@ -290,7 +290,7 @@ class Schema:
                 raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._signature())
         for place, got in enumerate(given):
             port = self.port(place)
-            if got and not port.type.accepts(got.without_sizes()):
+            if got and port.type is not ANY and not port.type.accepts(got.without_sizes()):
                 raise ModelError(
                     f"{where}, input {port.name}",
                     expected=str(port.type),

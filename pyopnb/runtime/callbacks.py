@@ -45,8 +45,8 @@ _BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 def get_library_path() -> str:
     """The custom-op library for a plain ``onnxruntime.InferenceSession``.
 
-    Every op of the registry is known to sessions made with the options afterwards: ONNX Runtime asks for the ops before it reads
-    the model, so such a session gets dearer with each op of the registry, by some 0.1 ms. It reads attrs by the names that
+    Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime asks for the ops before it
+    reads a model, so each of them makes such a session some 0.1 ms dearer. It reads attrs by the names that
     ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
     nodes; `pyopnb.Session` has all of these.
 

@@ -154,7 +154,8 @@ class Kernel:
         self, version: Version, since: int, instance: object, promised: tuple[TensorType | None, ...]
     ) -> tuple[Version, Any]:
         kept = self._states[version.number, since] = version, self._state(version, instance, promised)
-        self._prune()
+        if len(self._states) > 1:
+            self._prune()
         return kept
 
     def _prune(self) -> None:

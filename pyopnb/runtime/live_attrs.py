@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
 
-__all__ = ["attrs_of", "changed_attrs", "label_of", "merge_attrs", "select_kernels"]
+__all__ = ["attrs_of", "changed_attrs", "labels_of", "merge_attrs", "select_kernels"]
 
 
-def label_of(kernel: Kernel, kernels: Collection[Kernel]) -> str:
-    """What a user types for a node: its name or first output, where no other node has it; else with its number in the file."""
-    same = [other for other in kernels if other.label == kernel.label]
-    return kernel.label if len(same) == 1 else f"{kernel.label}#{kernel.number}"
+def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
+    """What a user types for each node, in the order of the file.
+
+    Its name or first output, where no other node has it; else with its number in the file.
+    """
+    ordered = sorted(kernels, key=lambda kernel: kernel.number)
+    counts = Counter(kernel.label for kernel in ordered)
+    return {k: k.label if counts[k.label] == 1 else f"{k.label}#{k.number}" for k in ordered}
 
 
 def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,9 +41,10 @@ def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collec
     ModelError
         No node is called so, none has such an attr, or nodes of several ops have it and ``where`` says nothing.
     """
-    candidates = [kernel for kernel in kernels if where is None or _is_meant(kernel, where, kernels)]
+    labels = labels_of(kernels)
+    candidates = [kernel for kernel, label in labels.items() if where is None or _is_meant(kernel, where, label)]
     if not candidates:
-        known = sorted({label_of(kernel, kernels) for kernel in kernels} | {kernel.op.name for kernel in kernels})
+        known = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
         expected = "a node or op of the session" if known else "a session with ops of the registry"
         raise ModelError("attrs", expected=expected, got=sanitize(where), next=suggest(where or "", known) if known else None)
     for name in names:
@@ -46,8 +52,8 @@ def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collec
     return [kernel for kernel in candidates if all(_takes(kernel, name) for name in names)]
 
 
-def _is_meant(kernel: Kernel, where: str, kernels: Collection[Kernel]) -> bool:
-    return where in (kernel.op.name, kernel.label, label_of(kernel, kernels)) or where == split_name(kernel.op.name)[1]
+def _is_meant(kernel: Kernel, where: str, label: str) -> bool:
+    return where in (kernel.op.name, kernel.label, label) or where == split_name(kernel.op.name)[1]
 
 
 def _takes(kernel: Kernel, name: str) -> bool:

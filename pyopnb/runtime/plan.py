@@ -17,7 +17,7 @@ from pyopnb.models.nodes import (
     Site,
     attribute_values,
     bodies,
-    declared_types,
+    declared_outputs,
     full_name,
     input_types,
     linked_attributes,
@@ -219,7 +219,7 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
     legacy_sites = [site for site in sites if _is_legacy(site.node)]
     legacy_nodes = dict(zip(map(id, legacy_sites), legacy_pyop.read_nodes(legacy_sites, proto, modules), strict=True))
     planned: list[PlannedNode] = []
-    scope, types = None, {}
+    scope, types, declared = None, {}, {}
     attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
         legacy = legacy_nodes.get(id(site))
@@ -230,13 +230,15 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         if op is None:
             continue
         if site.scope is not scope:
-            scope, types = site.scope, input_types(site.scope)
-        _refuse_uncarried(site, types, site.where)
-        _refuse_older(op, imports.get(site.node.domain), site.where)
-        numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=declared_types(site))
-        values = legacy.attrs if legacy else attribute_values(site.node, proto, site.where)
+            scope, types, declared = site.scope, input_types(site.scope), declared_outputs(site.scope)
+        where = site.where
+        _refuse_uncarried(site, types, where)
+        _refuse_older(op, imports.get(site.node.domain), where)
+        outputs = tuple(declared.get(name, ANY) for name in site.node.output)
+        numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs)
+        values = legacy.attrs if legacy else attribute_values(site.node, proto, where)
         linked, number = linked_attributes(site.node), len(planned)
-        node = PlannedNode(op, numbered, values, linked, site.where, legacy.legacy if legacy else None, number=number)
+        node = PlannedNode(op, numbered, values, linked, where, legacy.legacy if legacy else None, number=number)
         node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
         if legacy:
             numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)

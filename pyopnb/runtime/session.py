@@ -27,7 +27,7 @@ from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners, live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, label_of, merge_attrs, select_kernels
+from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
 from pyopnb.runtime.options import LENT, QUIET, session_options
 from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_lowered, refuse_unknown
 
@@ -96,7 +96,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     version has other outputs (dtype or shape), ONNX Runtime's session is rebuilt and the warning `SessionRebuilt` says so.
 
     ONNX Runtime is offered the ops of the model, whatever else the registry has. Options that are given to several sessions
-    keep the ops of all of them, as nothing can be taken out of options: with new ones for each session, each costs only its own.
+    keep the ops of all of them, as nothing can be taken out of options; each of these sessions costs what they all do.
 
     Examples
     --------
@@ -265,8 +265,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Name or first output, op, and attrs of each node.
         """
         self._update()
-        kernels = sorted(self._kernels, key=lambda kernel: kernel.number)
-        return [(label_of(kernel, kernels), kernel.op.name, attrs_of(kernel, self._values(kernel))) for kernel in kernels]
+        labels = labels_of(self._kernels)
+        return [(label, kernel.op.name, attrs_of(kernel, self._values(kernel))) for kernel, label in labels.items()]
 
     def _values(self, kernel: Kernel) -> dict[str, Any]:
         """The attrs that this session's next run uses at a node."""
@@ -281,10 +281,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
         """Those of `attrs` whose values are not the model's, because `set_attrs` changed them."""
         self._update()
-        kernels = sorted(self._kernels, key=lambda kernel: kernel.number)
         changes = {
-            label_of(kernel, kernels): changed_attrs(kernel, self._values(kernel), self._model_values[kernel.number])
-            for kernel in kernels
+            label: changed_attrs(kernel, self._values(kernel), self._model_values[kernel.number])
+            for kernel, label in labels_of(self._kernels).items()
             if kernel.number in self._model_values
         }
         return {label: attrs for label, attrs in changes.items() if attrs}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -26,7 +28,7 @@ X = np.float32([1, 2])
 
 def model(*ops: str) -> ModelProto:
     names = ["x", *(f"v{n}" for n in range(len(ops) - 1)), "y"]
-    nodes = [pyopnb.node(op, a, b) for op, a, b in zip(ops, names, names[1:], strict=False)]
+    nodes = [pyopnb.node(op, a, b) for op, (a, b) in zip(ops, pairwise(names), strict=True)]
     return pyopnb.model(nodes, {"x": "float32[N]"}, "y")
 
 

@@ -84,8 +84,7 @@ def replace(
         _give_defaults(site.node, schema, imports.get(id(site.node)) or imported_versions(source.proto))
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
-    for site in sites:
-        _declare(site, types)
+    _declare(sites, types)
     put_ops(source.proto, [(site, target.name) for site in sites])
     return to_model(source)
 
@@ -194,12 +193,16 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
             )
 
 
-def _declare(site: Site, types: Types) -> None:
-    """Declare the known types of a node's outputs: without its operator they cannot be inferred."""
-    if not isinstance(site.scope, GraphProto):
-        return
-    declared = {info.name for info in (*site.scope.value_info, *site.scope.output)}
-    for name in site.node.output:
-        known = types.find(site.scope, name)
-        if name and name not in declared and known is not None:
-            site.scope.value_info.add(name=name, type=known)
+def _declare(sites: Iterable[Site], types: Types) -> None:
+    """Declare the known types of the nodes' outputs: without their operators they cannot be inferred."""
+    declared: dict[int, set[str]] = {}
+    for site in sites:
+        if not isinstance(site.scope, GraphProto):
+            continue
+        names = declared.get(id(site.scope))
+        if names is None:
+            names = declared[id(site.scope)] = {info.name for info in (*site.scope.value_info, *site.scope.output)}
+        for name in site.node.output:
+            known = types.find(site.scope, name)
+            if name and name not in names and known is not None:
+                site.scope.value_info.add(name=name, type=known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -44,14 +45,14 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     ModelError
         No node is selected, or a text has two meanings.
     """
-    sites = list(walk(proto))
+    sites = _Sites(list(walk(proto)), original)
     wanted = [where] if isinstance(where, (str, NodeProto)) or callable(where) else _several(where)
     places: set[int] = set()
     for selector in wanted:
-        places.update(_places(sites, selector, original))
+        places.update(sites.places(selector))
     if not places:
         raise ModelError("where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …')
-    return [sites[place] for place in sorted(places)]
+    return [sites.sites[place] for place in sorted(places)]
 
 
 def _several(where: Any) -> list[Any]:
@@ -66,59 +67,97 @@ def _unknown_selector(where: object) -> ModelError:
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
-def _places(sites: Sequence[Site], where: Any, original: object) -> list[int]:
-    taps = {place for place, site in enumerate(sites) if site.node.domain == TAP_DOMAIN}
-    if isinstance(where, str):
-        return _by_text(sites, where, taps)
-    if isinstance(where, NodeProto):
-        places = _by_node(sites, where, original)
-        got = f"a node {sanitize(full_name(where))} that is not in the model"
-    elif callable(where):
-        places = [place for place, site in enumerate(sites) if place not in taps and where(site.node)]
-        got = f"a function that chooses none of the {len(sites)} nodes"
-    else:
-        raise _unknown_selector(where)
-    if not places:
-        raise ModelError("where", expected="a node of the model", got=got, next="one of model.graph.node")
-    return places
+class _Sites:
+    """The nodes of a model by all that selects them, each read once however many selectors there are."""
+
+    def __init__(self, sites: Sequence[Site], original: object) -> None:
+        self.sites = sites
+        self._original = original
+
+    def places(self, where: Any) -> list[int]:
+        """The places of the nodes that one selector selects."""
+        if isinstance(where, str):
+            return self._by_text(where)
+        if isinstance(where, NodeProto):
+            places = self._by_node(where)
+            got = f"a node {sanitize(full_name(where))} that is not in the model"
+        elif callable(where):
+            places = [place for place, site in self._untapped if where(site.node)]
+            got = f"a function that chooses none of the {len(self.sites)} nodes"
+        else:
+            raise _unknown_selector(where)
+        if not places:
+            raise ModelError("where", expected="a node of the model", got=got, next="one of model.graph.node")
+        return places
+
+    @cached_property
+    def _untapped(self) -> list[tuple[int, Site]]:
+        return [(place, site) for place, site in enumerate(self.sites) if site.node.domain != TAP_DOMAIN]
+
+    def _by_node(self, node: NodeProto) -> list[int]:
+        """Find a node by identity in the caller's model, else by equality."""
+        place = self._place_in_original.get(id(node))
+        if place is not None and place < len(self.sites):
+            return [place]
+        return [place for place in self._by_outline.get(_outline(node), ()) if self.sites[place].node == node]
+
+    @cached_property
+    def _originals(self) -> list[NodeProto]:
+        # referenced, as the ids are those of live objects
+        return [site.node for site in walk(self._original)] if isinstance(self._original, ModelProto) else []
+
+    @cached_property
+    def _place_in_original(self) -> dict[int, int]:
+        return {id(node): place for place, node in enumerate(self._originals)}
+
+    @cached_property
+    def _by_outline(self) -> dict[tuple[str, ...], list[int]]:
+        found: dict[tuple[str, ...], list[int]] = {}
+        for place, site in enumerate(self.sites):
+            found.setdefault(_outline(site.node), []).append(place)
+        return found
+
+    @cached_property
+    def _meanings(self) -> dict[str, dict[str, list[int]]]:
+        """Text to its meanings, and to the places of the nodes that it selects in each."""
+        names = original_names(self.sites)
+        found: dict[str, dict[str, list[int]]] = {}
+        for place, site in self._untapped:
+            node, full = site.node, full_name(site.node)
+            means = [(node.name, "a node's name")]
+            means += [(names.get((id(site.scope), name), name), "an output's name") for name in node.output]
+            means += [(text, f"op type {sanitize(full)}") for text in (node.op_type, full)]
+            for text, meaning in dict.fromkeys(means):
+                if text:
+                    found.setdefault(text, {}).setdefault(meaning, []).append(place)
+        return found
+
+    def _by_text(self, text: str) -> list[int]:
+        exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
+        meanings = self._meanings.get(text, {})
+        if exact != text:
+            meanings = {**meanings, **{k: v for k, v in self._meanings.get(exact, {}).items() if k.startswith("op type ")}}
+        if not meanings:
+            raise ModelError(
+                f"where {sanitize(repr(text))}",
+                expected="a node's name, an op type or an output's name of the model",
+                got="none of these",
+                next=_similar(self.sites, text),
+            )
+        first, *others = meanings.values()
+        if any(other != first for other in others):
+            raise ModelError(
+                f"where {sanitize(repr(text))}",
+                expected="one meaning",
+                got=" and ".join(meanings),
+                next=_exactly(meanings, text),
+            )
+        return first
 
 
-def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[int]:
-    """Find a node by identity in the caller's model, else by equality."""
-    if isinstance(original, ModelProto):
-        same = [place for place, site in enumerate(walk(original)) if site.node is node]
-        if same and len(sites) > same[0]:
-            return same
-    return [place for place, site in enumerate(sites) if site.node == node]
-
-
-def _by_text(sites: Sequence[Site], text: str, taps: set[int]) -> list[int]:
-    names = original_names(sites)
-    meanings: dict[str, list[int]] = {}
-    exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
-    for place, site in enumerate(sites):
-        if place in taps:
-            continue
-        node = site.node
-        if text and node.name == text:
-            meanings.setdefault("a node's name", []).append(place)
-        if text and any(names.get((id(site.scope), name), name) == text for name in node.output):
-            meanings.setdefault("an output's name", []).append(place)
-        if exact in (node.op_type, full_name(node)):
-            meanings.setdefault(f"op type {sanitize(full_name(node))}", []).append(place)
-    if not meanings:
-        raise ModelError(
-            f"where {sanitize(repr(text))}",
-            expected="a node's name, an op type or an output's name of the model",
-            got="none of these",
-            next=_similar(sites, text),
-        )
-    first, *others = meanings.values()
-    if any(other != first for other in others):
-        raise ModelError(
-            f"where {sanitize(repr(text))}", expected="one meaning", got=" and ".join(meanings), next=_exactly(meanings, text)
-        )
-    return first
+def _outline(node: NodeProto) -> tuple[str, ...]:
+    """What equal nodes have in common, and few others."""
+    return node.domain, node.op_type, node.name, *node.output
 
 
 def _exactly(meanings: Iterable[str], text: str) -> str:

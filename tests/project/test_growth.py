@@ -1,0 +1,106 @@
+"""What takes a model of any size grows with it, and not with its square: the work is counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from onnx import ModelProto, helper
+from work import work
+
+import pyopnb
+
+SMALL, FACTOR = 60, 4
+X = np.zeros(4, np.float32)
+
+Call = Callable[[], object]
+
+
+class Op:
+    def __init__(self, by: float = 1.0):
+        self.by = by
+
+    def compute(self, x):
+        return -x
+
+
+@pytest.fixture(autouse=True)
+def op() -> None:
+    pyopnb.registry.define(Op, "grow::Op")
+
+
+def chain(op_type: str, count: int) -> ModelProto:
+    """A chain whose every value has its type in the file."""
+    names = ["x", *(f"v{n}" for n in range(count - 1)), "y"]
+    nodes = [helper.make_node(op_type, [a], [b], f"n{b}") for a, b in pairwise(names)]
+    types = {name: helper.make_tensor_value_info(name, 1, [4]) for name in names}
+    infos = [types[name] for name in names[1:-1]]
+    graph = helper.make_graph(nodes, "g", [types["x"]], [types["y"]], value_info=infos)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def replaced(count: int) -> ModelProto:
+    return pyopnb.replace(chain("Neg", count), "Neg", "grow::Op")
+
+
+def replace_all(count: int) -> Call:
+    model = chain("Neg", count)
+    return lambda: pyopnb.replace(model, "Neg", "grow::Op")
+
+
+def replace_by_names(count: int) -> Call:
+    model = chain("Neg", count)
+    names = [node.output[0] for node in model.graph.node]
+    return lambda: pyopnb.replace(model, names, "grow::Op")
+
+
+def replace_by_nodes(count: int) -> Call:
+    model = chain("Neg", count)
+    return lambda: pyopnb.replace(model, list(model.graph.node), "grow::Op")
+
+
+def replace_by_equal_nodes(count: int) -> Call:
+    model = chain("Neg", count)
+    return lambda: pyopnb.replace(model, list(chain("Neg", count).graph.node), "grow::Op")
+
+
+def make_session(count: int) -> Call:
+    model = replaced(count)
+    return lambda: pyopnb.Session(model)
+
+
+def session_attrs(count: int) -> Call:
+    session = pyopnb.Session(replaced(count))
+
+    def use() -> None:
+        session.set_attrs("nv3", by=2.0)
+        assert len(session.attrs) == count and session.changed_attrs == {"nv3": {"by": 2.0}}
+
+    return use
+
+
+def skeleton_of_attrs(count: int) -> Call:
+    node = helper.make_node("Big", ["x"], ["y"], domain="grow", **{f"a{n}": float(n) for n in range(count)})
+    model = pyopnb.model([node], {"x": "float32[4]"}, {"y": "float32[4]"})
+    return lambda: pyopnb.skeleton(model, "Big")
+
+
+CASES = [
+    replace_all,
+    replace_by_names,
+    replace_by_nodes,
+    replace_by_equal_nodes,
+    make_session,
+    session_attrs,
+    skeleton_of_attrs,
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_work_grows_with_the_model(case):
+    case(5)()  # what is read once a process
+    small, large = (work(case(count)) for count in (SMALL, FACTOR * SMALL))
+    assert small > SMALL
+    assert large <= 1.25 * FACTOR * small, f"{small} → {large}"
