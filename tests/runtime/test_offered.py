@@ -33,9 +33,9 @@ def model(*ops: str) -> ModelProto:
 
 
 def names_read(make) -> int:
-    before = _bridge.counters()["names_read"]
+    before = _bridge.names_read()
     make()
-    return _bridge.counters()["names_read"] - before
+    return _bridge.names_read() - before
 
 
 def use_many_names(count: int) -> None:

@@ -450,6 +450,7 @@ NB_MODULE(_bridge, module) {
   module.def("run", run);
   module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
   module.def("forget_other_threads", forget_other_threads);
+  module.def("names_read", [] { return names_read.load(); });
   module.def("keep_for_ever", [](nb::object object) { object.inc_ref(); });
   module.def("close", [] {
     closer = std::this_thread::get_id();
@@ -462,7 +463,6 @@ NB_MODULE(_bridge, module) {
     counters["states"] = live_states;
     counters["runs"] = epochs_in_flight.size();
     counters["escapes"] = escapes;
-    counters["names_read"] = names_read.load();
     return counters;
   });
 }
