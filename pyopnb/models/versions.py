@@ -5,7 +5,7 @@ Only numbers change: a node that would have to be rewritten is named instead, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newes
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["NewImport", "changed_in", "lower_versions", "new_imports"]
+__all__ = ["NewImport", "changed_in", "lower_versions", "new_imports", "version_numbers"]
 
 
 # ---- operators ---------------------------------------------------------------------------------------------------------------
@@ -230,18 +230,33 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
     ModelError
         An operator differs between the versions, or the IR version is needed.
     """
-    lowered: dict[str, None] = {}
+    lowered = version_numbers(proto)
     newest_ir = newest_loaded_ir() if proto.ir_version > _LISTED_IR else proto.ir_version
     if proto.ir_version > newest_ir:
         _refuse_newer_content(proto, newest_ir)
-        lowered[f"IR version {proto.ir_version} → {newest_ir}"] = None
         proto.ir_version = newest_ir
     for new in new_imports(proto):
         _refuse_changed(new, "pyopnb.replace(model, …, op)" if filled else "pyopnb.Session(model, fill=True)")
-        about = f"opset of {sanitize(new.domain)}" if new.domain else "opset"
-        lowered[f"{about} {new.entry.version} → {new.newest}"] = None
         new.entry.version = new.newest
-    return tuple(lowered)
+    return lowered()
+
+
+def version_numbers(proto: ModelProto) -> Callable[[], tuple[str, ...]]:
+    """Remember the numbers of a model's versions; what is returned says which of them were lowered since then."""
+    ir_version = proto.ir_version
+    entries = [(entry, entry.version) for scope in (proto, *proto.functions) for entry in scope.opset_import]
+
+    def lowered() -> tuple[str, ...]:
+        said: dict[str, None] = {}
+        if proto.ir_version < ir_version and ir_version > _LISTED_IR and ir_version > newest_loaded_ir():
+            said[f"IR version {ir_version} → {proto.ir_version}"] = None
+        for entry, version in entries:
+            if entry.version < version:
+                domain = canonical_domain(entry.domain)
+                said[f"opset{f' of {sanitize(domain)}' if domain else ''} {version} → {entry.version}"] = None
+        return tuple(said)
+
+    return lowered
 
 
 def _refuse_newer_content(proto: ModelProto, newest: int) -> None:

@@ -57,7 +57,8 @@ class Command:
                 parser.add_argument(name, action="store_true")
             else:
                 nargs = "*" if "..." in word else "?" if "[" in word else None
-                parser.add_argument(name, nargs=nargs, type=int if name in ("N", "A", "B") else str)
+                default: list[str] | None = [] if nargs == "*" else None  # else "*" is listed as required
+                parser.add_argument(name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str)
         return parser
 
 

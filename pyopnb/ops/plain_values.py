@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DType
 from pyopnb.ops.errors import FeedError, sanitize
 
@@ -41,7 +42,7 @@ def is_plain(value: Any, want: DType) -> bool:
     )
 
 
-def plain_array(value: Any, want: DType, where: str, expected: str, remedy: str | None = None) -> np.ndarray:
+def plain_array(value: Any, want: DType, where: str, expected: str, name: str, prefix: str = "") -> np.ndarray:
     """A plain value as an array of the declared dtype, where that has all its numbers.
 
     Parameters
@@ -52,8 +53,10 @@ def plain_array(value: Any, want: DType, where: str, expected: str, remedy: str 
         Not that of strings.
     where, expected : str
         For the error.
-    remedy : str, optional
-        What rounds it to the dtype; advised for a fraction that would be rounded.
+    name : str
+        The variable that the advice converts.
+    prefix : str
+        What stands before the advised expression: ``"x="`` for a feed.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def plain_array(value: Any, want: DType, where: str, expected: str, remedy: str 
     Examples
     --------
     >>> from pyopnb.ops.dtypes import dtype
-    >>> plain_array([1, 2.5], dtype("float32"), "x", "float32[2]")
+    >>> plain_array([1, 2.5], dtype("float32"), "feed x", "float32[2]", "x")
     array([1. , 2.5], dtype=float32)
     """
     try:
@@ -90,8 +93,8 @@ def plain_array(value: Any, want: DType, where: str, expected: str, remedy: str 
             cast[index] = _element(item.item() if isinstance(item, np.generic) else item, want)
         except ValueError as error:
             at = f"[{', '.join(map(str, index))}]" if index else ""
-            inexact = isinstance(error, _RoundedError)
-            raise FeedError(f"{where}{at}", expected=expected, got=str(error), next=remedy if inexact else None) from None
+            remedy = _remedy(value, want, name)
+            raise FeedError(f"{where}{at}", expected=expected, got=str(error), next=remedy and prefix + remedy) from None
     return cast
 
 
@@ -130,10 +133,6 @@ def _describe_ragged(value: Any) -> str | None:
 
 
 # ---- elements ----------------------------------------------------------------------------------------------------------------
-
-
-class _RoundedError(ValueError):
-    """A number that the dtype only has a neighbour of."""
 
 
 def _limits(want: DType) -> tuple[int, int] | None:
@@ -191,7 +190,7 @@ def _rounded(item: Any, want: DType) -> Any:
         return made
     if isinstance(item, float) and isinstance(value, float) and _same_digits(item, value):
         return made
-    raise _RoundedError(f"{item!r}, which {want.name} has as {value!r}")
+    raise ValueError(f"{item!r}, which {want.name} has as {value!r}")
 
 
 def _same_digits(item: float, value: float) -> bool:
@@ -200,6 +199,27 @@ def _same_digits(item: float, value: float) -> bool:
         return False
     written = repr(item).partition("e")[0].replace(".", "").strip("-0")
     return float(f"{value:.{len(written) or 1}g}") == item
+
+
+def _remedy(value: Any, want: DType, name: str) -> str | None:
+    """The expression that rounds and limits numbers to what a dtype has; None where a value has no near one there."""
+    if not all(issubclass(kind, (bool, int, float)) for kind in _kinds(value)):
+        return None
+    try:
+        numbers = np.array(value, dtype=np.float64)
+    except OverflowError:  # an int that no float has
+        return None
+    limits = _limits(want)
+    if limits is None:
+        large = want.numpy.isbuiltin == 2 and np.abs(numbers).max(initial=0) >= 2**63  # ml_dtypes takes no such int
+        return None if large and int in _kinds(value) else cast_expression(name, want)
+    if not np.isfinite(numbers).all():
+        return None
+    outside = numbers.min(initial=0) < limits[0] or numbers.max(initial=0) > limits[1]
+    if outside and max(map(abs, limits)) > _EXACT:  # the clipped float64 is none of the dtype
+        return None
+    rounded = f"np.rint({name})" if (numbers != np.floor(numbers)).any() else name
+    return cast_expression(f"np.clip({rounded}, {limits[0]}, {limits[1]})" if outside else rounded, want)
 
 
 def _describe(item: Any) -> str:

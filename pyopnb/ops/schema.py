@@ -267,7 +267,7 @@ class Schema:
             )
         return {name: known[name].take(v, where) if name in known else v for name, v in values.items()}
 
-    def check_inputs(self, given: Sequence[TensorType | None], where: str) -> None:
+    def check_inputs(self, given: Sequence[TensorType | None], where: str, names: Sequence[str] = ()) -> None:
         """Refuse inputs that do not fit the ports in number, dtype or rank. Sizes are checked when an op runs.
 
         Parameters
@@ -276,6 +276,8 @@ class Schema:
             Types of a node's inputs; None for one that is left out.
         where : str
             The node, for errors.
+        names : sequence of str, optional
+            The inputs' names in the graph, of which the advice leaves out those that are too many.
 
         Raises
         ------
@@ -284,10 +286,13 @@ class Schema:
         needed = [port for port in self.inputs if not (port.optional or port.variadic)]
         open_ended = bool(self.inputs) and self.inputs[-1].variadic
         if len(given) > len(self.inputs) and not open_ended:
-            raise ModelError(where, expected=plural(len(self.inputs), "input"), got=str(len(given)), next=self._signature())
+            taken = [sanitize(name) for name in names[: len(self.inputs)]]
+            raise ModelError(where, expected=self._arity(), got=str(len(given)), next=repr(taken) if taken else None)
         for place, port in enumerate(needed):
             if place >= len(given) or given[place] is None:
-                raise ModelError(f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=self._signature())
+                raise ModelError(
+                    f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=None"
+                )
         for place, got in enumerate(given):
             port = self.port(place)
             if got and port.type is not ANY and not port.type.accepts(got.without_sizes()):
@@ -319,8 +324,9 @@ class Schema:
                 next="change the hint or the node",
             )
 
-    def _signature(self) -> str:
-        return f"compute takes ({', '.join(map(str, self.inputs))})"
+    def _arity(self) -> str:
+        ports = ", ".join(map(str, self.inputs))
+        return f"{plural(len(self.inputs), 'input')} ({ports})" if ports else "no inputs"
 
     def port(self, place: int) -> Port:
         """The port of an input by its position; the last one for those of a variadic port.

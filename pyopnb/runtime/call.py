@@ -17,22 +17,26 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
+from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.text.validate import is_unknown, known_ops
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, closest, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, closest, hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
 from pyopnb.ops.result import Result
-from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.feeds import feeds_by_name
+from pyopnb.ops.types import ANY, TensorType, tensor_type, type_of
+from pyopnb.runtime.feeds import as_array, example_expression, feeds_by_name
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.run import TraceOptions, run_traced
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
+
+_FLOAT = tensor_type("float32[...]")
 
 KEPT_SESSIONS = 64
 """Sessions that `call` keeps for the next call of their kind; the least recently used one goes first."""
@@ -156,7 +160,9 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     op : str, type or Op
         ``"demo::SoftClip"``, or its class; ``"Relu"`` and ``"::Relu"`` are ONNX's own.
     *inputs
-        Arrays, and what `numpy.asarray` makes arrays of: nothing is cast. None leaves an optional input out.
+        Arrays, and what `numpy.asarray` makes arrays of. Python's own numbers and lists of them get the dtype that the op or
+        operator declares, or else that of the arrays which must have the same, if that has their values; what has a dtype
+        keeps it. None leaves an optional input out.
     outputs : int, optional
         How many to ask for. If not given: as many as the op's hints say, or as its operator in ONNX always has, or 1.
     opset : int, optional
@@ -187,7 +193,7 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     Examples
     --------
     >>> import numpy as np, pyopnb
-    >>> values, places = call("TopK", np.float32([3, 1, 2]), np.int64([2]))
+    >>> values, places = call("TopK", np.float32([3, 1, 2]), [2])
     >>> values, places.tolist()
     (array([3., 2.], dtype=float32), [0, 2])
     >>> @pyopnb.pyop("doctest::SoftClip")
@@ -201,7 +207,7 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     """
     __tracebackhide__ = True
     op = op if isinstance(op, str) else find_op(op).name
-    arrays = [value if value is None else _to_array(op, place, value) for place, value in enumerate(inputs)]
+    arrays = [value if value is None else _to_array(op, place, inputs, opset) for place, value in enumerate(inputs)]
     key = (
         op,
         outputs,
@@ -223,9 +229,13 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
 # ---- inputs and attrs --------------------------------------------------------------------------------------------------------
 
 
-def _to_array(op: str, place: int, value: Any) -> np.ndarray:
+def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> np.ndarray:
+    value = inputs[place]
+    if not isinstance(value, np.ndarray):
+        name = _input_names(*_definition(op, opset), place + 1)[-1]
+        value = as_array(value, _declared(op, place, inputs, opset), f"call of {sanitize(op)}, input {sanitize(name)}", name)
     try:
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        array = np.asarray(value)
         if array.dtype.kind not in "OUT" and array.dtype.isnative:
             return array
         if array.dtype.kind not in "OUT":
@@ -239,6 +249,32 @@ def _to_array(op: str, place: int, value: Any) -> np.ndarray:
     raise FeedError(
         f"call of {sanitize(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
     )
+
+
+def _definition(op: str, opset: int | None) -> tuple[Version | None, Any]:
+    """The version of an op of the registry, or the schema of an operator of ONNX's; neither where nobody knows it."""
+    domain, op_type = split_name(op if "::" in op else f"::{op}")
+    version = _version(registry.find(domain, op_type))
+    return version, _schema(domain, op_type, opset) if version is None else None
+
+
+def _declared(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> TensorType:
+    """The type that an input is declared with; of an operator's own, which can be one of several, that of the other arrays."""
+    version, schema = _definition(op, opset)
+    if version is not None:
+        return version.schema.port(place).type if version.schema.inputs else ANY
+    ports = list(schema.inputs) if schema is not None else []
+    if ports and _is_variadic(ports[-1]):
+        ports += [ports[-1]] * (len(inputs) - len(ports))
+    if place >= len(ports):
+        return ANY
+    if len(ports[place].types) == 1:
+        return type_of_proto(proto_of(next(iter(ports[place].types))))
+    same = [value for port, value in zip(ports, inputs, strict=False) if port.type_str == ports[place].type_str]
+    array = next(
+        (value for value in same if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"), None
+    )
+    return TensorType(type_of(array).dtype, None) if array is not None and ports[place].is_homogeneous else ANY
 
 
 def _hashable(value: Any) -> Any:
@@ -334,6 +370,7 @@ def _make_entry(
     names = _input_names(version, schema, len(arrays))
     types = {name: _type(op, name, array) for name, array in zip(names, arrays, strict=True) if array is not None}
     if version is not None:
+        _check_ports(op, version, names, arrays)
         _check_hints(op, version, dict(zip(names, arrays, strict=True)))
     count = outputs or _outputs(version, schema)
     made = node(
@@ -376,11 +413,15 @@ def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
         last = bool(ports) and version.schema.inputs[-1].variadic
     else:
         ports = [port.name for port in schema.inputs] if schema is not None else []
-        last = bool(ports) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+        last = bool(ports) and _is_variadic(schema.inputs[-1])
     if last:
         *ports, more = ports
         ports += [f"{more}_{n}" for n in range(count - len(ports))]
     return (ports + [f"input_{n}" for n in range(len(ports), count)])[:count]
+
+
+def _is_variadic(port: Any) -> bool:
+    return bool(port.option == onnx.defs.OpSchema.FormalParameterOption.Variadic)
 
 
 def _output_names(schema: Any, count: int) -> list[str]:
@@ -408,6 +449,19 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
         got = f"an array of dtype {array.dtype}"
         raise FeedError(f"call of {sanitize(op)}, input {sanitize(name)}", expected="a dtype that ONNX has", got=got) from None
     return kind.like(shape=[None] * array.ndim)
+
+
+def _check_ports(op: str, version: Version, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> None:
+    """Refuse more inputs than ``compute`` takes, or less, before a message names a node that nobody made."""
+    ports = version.schema.inputs
+    if len(arrays) > len(ports) and not (ports and ports[-1].variadic):
+        taken = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
+        expected = f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})" if ports else "no inputs"
+        raise FeedError(f"call of {sanitize(op)}", expected=expected, got=str(len(arrays)), next=f"pyopnb.call({taken})")
+    for place, port in enumerate(ports):
+        if not (port.optional or port.variadic) and (place >= len(arrays) or arrays[place] is None):
+            where, example = f"call of {sanitize(op)}, input {port.name}", port.type if port.type.dtype else _FLOAT
+            raise FeedError(where, expected=str(port.type), got="nothing", next=example_expression(example))
 
 
 def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:

@@ -248,7 +248,7 @@ def _promised_by_plan(
     """What the op promises before there is a kernel. The kernel will have the instance that infer needs."""
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
-    schema.check_inputs(given, node.where)
+    schema.check_inputs(given, node.where, node.numbered.site.node.input)
     instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.inferred_instances.get(version.number)
     with building(None):
         if schema.infers and instance is None:

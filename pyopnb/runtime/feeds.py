@@ -21,9 +21,11 @@ from pyopnb.ops.types import TensorType
 
 __all__ = [
     "Feeds",
+    "as_array",
     "check_feed",
     "check_names",
     "check_output_names",
+    "example_expression",
     "feeds_by_name",
     "from_ortvalue",
     "initializer_to_ortvalue",
@@ -163,7 +165,7 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
             if unknown and missing
             else f"leave {sanitize(unknown[0])} out"
             if unknown
-            else f"{sanitize(missing[0])}={_example(types[missing[0]])}",
+            else f"{sanitize(missing[0])}={example_expression(types[missing[0]])}",
         )
 
 
@@ -193,7 +195,9 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     """
     if expected is None or expected.dtype is None:
         return value
-    array = value if isinstance(value, np.ndarray) else _to_array(name, value, expected)
+    array = (
+        value if isinstance(value, np.ndarray) else as_array(value, expected, f"feed {sanitize(name)}", sanitize(name), True)
+    )
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), value, array, expected)
         remedy = fix and f"{sanitize(name)}={fix}"
@@ -286,20 +290,35 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
     return True
 
 
-def _to_array(name: str, value: Any, want: TensorType) -> np.ndarray:
-    """A feed that is no array of NumPy's as one: plain values get the declared dtype, all else keeps the one that it has."""
-    where, row = f"feed {sanitize(name)}", want.dtype
+def as_array(value: Any, want: TensorType, where: str, name: str, keyword: bool = False) -> np.ndarray:
+    """A value that is no array of NumPy's as one: plain values get the declared dtype, all else keeps the one that it has.
+
+    Parameters
+    ----------
+    value : object
+    want : TensorType
+    where, name : str
+        For errors: the place, and the variable that the advice converts.
+    keyword : bool
+        Whether the advice is to be typed with the name in front, as a feed is.
+
+    Raises
+    ------
+    FeedError
+        It cannot be an array, or the declared dtype does not have a plain value.
+    """
+    row = want.dtype
+    value = list(value) if isinstance(value, range) else value
     nested = isinstance(value, (list, tuple))
     # NumPy's own string arrays turn numbers and None beside strings into strings.
     as_objects = nested and row is not None and row.name == "string"
     if row is not None and row.name != "string":
-        value = list(value) if isinstance(value, range) else value
         if not (nested or isinstance(value, (bool, int, float, complex))) and value is not None:
             array = _foreign_array(value, where, want)
             # Objects are what pandas has in columns of several types.
             value = array.tolist() if array.dtype == object and array.ndim else array
         if is_plain(value, row):
-            return plain_array(value, row, where, str(want), f"{sanitize(name)}={cast_expression(sanitize(name), row)}")
+            return plain_array(value, row, where, str(want), name, f"{name}=" if keyword else "")
     return _foreign_array(value, where, want, object if as_objects else None)
 
 
@@ -326,7 +345,7 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
 def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> str | None:
     """The expression to feed instead; None where the data are wrong."""
     if array.dtype == object and any(item is None for item in array.flat):
-        return _example(want)
+        return example_expression(want)
     if want.dtype is None or _same_dtype(array, want.dtype):
         if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * (want.rank or 0)):
             return "[" * (want.rank or 0) + name + "]" * (want.rank or 0)
@@ -336,7 +355,7 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
         with np.errstate(all="ignore"):
             array.astype(want.dtype.numpy)
     except (ValueError, TypeError):  # None, a dict, a text that is no number
-        return _example(want)
+        return example_expression(want)
     return cast_expression(name, want.dtype)
 
 
@@ -360,7 +379,7 @@ def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None
     return f"{name}.reshape({', '.join(map(str, sizes)) or '()'})" if fits and missing and flat else None
 
 
-def _example(want: TensorType | None) -> str:
+def example_expression(want: TensorType | None) -> str:
     """An array of a type, as an expression."""
     if want is None or want.dtype is None:
         return "…"

@@ -65,6 +65,7 @@ class Kernel:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
         self.legacy, self.number, self.label = (node.legacy, node.number, node.label) if node else (None, -1, "")
         self.clock = node.clock if node else None
+        self._names = tuple(node.numbered.site.node.input) if node else ()
         # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
         self.undeclared = tuple(kind.dtype is None for kind in node.numbered.declared) if node and not node.legacy else ()
         self.first_epoch = epoch
@@ -179,7 +180,7 @@ class Kernel:
     ) -> tuple[object, tuple[TensorType | None, ...]]:
         """The instance of a version at this node, and the types that it promises for the outputs."""
         schema = self.schema(version)
-        schema.check_inputs(self.given, self.where)
+        schema.check_inputs(self.given, self.where, self._names)
         if self.legacy:
             self.legacy.check_inputs(self.given, self.where)
         with building(None):  # a session that the user's code builds in here is not part of this one

@@ -18,7 +18,7 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.models.versions import lower_versions
+from pyopnb.models.versions import lower_versions, version_numbers
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -131,8 +131,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._begin_attrs()
         self._modules = checked_modules(modules)
         source = read_model(model, base_dir)
+        lowered = version_numbers(source.proto)
         self.filled = _fill(source) if fill else ()
-        self.lowered = _lower(source, fill)
+        lower_versions(source.proto, filled=fill)
+        self.lowered = lowered()
+        if self.lowered:
+            source.given = None  # the bytes or the file, which are not what is to be loaded now
+            _say_lowered(self.lowered, source.proto, self.filled)
         self._build(source)
 
     def _begin_attrs(self) -> None:
@@ -622,21 +627,19 @@ def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     return tuple(filled)
 
 
-def _lower(source: ModelSource, filled: bool) -> tuple[str, ...]:
-    __tracebackhide__ = True
-    lowered = lower_versions(source.proto, filled=filled)
-    if lowered:
-        source.given = None
-    if lowered and lowered not in _said:
-        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in source.proto.opset_import)
-        warnings.warn(
-            f"lowered for onnxruntime {onnxruntime.__version__}, where the model means the same: {', '.join(lowered)}. "
-            f"To make it so: helper.make_model(graph, ir_version={source.proto.ir_version}, opset_imports=[{imports}])",
-            VersionsLowered,
-            stacklevel=_level_of_user(),
-        )
-        _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
-    return lowered
+def _say_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:
+    if lowered in _said:
+        return
+    if filled:
+        means = "where nodes mean the same, or are filled"
+        advice = "session.filled lists those that run in their own version"
+    else:
+        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import)
+        means = "where the model means the same"
+        advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
+    text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
+    warnings.warn(text, VersionsLowered, stacklevel=_level_of_user())
+    _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
 
 
 _said: set[tuple[str, ...]] = set()

@@ -464,4 +464,100 @@ MISTAKES = (
         ("ArgumentError: show, ModelProto: expected one of colours, ",),
         "'Abs' in str(v)",
     ),
+    Mistake(
+        "a node with more inputs than compute has",
+        """
+        %%pyop -q -d demo
+        class Half:
+            def compute(self, x):
+                return x / 2
+        ---
+        types = {"x": "float64[N]", "bias": "float64[N]"}
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Half", «["x", "bias"]», "y"), types, "y"))
+        """,
+        ("the node of output 'y' (demo::Half): expected 1 input (x), got 2",),
+        "s(x=[1.0], bias=[1.0])['y'].tolist() == [0.5]",
+    ),
+    Mistake(
+        "an input of compute that the node leaves out",
+        """
+        %%pyop -q -d demo
+        class Shift:
+            def compute(self, x, «by»):
+                return x + (1 if by is None else by)
+        ---
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Shift", "x", "y"), {"x": "float64[N]"}, "y"))
+        """,
+        ("the node of output 'y' (demo::Shift), input by: expected any[...], got nothing",),
+        "s(x=[1.0])['y'].tolist() == [2]",
+    ),
+    Mistake(
+        "a call with more inputs than compute has",
+        """
+        %%pyop -q -d demo
+        class Half:
+            def compute(self, x):
+                return x / 2
+        ---
+        x, bias = np.ones(1), np.ones(1)
+        y = «pyopnb.call("demo::Half", x, bias)»
+        """,
+        ("call of demo::Half: expected 1 input (x), got 2",),
+        "y.tolist() == [0.5]",
+    ),
+    Mistake(
+        "a call without an input",
+        """
+        %%pyop -q -d demo
+        class Half:
+            def compute(self, x: "float32[2]"):
+                return x / 2
+        ---
+        y = pyopnb.call("demo::Half", «»)
+        """,
+        ("call of demo::Half, input x: expected float32[2], got nothing",),
+        "y.tolist() == [0, 0]",
+    ),
+    Mistake(
+        "plain numbers that an integer does not have",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "uint8[N]"}, "y"))
+        ---
+        x = [300, -1.4]
+        y, = s(«x=x»)
+        """,
+        ("feed x[0]: expected uint8[N], got 300; uint8 has 0 to 255",),
+        "y.tolist() == [255, 0]",
+    ),
+    Mistake(
+        "a fraction for an integer",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "int64[N]"}, "y"))
+        ---
+        x = [1.5, 2.0]
+        y, = s(«x=x»)
+        """,
+        ("feed x[0]: expected int64[N], got 1.5, which is no integer",),
+        "y.tolist() == [2, 2]",
+    ),
+    Mistake(
+        "a plain number for a bool",
+        """
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("Not", "x", "y"), {"x": "bool[N]"}, "y"))
+        ---
+        x = [1, 0]
+        y, = s(«x=x»)
+        """,
+        ("feed x[0]: expected bool[N], got int 1; a bool is True or False",),
+        "y.tolist() == [False, True]",
+    ),
+    Mistake(
+        "a plain number that a call's dtype does not have",
+        """
+        B = 300
+        y = pyopnb.call("Add", np.uint8([0]), «B»)
+        """,
+        ("call of Add, input B: expected uint8[...], got 300; uint8 has 0 to 255",),
+        "y.tolist() == [255]",
+    ),
 )

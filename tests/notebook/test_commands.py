@@ -223,6 +223,11 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert "Turn" not in (tmp_path / "one.py").read_text()
 
 
+def test_save_needs_no_names_of_ops(run):
+    ran = run("%pyop save")
+    assert "%pyop save: the following arguments are required: FILE. Try: %pyop save FILE [OP...] [--overwrite]" in ran.err
+
+
 def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
     define("%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n")
     ran = run("%pyop save ops.py A")

@@ -268,6 +268,7 @@ def test_a_session_that_fills() -> None:
     np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
 
 
+@pytest.mark.filterwarnings("ignore::pyopnb.VersionsLowered")
 def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
     model = celu()
     if TOO_NEW:
@@ -280,12 +281,15 @@ def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TOO_NEW, reason="the installed onnx knows no newer version than the installed onnxruntime")
+@pytest.mark.filterwarnings("ignore::pyopnb.VersionsLowered")
 def test_a_file_that_is_only_brought_down(tmp_path: Path) -> None:
     model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
     model.opset_import[0].version = onnx.defs.onnx_opset_version()
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    assert pyopnb.Session(path, fill=True)(x=F([-1]))["y"].tolist() == [1]
+    session = pyopnb.Session(path, fill=True)
+    assert session.lowered == (f"opset {onnx.defs.onnx_opset_version()} → {newest_opset()}",)
+    assert session(x=F([-1]))["y"].tolist() == [1]
 
 
 def test_a_saved_model_in_another_process(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pyopnb.ops.plain_values import is_plain, plain_array
 
 INTEGERS = [row for row in DTYPES if row.name.lstrip("u").startswith("int")]
 FLOATS = [row for row in DTYPES if "float" in row.name]
+INT_MIN, INT_MAX = ({row: int(getattr(ml_dtypes.iinfo(row.numpy), end)) for row in INTEGERS} for end in ("min", "max"))
 NUMBERS = st.one_of(
     st.integers(), st.integers(-300, 300), st.floats(), st.floats(width=16), st.floats(-9, 9).map(lambda v: round(v, 2))
 )
@@ -27,7 +28,22 @@ NUMBERS = st.one_of(
 def taken(value, row):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return plain_array(value, row, "x", str(row))
+        try:
+            return plain_array(value, row, "x", str(row), "x")
+        except FeedError as error:
+            if error.next is not None:  # what is advised, typed, is an array of the dtype with the nearest values
+                advised = advice_followed(error.next, value)
+                assert (advised.dtype, advised.shape) == (row.numpy, np.shape(value))
+                if row in INTEGERS:
+                    near = [max(min(item, INT_MAX[row]), INT_MIN[row]) for item in np.array(value, object).ravel()]
+                    assert all(abs(int(a) - b) <= 0.5 for a, b in zip(advised.ravel(), near, strict=True))
+            raise
+
+
+def advice_followed(advice, value):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return eval(advice, {"np": np, "ml_dtypes": ml_dtypes, "x": value})
 
 
 @given(st.sampled_from(INTEGERS), st.lists(st.one_of(NUMBERS, st.booleans()), max_size=4))
@@ -94,6 +110,17 @@ def test_any_nest_is_an_array_or_named(value) -> None:
     [
         ([1, 2**70], "int64", "x[1]: expected int64, got 1180591620717411303424; int64 has -9223372036854775808 to"),
         ([-1], "uint64", "x[0]: expected uint64, got -1; uint64 has 0 to 18446744073709551615."),
+        (
+            [-1.5, 300],
+            "uint8",
+            "x[0]: expected uint8, got -1.5, which is no integer. Try: np.asarray(np.clip(np.rint(x), 0, 255), dtype=np.uint8)",
+        ),
+        (
+            [300, 1],
+            "int8",
+            "x[0]: expected int8, got 300; int8 has -128 to 127. Try: np.asarray(np.clip(x, -128, 127), dtype=np.int8)",
+        ),
+        ([math.inf], "int8", "x[0]: expected int8, got inf, which is no integer."),
         (1.5, "int32", "x: expected int32, got 1.5, which is no integer."),
         ([2**53 + 1, 0.5], "float64", "x[0]: expected float64, got 9007199254740993, which float64 has as 9007199254740992.0."),
         ([16777217], "float32", "x[0]: expected float32, got 16777217, which float32 has as 16777216.0."),

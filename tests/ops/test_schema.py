@@ -611,7 +611,7 @@ def test_inputs_that_fit(given):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ([], r"^node, input x: expected float32\[N,3\], got nothing\. Try: compute takes \(x: float32\[N,3\], y: int64"),
+        ([], r"^node, input x: expected float32\[N,3\], got nothing\. Try: x=None$"),
         ([None], r"^node, input x: expected float32\[N,3\], got nothing"),
         (
             ["float64[N,3]"],
@@ -628,9 +628,9 @@ def test_inputs_that_do_not_fit(given, text):
 
 
 def test_the_number_of_inputs():
-    with pytest.raises(ModelError, match=r"^node: expected 1 input, got 2\. Try: compute takes \(x\)$"):
+    with pytest.raises(ModelError, match=r"^node: expected 1 input \(x\), got 2\.$"):
         schema_of(op()).check_inputs(inputs("any", "any"), "node")
-    with pytest.raises(ModelError, match=r"^node: expected 0 inputs, got 1"):
+    with pytest.raises(ModelError, match=r"^node: expected no inputs, got 1"):
         schema_of(Nothing).check_inputs(inputs("any"), "node")
     schema_of(Static).check_inputs(inputs(*["any"] * 20), "node")
 

@@ -227,17 +227,56 @@ def test_the_error_is_the_users_own():
 
 
 @pytest.mark.parametrize(
+    ("op", "inputs", "dtype", "values"),
+    [
+        ("demo::Taker", ([1.5, 2],), "float32", [1.5, 2]),
+        ("demo::Taker", (3,), "float32", 3),
+        ("demo::Taker", (range(2), [1]), "float32", [0, 1]),
+        ("Gather", (np.float16([3, 4]), [1, 0]), "float16", [4, 3]),
+        ("Add", (np.float32([1, 2]), 2), "float32", [3, 4]),
+        ("Add", (2, np.uint8([1, 2])), "uint8", [3, 4]),
+        ("Add", ([2], np.float16(3)), "float16", [5]),
+        ("Max", (np.float32([1, 5]), [2], 3), "float32", [3, 5]),
+        ("Clip", (np.int8([1, 2, 3]), 2), "int8", [2, 2, 3]),
+        ("Expand", (np.float32([1]), [2]), "float32", [1, 1]),
+        ("Add", ([1, 2], [3]), "int64", [4, 5]),  # nothing says another dtype
+    ],
+)
+def test_plain_values_get_the_declared_dtype(op, inputs, dtype, values):
+    @pyopnb.pyop("demo::Taker")
+    class Taker:
+        def compute(self, x: "float32[...]", rows: "int8[N]" = None):
+            return x
+
+    y = pyopnb.call(op, *inputs)
+    assert (y.dtype, y.tolist()) == (dtype, values)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "message"),
+    [
+        ("Expand", (X, [2.5]), "call of Expand, input shape[0]: expected int64[...], got 2.5, which is no integer. Try: np.asarray(np.rint(shape), dtype=np.int64)"),
+        ("Add", (np.uint8([1]), 300), "call of Add, input B: expected uint8[...], got 300; uint8 has 0 to 255. Try: np.asarray(np.clip(B, 0, 255), dtype=np.uint8)"),
+    ],
+)  # fmt: skip
+def test_plain_values_that_the_declared_dtype_does_not_have(op, inputs, message):
+    with pytest.raises(pyopnb.PyopError) as raised:
+        pyopnb.call(op, *inputs)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
     ("args", "kwargs", "error", "message"),
     [
         (("SoftClip", X), {}, "UnknownOp", 'call of ::SoftClip: expected an op of the registry or of the installed runtime, got ::SoftClip, which is in neither. Try: "demo::SoftClip"'),
         (("Rellu", X), {}, "UnknownOp", 'call of ::Rellu: expected an op of the registry or of the installed runtime, got ::Rellu, which is in neither. Try: "::Relu"'),
         (("demo::Zzzzzzz", X), {}, "UnknownOp", "call of demo::Zzzzzzz: expected an op of the registry or of the installed runtime, got demo::Zzzzzzz, which is in neither. Try: define it: %%pyop"),
-        (("demo::Typed", [1.0]), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
-        (("demo::Typed", X, X), {}, "ModelError", "node 'call' (demo::Typed): expected 1 input, got 2. Try: compute takes (x: float32[...])"),
-        (("demo::Typed",), {}, "ModelError", "node 'call' (demo::Typed), input x: expected float32[...], got nothing. Try: compute takes (x: float32[...])"),
+        (("demo::Typed", np.float64([1.0])), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
+        (("demo::Typed", X, X), {}, "FeedError", 'call of demo::Typed: expected 1 input (x: float32[...]), got 2. Try: pyopnb.call("demo::Typed", x)'),
+        (("demo::Typed",), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got nothing. Try: np.zeros((), np.float32)"),
         (("demo::SoftClip", X), {"limt": 1.0}, "ModelError", "node 'call' (demo::SoftClip), attr limt: expected one of limit, got limt = 1.0. Try: write limit, or let __init__ take limt"),
         (("Relu", [object()]), {}, "FeedError", "call of Relu, input 0: expected what numpy.asarray makes an array of numbers or str, got object <object object at"),
-        (("Relu", X, [[1], [2, 3]]), {}, "FeedError", "call of Relu, input 1: expected what numpy.asarray makes an array of numbers or str, got setting an array"),
+        (("Relu", X, [[1], [2, 3]]), {}, "FeedError", "call of Relu, input input_1: expected any[...], got a ragged list"),
         (("Relu", np.array(["2020"], "M8[D]")), {}, "FeedError", "call of Relu, input X: expected a dtype that ONNX has, got an array of dtype datetime64[D]."),
         (("a b::C", X), {}, "DefinitionError", "op name: expected domain::OpType, got 'a b::C'"),
     ],

@@ -203,8 +203,15 @@ def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
     with pytest.raises(pyopnb.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"):
         pyopnb.Session(model)
     assert [(row.node, row.kind) for row in pyopnb.missing(model)] == [("n", "opset too new")]
-    with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Softmax\): changed after version 12"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         session = pyopnb.Session(model, fill=True)
+        again = pyopnb.Session(model, fill=True)
+    assert session.lowered == again.lowered and f"opset {OPSET} → 12" in session.lowered
+    filled, lowered, filled_again = said
+    assert "node 'n' (::Softmax): changed after version 12" in str(filled.message) == str(filled_again.message)
+    assert lowered.category is pyopnb.VersionsLowered and lowered.filename == __file__
+    assert str(lowered.message).endswith("session.filled lists those that run in their own version")
     np.testing.assert_allclose(session(x=X)["y"], np.exp(X) / np.exp(X).sum(), rtol=1e-6)
 
 
