@@ -31,6 +31,7 @@ from pyopnb.models.load import Loaded
 from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import Op, Registry, Version
 from pyopnb.ops.result import Result
+from pyopnb.runtime.live_attrs import model_in_use
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.sweep import Sweep
 from pyopnb.runtime.trace.trace import Trace
@@ -104,7 +105,7 @@ def _view_again(thing: View, **options: Any) -> View:
 
 
 def _view_session(thing: Session, **options: Any) -> View:
-    return view_model(thing._source().proto, **options)
+    return view_model(model_in_use(thing), **options)
 
 
 def _view_result(thing: Result, **options: Any) -> View:

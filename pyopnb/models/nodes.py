@@ -52,6 +52,7 @@ __all__ = [
     "nodes_of_functions",
     "path_of_body",
     "path_of_function",
+    "set_attribute",
     "summary",
     "text_of",
     "type_of_proto",
@@ -247,6 +248,16 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
     if isinstance(value, (list, tuple)):
         value = [int(item) if isinstance(item, (bool, np.bool_)) else item for item in value]
     return helper.make_attribute(name, int(value) if isinstance(value, (bool, np.bool_)) else value)
+
+
+def set_attribute(node: NodeProto, name: str, value: Any) -> None:
+    """Give an attribute of a node another value, as `attribute_of` makes it; added at the end where the node has none."""
+    made = attribute_of(name, value)
+    for attribute in node.attribute:
+        if attribute.name == name:
+            attribute.CopyFrom(made)
+            return
+    node.attribute.append(made)
 
 
 def text_of(raw: bytes) -> str | bytes:

@@ -7,13 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.nodes import set_attribute
 from pyopnb.ops.errors import ModelError, sanitize, suggest
 from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
+from pyopnb.runtime.plan import is_op, planned_nodes
 
-__all__ = ["attrs_of", "changed_attrs", "labels_of", "merge_attrs", "select_kernels"]
+__all__ = ["attrs_of", "changed_attrs", "labels_of", "merge_attrs", "model_in_use", "select_kernels", "write_attrs"]
 
 
 def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
@@ -101,3 +105,31 @@ def changed_attrs(kernel: Kernel, values: Mapping[str, Any], model: Mapping[str,
         for name, value in attrs_of(kernel, values).items()
         if name not in before or not np.array_equal(value, before[name])
     }
+
+
+def write_attrs(session: Any, model: ModelProto) -> None:
+    """Give the nodes of a session's model the attrs that serve its runs, where `set_attrs` changed them.
+
+    Parameters
+    ----------
+    session : Session
+    model : ModelProto
+        What the session runs: its local functions that hold ops are inlined.
+    """
+    if not session._attr_changes:
+        return
+    nodes = [node for node in planned_nodes(model, session._modules) if node.op.name in session._ops]
+    for number, values in session._attr_changes.items():
+        node = nodes[number]
+        attrs = {attr.name: attr for attr in node.op.at(session._epoch).schema.attrs}
+        for name, value in values.items():
+            set_attribute(node.numbered.site.node, name, attrs[name].take(value, node.where) if name in attrs else value)
+
+
+def model_in_use(session: Any) -> ModelProto:
+    """The model that a session runs; where `set_attrs` changed attrs, with these, and local functions that hold ops inlined."""
+    model: ModelProto = session._source().proto
+    if session._attr_changes:
+        model = inline_ops(model, is_op(model, session._modules))
+        write_attrs(session, model)
+    return model

@@ -151,3 +151,34 @@ def test_threads(session):
         thread.join()
     assert not wrong
     assert _bridge.runs_in_flight() == 0
+
+
+def test_traces_and_pictures_have_the_attrs_that_serve(session):
+    other = session.with_attrs("last", by=4.0)
+    other.set_attrs("first", by=3)
+    before, after = session.trace(x=X), other.trace(x=X)
+    assert [node.attribute[0].f for node in after.model.graph.node] == [3, 4]
+    assert [node.attribute[:] for node in before.model.graph.node[:1]] == [[]]
+    steps = {step.name: (step.changes, step.isolated) for step in pyopnb.diff(before, after).steps}
+    name = "{} (shared::Scale)".format
+    assert steps == {name("first"): (("attr by: 2.0 → 3.0",), 2.0), name("last"): (("attr by: 1.0 → 4.0",), 12.0)}
+    assert "by=3" in str(pyopnb.show(other)) and "by=3" not in str(pyopnb.show(session))
+
+
+def test_the_attrs_in_functions_and_bodies_are_written_too():
+    define()
+    model = pyopnb.parse("""
+        <opset_import: ["" : 20, "shared" : 1, "own" : 1]>
+        g (float[N] x, bool c) => (float[N] y) {
+            a = own.Two(x)
+            y = If(c) <then_branch = t () => (float[N] b) { b = shared.Scale<by = 1.0>(a) },
+                       else_branch = e () => (float[N] d) { d = Neg(a) }>
+        }
+        <domain: "own", opset_import: ["" : 20, "shared" : 1]>
+        Two (x) => (y) { h = shared.Scale<by = 2.0>(x)  y = Abs(h) }
+    """)
+    session = pyopnb.Session(model)
+    session.set_attrs(by=5.0)
+    trace = session.trace(x=X, c=np.array(True))
+    assert trace["y"].tolist() == [25, 50]
+    assert "by=5" in str(pyopnb.show(session)) and str(trace.model).count("f: 5") == 2

@@ -27,6 +27,7 @@ from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.ops.registry import Version
 from pyopnb.runtime.feeds import from_ortvalue
+from pyopnb.runtime.live_attrs import write_attrs
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
@@ -80,6 +81,7 @@ def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> 
     # An op may be new since the session was built.
     source.proto = inline_ops(source.proto, is_op(source.proto, session._modules))
     model = without_weights(source.proto).proto
+    write_attrs(session, model)
     outputs = list(session._feeds.outputs)
     instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked

@@ -39,8 +39,9 @@ class Trace(Displayable):
     Attributes
     ----------
     model : ModelProto
-        The model that ran, with the domains, op types and names of its user. Local functions that hold ops are inlined. The
-        data of large initializers is left out: it is in `initializers`.
+        The model that ran, with the domains, op types and names of its user, and the attrs that the session had: those that
+        `Session.set_attrs` changed are not the file's. Local functions that hold ops are inlined. The data of large
+        initializers is left out: it is in `initializers`.
     initializers : Mapping
         Arrays of the model's initializers by name, read when they are first asked for, external data included.
     feeds : dict
