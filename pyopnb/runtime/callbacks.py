@@ -228,13 +228,16 @@ def infer(
     plan, node = planned
     shown = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
     given = plan.corrected(marker, shown)
-    answers = []
+    answers: list[tuple[int, tuple[Any, ...]] | None] = []
+    elements: list[DType | None] = []
     for number, promise in enumerate(_promised_by_plan(plan, node, given, reader)):
         kind, fixed = resolve_type(promise, node.numbered.declared[number], given), node.fixed[number]
         answer = _runtime_output(kind, given, fixed)
         if kind is not None and kind.dtype and not _is_told(kind.dtype, answer, fixed, shown):
             plan.want(marker, number, kind.dtype)
+        elements.append(kind.dtype if kind is not None else None)
         answers.append(answer)
+    plan.infer(marker, given, elements)
     return answers
 
 
@@ -301,6 +304,7 @@ def make_kernel(
         op, where = _find_registered(domain, op_type, name)
         return Kernel(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
     plan, node = planned
+    plan.refuse_widening(marker, given)
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
     made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch)
     plan.kernels.add(made)

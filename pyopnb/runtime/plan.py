@@ -25,7 +25,7 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version, schema_domains
-from pyopnb.ops.dtypes import DType
+from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
 from pyopnb.ops.registry import Op, canonical_domain, registry
 from pyopnb.ops.schema import Schema
@@ -34,6 +34,7 @@ from pyopnb.runtime import legacy_pyop
 from pyopnb.runtime.legacy_pyop import LegacySpec
 
 __all__ = [
+    "HALF",
     "Clock",
     "Plan",
     "PlannedNode",
@@ -45,6 +46,9 @@ __all__ = [
     "refuse_lowered",
     "refuse_unknown",
 ]
+
+
+HALF = dtype("float16")
 
 
 class Clock:
@@ -126,6 +130,7 @@ class Plan:
     epoch: int
     wanted: dict[int, dict[int, DType]] = field(default_factory=dict)  # node → output → dtype to be fixed
     kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # that ONNX Runtime made of them
+    _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(default_factory=dict)
     _mistaken: dict[tuple[int, str], DType] = field(default_factory=dict)  # what ONNX Runtime has wrong: graph, name → dtype
     _rounds: int = 0
 
@@ -135,6 +140,21 @@ class Plan:
         site = self.nodes[number].numbered.site
         if isinstance(site.scope, GraphProto):  # in a function, each call has its own
             self._mistaken[id(site.scope), site.node.output[output]] = element
+
+    def infer(self, number: int, given: Sequence[TensorType | None], outputs: Sequence[DType | None]) -> None:
+        """Record the types of a node that reads float16; later in the same attempt, ONNX Runtime infers it widened."""
+        if any(kind.dtype == HALF for kind in given if kind):
+            self._inferred[number] = given, outputs
+
+    def refuse_widening(self, number: int, given: Sequence[TensorType | None]) -> None:
+        """Want float16 declared where ONNX Runtime runs a node in float32 that was inferred in float16."""
+        before, outputs = self._inferred.get(number, ((), ()))
+        pairs = ((a.dtype, b.dtype) for a, b in zip(before, given, strict=False) if a and b)
+        if any(a == HALF and b != HALF for a, b in pairs):
+            fixed = self.nodes[number].fixed
+            for output, element in enumerate(outputs):
+                if element == HALF and not fixed[output]:
+                    self.want(number, output, element)
 
     def corrected(self, number: int, given: Sequence[TensorType | None]) -> list[TensorType | None]:
         """The types of a node's inputs, with the dtypes that ONNX Runtime has wrong for want of a rank."""
@@ -155,6 +175,7 @@ class Plan:
         """
         wanted, self.wanted = self.wanted, {}
         self._mistaken.clear()
+        self._inferred.clear()
         self._rounds += 1
         for number, outputs in wanted.items():
             node = self.nodes[number]
@@ -185,15 +206,24 @@ def plan_on_this_thread() -> Plan | None:
 
 
 def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
-    """Element types of the outputs of which the hints tell the dtype and not the rank."""
+    """Element types that the op type must declare for its outputs, as far as the hints tell them; see `_must_be_fixed`."""
     if schema.infers or schema.outputs is None:
         return ()
-    return tuple(t.dtype.runtime if t.dtype and t.shape is None else 0 for t in schema.outputs)
+    return tuple(t.dtype.runtime if t.dtype and _must_be_fixed(t) else 0 for t in schema.outputs)
 
 
 def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:
-    """Element types of the outputs of which the file declares the dtype and not the rank."""
-    return tuple(t.dtype.runtime if t.dtype and t.dtype.carried and t.shape is None else 0 for t in declared)
+    """Element types that the op type must declare for its outputs, as far as the file declares them."""
+    return tuple(t.dtype.runtime if t.dtype and t.dtype.carried and _must_be_fixed(t) else 0 for t in declared)
+
+
+def _must_be_fixed(kind: TensorType) -> bool:
+    """Whether ONNX Runtime keeps an output's dtype only where the op type declares it.
+
+    Without a rank it cannot be told a dtype while it infers. And a node between others of float16 that it lacks kernels for, it
+    runs in float32 as it does these.
+    """
+    return kind.shape is None or kind.dtype == HALF
 
 
 def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], bool]:

@@ -578,3 +578,55 @@ def test_nodes_behind_unknown_ranks_in_the_branches_of_an_if():
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
     session = pyopnb.Session(helper.make_model(graph, opset_imports=imports, ir_version=9))
     assert session(x=np.float32([1, 2, 3]), shape=np.int64([3]), c=np.array(True))["z"].tolist() == [-3, -4]
+
+
+# ---- float16 between nodes that ONNX Runtime has no kernel of float16 for ----------------------------------------------------
+
+HALVES = {
+    "hinted": (lambda x: x * np.float16(2), "float16[N,3]", "float16[N,3]", False),
+    "hinted without rank": (lambda x: x * np.float16(2), "float16[...]", "float16[...]", False),
+    "input alone hinted": (lambda x: x * np.float16(2), "float16[N,3]", None, False),
+    "not hinted": (lambda x: x * x.dtype.type(2), None, None, False),
+    "inferred": (lambda x: x * x.dtype.type(2), None, None, True),
+}
+
+
+def half_op(form: str, seen: list[np.dtype]) -> None:
+    function, takes, gives, infers = HALVES[form]
+
+    class Double:
+        def compute(self, x):
+            seen.append(x.dtype)
+            return function(x)
+
+    Double.compute.__annotations__.update({name: hint for name, hint in (("x", takes), ("return", gives)) if hint})
+    if infers:
+        Double.infer = lambda self, x: x
+    pyopnb.registry.define(Double, "t::Op")
+
+
+@pytest.mark.parametrize("level", ["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"])
+@pytest.mark.parametrize("form", HALVES)
+def test_an_op_keeps_float16_between_nodes_that_run_in_float32(form, level):
+    seen: list[np.dtype] = []
+    half_op(form, seen)
+    nodes = [pyopnb.node(op, *"xabcdy"[n : n + 2]) for n, op in enumerate(("Elu", "t::Op", "Elu", "t::Op", "Elu"))]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float16[N,3]"}, "y"), options)
+    result = session(x=np.float16([[1, 2, 3]]))
+    assert result["y"].tolist() == [[4, 8, 12]] and result["y"].dtype == np.float16 and set(seen) == {np.dtype(np.float16)}
+    trace = session.trace(x=np.float16([[1, 2, 3]]))
+    assert trace["b"].tolist() == [[2, 4, 6]] and trace["b"].dtype == np.float16
+
+
+@pytest.mark.parametrize("form", ["hinted", "hinted without rank"])
+def test_an_op_keeps_float16_in_a_bare_session(form):
+    seen: list[np.dtype] = []
+    half_op(form, seen)
+    nodes = [pyopnb.node("Elu", "x", "a"), pyopnb.node("t::Op", "a", "b"), pyopnb.node("Elu", "b", "y")]
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    model = pyopnb.model(nodes, {"x": "float16[N,3]"}, "y")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    assert session.run(None, {"x": np.float16([[1, 2, 3]])})[0].tolist() == [[2, 4, 6]] and seen == [np.float16]

@@ -143,10 +143,12 @@ class Step:
         - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,
         - ``hides``: its inputs are over the tolerance and its outputs within,
-        - ``same``: inputs and outputs are within the tolerance.
+        - ``same``: inputs and outputs are within the tolerance, or the same to the bit, whatever it gives in isolation.
         """
         bad_inputs = any(not tensor.diff.ok for tensor in self.inputs)
         bad_outputs = any(not tensor.diff.ok for tensor in self.outputs)
+        if all(tensor.diff.verdict == "bit-identical" for tensor in (*self.inputs, *self.outputs)):
+            return "same"  # whatever it gives in isolation, where the runtime may run it in another dtype or unfused
         if any(tensor.alone is not None and not tensor.alone.ok for tensor in self.outputs):
             return "origin"
         if not bad_outputs:

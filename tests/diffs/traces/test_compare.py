@@ -15,6 +15,7 @@ from transformer import renamed, transformer
 
 import pyopnb
 from pyopnb import FeedError, diff, trace
+from pyopnb.diffs.traces.steps import Step, Tensor
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
 QUICK: dict[str, Any] = {"check": False, "times": False}
@@ -361,3 +362,25 @@ def test_weights_that_only_one_side_reads_are_counted_in_words() -> None:
     )
     assert diff(one, other, rtol=0.1).verdict == "different"
     assert any("weight" in line and "no weights" in line for line in str(diff(one, other)).splitlines()), str(diff(one, other))
+
+
+def test_a_node_whose_tensors_are_the_same_to_the_bit_is_no_origin() -> None:
+    one, other = np.ones(2, np.float32), np.full(2, 2, np.float32)
+    x, y = (Tensor(name, name, "name", diff(one, one), alone=diff(one, other) if name == "y" else None) for name in "xy")
+    assert Step("y", "::Elu", "y", (y,), (x,)).verdict == "same"
+    differing = Tensor("x", "x", "name", diff(one, -one))
+    assert Step("y", "::Abs", "y", (y,), (differing,)).verdict == "origin"
+    zeros = Tensor("x", "x", "name", diff(np.float32([0]), np.float32([-0.0])))
+    assert Step("y", "::Reciprocal", "y", (y,), (zeros,)).verdict == "origin"
+
+
+def test_a_float16_net_has_no_origins_in_two_runs_that_are_the_same() -> None:
+    forms = [("Conv", ["w"]), ("HardSigmoid", []), ("Conv", ["w"]), ("HardSigmoid", [])]
+    nodes = [helper.make_node(form, [f"t{n}", *more], [f"t{n + 1}"]) for n, (form, more) in enumerate(forms)]
+    weight = numpy_helper.from_array(np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float16), "w")
+    ends = [helper.make_tensor_value_info(name, 10, None) for name in ("t0", "t4")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(1).normal(size=(1, 8, 16, 16)).astype(np.float16)
+    found = diff(trace(model, x), trace(model, x))
+    assert found.verdict == "bit-identical" and not found.origins, str(found)
