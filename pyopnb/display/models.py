@@ -210,7 +210,7 @@ def _graphs(scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: se
         if own not in entered:
             entered.add(own)
             inner = {id(body) for _, body in to_open} - entered  # a function that calls itself stays folded inside itself
-            stack += [scopes[key] for key in scopes if key in inner]
+            stack += [scopes[id(body)] for _, body in to_open if id(body) in inner]
             continue
         stack.pop()
         if own in graphs:

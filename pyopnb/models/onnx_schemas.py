@@ -26,6 +26,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, ModelProto, TensorProto, defs, helper
 
+from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import (
     Site,
@@ -414,13 +415,14 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     Raises
     ------
     ModelError
-        As from `check_functions`.
+        As from `check_functions` and `check_attributes`.
     onnx.shape_inference.InferenceError
         As from ``infer_shapes``.
     Exception
         What an op's ``__init__`` or ``infer`` raised, with a note.
     """
     check_functions(model)
+    check_attributes(model)
     copy = ModelProto()
     copy.CopyFrom(model)
     sites: list[tuple[Site, Op, ModelProto]] = []

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.functions import check_functions
 from pyopnb.models.index import GraphIndex
@@ -56,6 +57,7 @@ class Evaluator:
         from onnx.reference import ReferenceEvaluator  # slow to import
 
         check_functions(model)
+        check_attributes(model)
         for tensor in filter(is_external, tensors(model)):
             with_data(tensor, None)  # which raises: onnx would look for its file in the working folder
         ready = ModelProto()

@@ -15,7 +15,9 @@ import onnx
 import onnx.shape_inference
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
+from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external
+from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import full_name, input_types, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
@@ -31,6 +33,7 @@ __all__ = [
     "has_reference",
     "inlined_function",
     "reference",
+    "reference_evaluator",
     "runs_as_newest",
     "schema_of_op",
     "stand_in_class",
@@ -172,6 +175,21 @@ def _classes(domain: str) -> set[str]:
     return names
 
 
+def reference_evaluator(model: ModelProto, new_ops: Sequence[Any] = ()) -> Any:
+    """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for.
+
+    Raises
+    ------
+    ModelError
+        As from `check_functions` and `check_attributes`.
+    """
+    from onnx.reference import ReferenceEvaluator  # half a second, for those who need it
+
+    check_functions(model)
+    check_attributes(model)
+    return ReferenceEvaluator(model, new_ops=list(new_ops))
+
+
 # ---- one operator ------------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +265,8 @@ class Evaluation:
             if kind is not None
         ]
         model = self._model([node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
+        check_functions(model)
+        check_attributes(model)
         known = input_types(GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output))
         # onnx invents names for unknown sizes, the same ones for different nodes.
         symbols = {dim for kind in given if kind is not None for dim in kind.shape or () if isinstance(dim, str)}
@@ -256,7 +276,7 @@ class Evaluation:
         """Whether there is a reference implementation."""
         try:
             self._direct(tuple(True for _ in self._schema.inputs))
-        except NotImplementedError:
+        except (NotImplementedError, ModelError):
             return False
         except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or refuses the attrs
             return True
@@ -317,10 +337,8 @@ class Evaluation:
         return evaluator, names
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
-        from onnx.reference import ReferenceEvaluator
-
         takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-        return ReferenceEvaluator(self._model(nodes, takes, gives, imports))
+        return reference_evaluator(self._model(nodes, takes, gives, imports))
 
     def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
         return helper.make_model(

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -19,6 +19,9 @@ from pyopnb.models.io import format_advice, guess_format, similar_path
 from pyopnb.ops.errors import FeedError, sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
+
+_MOST_UNPACKED = 2**30  # bytes of the arrays of an .npz file, however well they are packed
+_MOST_PACKED = 100  # times as large as the file that more may be: deflate reaches 1,000 with nothing but zeros
 
 
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
@@ -79,6 +82,10 @@ def _npy(file: Path) -> np.ndarray:
 
 
 def _npz(file: Path) -> dict[str, np.ndarray]:
+    with ZipFile(file) as members:
+        size, packed = sum(member.file_size for member in members.infolist()), file.stat().st_size
+    if size > max(_MOST_UNPACKED, _MOST_PACKED * packed):
+        raise ValueError(f"{packed:,} bytes that unpack to {size:,}; the limit is {_MOST_PACKED} times as many, or 1 GiB")
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:  # NumPy leaves a damaged one open
         found = {name: archive[name] for name in archive.files}
     other = next((name for name, array in found.items() if not isinstance(array, np.ndarray)), None)

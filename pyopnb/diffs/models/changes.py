@@ -212,6 +212,7 @@ def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
 
 def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]) -> Iterator[Change]:
     ours, theirs = ({(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b))
+    local = [{(f.domain, f.name): f for f in model.functions} for model in (a, b)]
     for key in dict.fromkeys((*ours, *theirs)):
         name = sanitize("::".join(filter(None, key)) or "without a name")
         left, right = ours.get(key), theirs.get(key)
@@ -225,7 +226,7 @@ def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: d
         ]
         if facts:
             yield Change("function", f"function {name}", facts=tuple(facts))
-        graphs = _function(left, a, contents[0]), _function(right, b, contents[1])
+        graphs = [_function(*one) for one in zip((left, right), local, contents, strict=True)]
         levels.append(_Level(f"function {name}", graphs[0], graphs[1], {}))
 
 
@@ -235,9 +236,8 @@ def _declared(function: FunctionProto) -> dict[str, str]:
     return {"inputs": str(len(function.input)), "outputs": str(len(function.output)), **attrs, **defaults}
 
 
-def _function(function: FunctionProto, model: ModelProto, contents: Contents) -> Graph:
-    functions = {(f.domain, f.name): f for f in model.functions}
-    return graph_of(function, Defaults({o.domain: o.version for o in function.opset_import}, functions), contents)
+def _function(function: FunctionProto, local: Mapping[tuple[str, str], FunctionProto], contents: Contents) -> Graph:
+    return graph_of(function, Defaults({o.domain: o.version for o in function.opset_import}, local), contents)
 
 
 # ---- one pair of graphs

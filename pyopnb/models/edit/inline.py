@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
+from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import nodes_of_functions, walk
 from pyopnb.models.ort_capabilities import schema_domains
@@ -34,11 +35,12 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     Raises
     ------
     ModelError
-        As from `check_functions`.
+        As from `check_functions` and `check_attributes`: ONNX Runtime would not come to an end, or take all memory.
     """
     import onnx.inliner  # most sessions do not need it
 
     check_functions(proto)
+    check_attributes(proto)
     held = nodes_of_functions(proto)
     holders: set[tuple[str, str]] = set()
     while True:  # until no more functions are found that call one with an op in it

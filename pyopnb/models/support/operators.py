@@ -9,11 +9,13 @@ import onnx
 from google.protobuf.message import EncodeError
 from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TypeProto
 
+from pyopnb.models.attribute_limits import check_nodes, with_inner
 from pyopnb.models.nodes import constant_value, is_constant
 from pyopnb.models.onnx_schemas import LARGEST_VERSION, find_schema
 from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+from pyopnb.ops.errors import ModelError
 
 __all__ = ["declared_outputs", "defaults_of", "function_of", "infer_node"]
 
@@ -47,6 +49,10 @@ def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], ver
     """
     from onnx.shape_inference import InferenceError, infer_node_outputs
 
+    try:
+        check_nodes(with_inner(node))
+    except ModelError:
+        return [None] * len(node.output)
     imports = [onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION)) for domain, version in versions.items()]
     for exact in (True, False):
         given = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyopnb
+from pyopnb.diffs.arrays import files
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 
 X = np.float32([[1, 2], [3, 4]])
@@ -59,3 +60,14 @@ def test_a_damaged_file_gives_arrays_or_a_refusal(
     else:
         assert all(isinstance(one, np.ndarray) for one in (found.values() if isinstance(found, dict) else [found]))
     assert "\n" not in said
+
+
+def test_an_npz_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, a=np.zeros(2**24, np.uint8))
+    assert pyopnb.diff(path, path).ok, "as dense as a bomb, but small enough to be honest"
+    monkeypatch.setattr(files, "_MOST_UNPACKED", 2**20)  # in place of 1 GiB, which would take seconds to pack
+    with pytest.raises(pyopnb.FeedError, match=r"arrays, got 1[\d,]+ bytes that unpack to 16,777,344; the limit is 100 times"):
+        pyopnb.diff(path, path)
+    np.savez_compressed(path, a=np.random.default_rng(0).integers(0, 255, 2**21, np.uint8))
+    assert pyopnb.diff(path, path).ok, "large, but not dense"

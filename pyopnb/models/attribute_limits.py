@@ -1,0 +1,70 @@
+"""Attributes by which a node of a few bytes takes all memory, or the process with it.
+
+onnx's reference implementation and ONNX Runtime make lists as long as some attributes say, and onnx 1.23's inference of
+LayerNormalization writes out of bounds where ``axis`` has more than 32 bits. Whoever hands nodes to one of them asks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from onnx import GraphProto, ModelProto, NodeProto
+
+from pyopnb.models.nodes import Site, bodies, nodes_in
+from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.registry import canonical_domain, registry
+
+__all__ = ["check_attributes", "check_nodes", "with_inner"]
+
+_LIMITS = {"axis": 2**31 - 1, "num_scan_inputs": 2**16, "num_outputs": 2**16}
+"""The largest amount of the attributes of ONNX's operators that they index or allocate by."""
+
+
+def check_attributes(model: ModelProto) -> None:
+    """Refuse a model in which such an attribute is beyond its limit, also where the caller of a function gives it.
+
+    Raises
+    ------
+    ModelError
+    """
+    check_nodes(node for scope in (model.graph, *model.functions) for node in nodes_in(scope))
+
+
+def check_nodes(nodes: Iterable[NodeProto]) -> None:
+    """`check_attributes` for some nodes, and for those in their bodies if these are among them.
+
+    Raises
+    ------
+    ModelError
+    """
+    limits: dict[str, int] = {}
+    callers: list[NodeProto] = []
+    for node in nodes:
+        if not node.attribute:
+            continue
+        own = not canonical_domain(node.domain) and registry.find(node.domain, node.op_type) is None
+        for attribute in node.attribute if own else ():
+            limit = _LIMITS.get(attribute.name)
+            if limit is not None and attribute.ref_attr_name:
+                limits[attribute.ref_attr_name] = limit
+            elif limit is not None:
+                _check(node, attribute.name, attribute.i, limit)
+        if not own:
+            callers.append(node)
+    for node in callers if limits else ():
+        for attribute in node.attribute:
+            if attribute.name in limits:
+                _check(node, attribute.name, attribute.i, limits[attribute.name])
+
+
+def _check(node: NodeProto, name: str, value: int, limit: int) -> None:
+    if not -limit - 1 <= value <= limit:
+        where = f"{Site(node, GraphProto(), '').where}, attr {sanitize(name)}"
+        raise ModelError(where, expected=f"at most {limit:,}", got=f"{value:,}")
+
+
+def with_inner(node: NodeProto) -> Iterator[NodeProto]:
+    """A node and those in its bodies."""
+    yield node
+    for body in bodies(node):
+        yield from nodes_in(body)
