@@ -11,7 +11,8 @@
     ├── ArgumentError             too many arguments, or a keyword that is unknown  (TypeError)
     ├── ResultError               a return value that the node cannot give          (TypeError)
     ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
-    └── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
+    ├── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
+    └── RunRefused                a run that could hang or end the process          (RuntimeError)
 
 Exceptions of the user's own code are never wrapped: they arrive as themselves, with a note.
 """
@@ -33,6 +34,7 @@ __all__ = [
     "NotationError",
     "PyopError",
     "ResultError",
+    "RunRefused",
     "SchemaChanged",
     "UnknownName",
     "UnknownOp",
@@ -291,3 +293,7 @@ class EscapedInput(PyopError, RuntimeError):
 
 class SchemaChanged(PyopError, RuntimeError):
     """An op changed its output types under a session that cannot rebuild itself."""
+
+
+class RunRefused(PyopError, RuntimeError):
+    """A run at a place where it could wait for ever, or end the process."""

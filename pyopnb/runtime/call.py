@@ -131,7 +131,7 @@ def trace(
     options = TraceOptions(only, level, bodies, check, times, optimised, progress)
     if on == "onnxruntime":
         session = Session(model, base_dir=base_dir)
-        return run_traced(session, session._feeds_by_name(feeds, named), options)
+        return run_traced(session, session._built, session._feeds_by_name(feeds, named), options)
     if on != "reference":
         next_ = closest(str(on), ("onnxruntime", "reference"))
         got = sanitize(repr(on))

@@ -18,7 +18,7 @@ from onnx import AttributeProto
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import ModelError, PyopError, sanitize
+from pyopnb.ops.errors import ModelError, PyopError, RunRefused, sanitize
 from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
 from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import Schema
@@ -26,9 +26,9 @@ from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
-from pyopnb.runtime.plan import Plan, PlannedNode, building, fixed_by_hints, plan_on_this_thread
+from pyopnb.runtime.plan import Plan, PlannedNode, fixed_by_hints
 
-__all__ = ["failed", "get_library_path", "infer", "make_kernel", "signatures"]
+__all__ = ["failed", "get_library_path", "infer", "make_kernel", "refuse_parallel_inside", "signatures"]
 
 _BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
 _BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
@@ -120,11 +120,8 @@ def _texts(value: Any) -> Any:
 # ---- what the bridge calls ---------------------------------------------------------------------------------------------------
 
 
-def _find_planned(domain: str, marker: int) -> tuple[Plan, PlannedNode] | None:
-    plan = plan_on_this_thread()
-    if plan is None or not domain.startswith(PREFIX):
-        return None
-    return plan, plan.nodes[marker]
+def _find_planned(plan: Plan | None, domain: str, marker: int) -> PlannedNode | None:
+    return None if plan is None or not domain.startswith(PREFIX) else plan.nodes[marker]
 
 
 def _find_registered(domain: str, op_type: str, name: str) -> tuple[Op, str]:
@@ -143,12 +140,11 @@ def _find_registered(domain: str, op_type: str, name: str) -> tuple[Op, str]:
 _Signature = tuple[str, str, int, int, int, list[int]]
 
 
-def signatures() -> list[_Signature]:
-    """What is to be registered on this thread.
+def signatures(plan: Plan | None) -> list[_Signature]:
+    """What is to be registered: for the session that is being built, or for bare ones.
 
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
-    plan = plan_on_this_thread()
     if plan is None:
         return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
@@ -207,25 +203,28 @@ def _min_inputs() -> dict[str, int]:
 
 
 def infer(
-    domain: str, op_type: str, marker: int, inputs: list[tuple[int, tuple[Any, ...] | None] | None], reader: Any
+    domain: str,
+    op_type: str,
+    marker: int,
+    inputs: list[tuple[int, tuple[Any, ...] | None] | None],
+    reader: Any,
+    plan: Plan | None,
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
     """Element type and dimensions of the outputs; None where what the op type itself declares must do."""
     given = [_runtime_type(pair) for pair in inputs]
-    planned = _find_planned(domain, marker)
-    if planned is None:
+    node = _find_planned(plan, domain, marker)
+    if plan is None or node is None:
         op, where = _find_registered(domain, op_type, "")
         schema = op.current.schema
         count = len(schema.outputs) if schema.outputs is not None else 1
-        with building(None):
-            try:
-                values = _read_attrs(reader, _declared_kinds(schema), inferring=True) if schema.infers else {}
-            except _Unreadable:
-                return [None] * count
-            instance = instantiate(op.current, schema, values, where) if schema.infers else None
-            promised = promised_outputs(schema, instance, given, count, where, None)
+        try:
+            values = _read_attrs(reader, _declared_kinds(schema), inferring=True) if schema.infers else {}
+        except _Unreadable:
+            return [None] * count
+        instance = instantiate(op.current, schema, values, where) if schema.infers else None
+        promised = promised_outputs(schema, instance, given, count, where, None)
         dtypes = _pad(fixed_by_hints(schema), count)
         return [_runtime_output(kind, given, fixed) for kind, fixed in zip(promised, dtypes, strict=True)]
-    plan, node = planned
     shown = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
     given = plan.corrected(marker, shown)
     answers: list[tuple[int, tuple[Any, ...]] | None] = []
@@ -253,16 +252,15 @@ def _promised_by_plan(
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where, node.numbered.site.node.input)
     instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.inferred_instances.get(version.number)
-    with building(None):
-        if schema.infers and instance is None:
-            try:
-                values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
-            except _Unreadable:
-                return schema.hinted(given) or (None,) * node.outputs
-            instance = instantiate(version, schema, values, node.where)
-            if not node.linked:  # each call of a local function is a node of its own
-                node.inferred_instances[version.number] = instance
-        return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
+    if schema.infers and instance is None:
+        try:
+            values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
+        except _Unreadable:
+            return schema.hinted(given) or (None,) * node.outputs
+        instance = instantiate(version, schema, values, node.where)
+        if not node.linked:  # each call of a local function is a node of its own
+            node.inferred_instances[version.number] = instance
+    return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
 
 
 def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
@@ -296,19 +294,32 @@ def make_kernel(
     inputs: list[tuple[int, tuple[Any, ...] | None] | None],
     outputs: list[tuple[int, tuple[Any, ...] | None] | None],
     reader: Any,
+    plan: Plan | None,
 ) -> Kernel:
     """The Python half of a kernel that ONNX Runtime creates."""
     given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
-    planned = _find_planned(domain, marker)
-    if planned is None:
+    node = _find_planned(plan, domain, marker)
+    if plan is None or node is None:
         op, where = _find_registered(domain, op_type, name)
         return Kernel(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
-    plan, node = planned
     plan.refuse_widening(marker, given)
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
-    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch)
+    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings, plan.runs)
     plan.kernels.add(made)
     return made
+
+
+def refuse_parallel_inside() -> None:
+    """Raise for a run of a session inside an op of the same session, where ONNX Runtime uses threads of its own.
+
+    Each waits on one of the session's threads for another of them: with as many runs as threads, for ever.
+    """
+    raise RunRefused(
+        "run of a session inside its own op",
+        expected="a session with ExecutionMode.ORT_SEQUENTIAL",
+        got="ORT_PARALLEL, whose threads would wait for one another",
+        next="pyopnb.Session(model), without options.execution_mode = ORT_PARALLEL",
+    )
 
 
 def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
@@ -359,9 +370,7 @@ def _on_define(version: Version) -> None:
     op = registry.find(*split_name(version.op))
     if op is not None:  # another thread may have removed it again
         _bridge.widen([_bare_signature(op)])
-    _bridge.set_epoch(registry.epoch)
 
 
 _bridge.configure(sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried])
-_bridge.set_epoch(registry.epoch)
 registry.subscribe(_on_define)

@@ -18,7 +18,14 @@ __all__ = ["call_runtime", "keep_owners", "live_sessions"]
 
 
 def call_runtime(
-    epoch: int, function: Callable[..., Any], arguments: tuple[Any, ...], *, keep: Any = None, always: bool = True
+    epoch: int,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    plan: Any = None,
+    parallel: Any = None,
+    keep: Any = None,
+    always: bool = True,
 ) -> Any:
     """Call ONNX Runtime; what an op raises on the way is raised as itself.
 
@@ -31,6 +38,10 @@ def call_runtime(
         Of the registry: its versions serve the whole run.
     function, arguments
         What runs or builds the session.
+    plan : Plan, optional
+        Of the session that is built.
+    parallel : ParallelRuns, optional
+        The runs of a session for which ONNX Runtime uses threads of its own.
     keep : object
         Owns the memory that the run reads; it is kept as long as an input that escaped.
     always : bool
@@ -44,7 +55,7 @@ def call_runtime(
     __tracebackhide__ = True
     if _closing:
         _stop_here()
-    returned, runtime_error, error, escaped = _bridge.run(epoch, function, arguments)
+    returned, runtime_error, error, escaped = _bridge.run(epoch, function, arguments, plan, parallel)
     if runtime_error is None and error is None and escaped is None:
         return returned
     array = None
@@ -141,7 +152,8 @@ def _in_child() -> None:
     """After a fork the parent's threads do not exist here, and destroying a session would wait for its threads for ever."""
     _bridge.forget_other_threads()
     for session in list(live_sessions):
-        _bridge.keep_for_ever(session._sess)
+        if "_built" in vars(session):
+            _bridge.keep_for_ever(session._sess)
 
 
 atexit.register(_close)

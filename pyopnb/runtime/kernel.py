@@ -9,7 +9,7 @@ import dis
 import inspect
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import CodeType
 from typing import Any
@@ -25,7 +25,8 @@ from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.legacy_pyop import LegacySpec
-from pyopnb.runtime.plan import PlannedNode, building
+from pyopnb.runtime.plan import PlannedNode
+from pyopnb.runtime.settings import Setting, Settings, Values, numbered
 
 __all__ = ["OPEN", "Kernel", "promised_outputs"]
 
@@ -50,6 +51,10 @@ class Kernel:
         None in a bare session.
     epoch : int
         The registry's, when the session was planned: older versions never serve it.
+    settings : Settings, optional
+        Of the session.
+    runs : ParallelRuns, optional
+        Those of the session, where ONNX Runtime may call the kernel on threads of its own.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class Kernel:
         resolved: Sequence[TensorType | None],
         node: PlannedNode | None,
         epoch: int,
+        settings: Settings | None = None,
+        runs: Any = None,
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
         self.legacy, self.number, self.label = (node.legacy, node.number, node.label) if node else (None, -1, "")
@@ -69,28 +76,25 @@ class Kernel:
         # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
         self.undeclared = tuple(kind.dtype is None for kind in node.numbered.declared) if node and not node.legacy else ()
         self.first_epoch = epoch
-        self._settings = [(epoch, values)]  # attrs, and the epoch from which on they hold
-        # Attrs of sessions that share this kernel, with a number of their own, by the private epochs in which they run it.
-        self.private: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.settings, self.runs = settings or Settings(Setting()), runs
+        self._made_with: Values = 0, values
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._lock = threading.RLock()
-        # By version and the epoch or number of the attrs; only those that a run can still ask for.
+        # By version and the number of the attrs; only those that a run can still ask for.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.first_epoch)
         instance = node.take_instance(version.number) if node else None
         instance, self.declared = self._instance(version, values, instance)
-        self._add_state(version, epoch, instance, self.declared)
+        self._add_state(version, 0, instance, self.declared)
 
     @property
     def values(self) -> dict[str, Any]:
-        """The attrs that the next run uses."""
-        return self._settings[-1][1]
+        """The attrs that the session's next run uses."""
+        return self.values_in(self.settings.newest)[1]
 
-    def _setting(self, epoch: int) -> tuple[int, dict[str, Any]]:
-        return self.private.get(epoch) or self._own_setting(epoch)
-
-    def _own_setting(self, epoch: int) -> tuple[int, dict[str, Any]]:
-        return next((held for held in reversed(self._settings) if held[0] <= epoch), self._settings[0])
+    def values_in(self, setting: Setting) -> Values:
+        """The attrs of a setting at this node."""
+        return setting.values.get(self.number, self._made_with)
 
     def schema(self, version: Version) -> Schema:
         """The schema by which this node is read."""
@@ -104,68 +108,68 @@ class Kernel:
         SchemaChanged
             The version of that epoch promises other outputs than ONNX Runtime was told of.
         """
-        version = self.op.at(max(epoch, self.first_epoch))
-        with self._lock:
-            since, values = self._setting(epoch)
-            known = self._states.get((version.number, since))
-            if known is None:
-                instance, promised = self._instance(version, values)
-                if promised != self.declared:
-                    raise self._schema_changed(version, promised)
-                known = self._add_state(version, since, instance, promised)
-            return known[1]
+        return _bridge.locked(self._lock, self._at, epoch)
+
+    def _at(self, epoch: int) -> Any:
+        version, (number, values) = self._asked(epoch)
+        known = self._states.get((version.number, number))
+        if known is None:
+            instance, promised = self._instance(version, values)
+            if promised != self.declared:
+                raise self._schema_changed(version, promised)
+            known = self._add_state(version, number, instance, promised)
+            self._prune()
+        return known[1]
+
+    def _asked(self, epoch: int) -> tuple[Version, Values]:
+        """The version and the attrs that serve runs of that epoch."""
+        return self.op.at(max(epoch, self.first_epoch)), self.values_in(self.settings.at(epoch))
 
     def instance_at(self, epoch: int) -> tuple[int, object] | None:
         """Number of the version that serves runs of that epoch, and its instance; None where there is none yet."""
-        known = self._states.get((self.op.at(max(epoch, self.first_epoch)).number, self._setting(epoch)[0]))
+        version, (number, _) = self._asked(epoch)
+        known = self._states.get((version.number, number))
         if known is None:
             return None
         return known[0].number, known[1].instance
 
     def update(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
-        version = self.op.at(max(epoch, self.first_epoch))
-        since, values = self._setting(epoch)
-        if (version.number, since) in self._states:
+        version, (number, values) = self._asked(epoch)
+        if (version.number, number) in self._states:
             return None
         instance, promised = self._instance(version, values)
         if promised != self.declared:
             return f"{version} gives {_format_types(promised)} instead of {_format_types(self.declared)}"
-        self._add_state(version, since, instance, promised)
+        self._add_state(version, number, instance, promised)
+        self._prune()
         return None
 
-    def prepare_attrs(self, epoch: int, values: dict[str, Any]) -> Callable[[int, int | None], None] | None:
-        """A function that makes these the attrs from an epoch on, or of one private epoch; None if the outputs change."""
+    def prepare_attrs(self, epoch: int, attrs: dict[str, Any]) -> Values | None:
+        """Make ready for attrs that a setting is to have; None if the outputs change."""
         version = self.op.at(max(epoch, self.first_epoch))
-        instance, promised = self._instance(version, values)
+        instance, promised = self._instance(version, attrs)
         if promised != self.declared:
             return None
-
-        def adopt(since: int, private: int | None) -> None:
-            with self._lock:
-                if private is None:
-                    self._settings.append((since, values))
-                else:
-                    self.private[private] = (since, values)
-                self._add_state(version, since, instance, promised)
-
-        return adopt
+        values = numbered(attrs)
+        self._prune()  # now, because until the setting serves, nothing says that the new state is asked for
+        self._add_state(version, values[0], instance, promised)
+        return values
 
     def _add_state(
-        self, version: Version, since: int, instance: object, promised: tuple[TensorType | None, ...]
+        self, version: Version, number: int, instance: object, promised: tuple[TensorType | None, ...]
     ) -> tuple[Version, Any]:
-        kept = self._states[version.number, since] = version, self._state(version, instance, promised)
-        if len(self._states) > 1:
-            self._prune()
+        kept = self._states[version.number, number] = version, self._state(version, instance, promised)
         return kept
 
     def _prune(self) -> None:
         """Release versions and attrs that no run can ask for any more."""
+        if len(self._states) < 2:
+            return
         epoch = max(_bridge.oldest_epoch(), self.first_epoch)
-        numbers, since = self.op.numbers_since(epoch), self._own_setting(epoch)[0]
-        self._settings = [held for held in self._settings if held[0] >= since]
-        used = {number for number, _ in (*self._settings, *self.private.values())}
-        self._states = {key: held for key, held in self._states.items() if key[0] in numbers and key[1] in used}
+        versions = self.op.numbers_since(epoch)
+        used = {self.values_in(setting)[0] for setting in self.settings.prune(epoch)}
+        self._states = {key: held for key, held in self._states.items() if key[0] in versions and key[1] in used}
 
     def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(
@@ -183,10 +187,9 @@ class Kernel:
         schema.check_inputs(self.given, self.where, self._names)
         if self.legacy:
             self.legacy.check_inputs(self.given, self.where)
-        with building(None):  # a session that the user's code builds in here is not part of this one
-            if instance is None:
-                instance = instantiate(version, schema, values, self.where)
-            return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.legacy)
+        if instance is None:
+            instance = instantiate(version, schema, values, self.where)
+        return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.legacy)
 
     def _state(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> Any:
         """What the bridge needs for calls of this version."""

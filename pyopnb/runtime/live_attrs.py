@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import ModelProto
@@ -16,6 +16,9 @@ from pyopnb.ops.registry import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
 from pyopnb.runtime.plan import is_op, planned_nodes
+
+if TYPE_CHECKING:
+    from pyopnb.runtime.built import Built
 
 __all__ = ["attrs_of", "changed_attrs", "labels_of", "merge_attrs", "model_in_use", "select_kernels", "write_attrs"]
 
@@ -107,29 +110,30 @@ def changed_attrs(kernel: Kernel, values: Mapping[str, Any], model: Mapping[str,
     }
 
 
-def write_attrs(session: Any, model: ModelProto) -> None:
+def write_attrs(built: Built, model: ModelProto) -> None:
     """Give the nodes of a session's model the attrs that serve its runs, where `set_attrs` changed them.
 
     Parameters
     ----------
-    session : Session
+    built : Built
     model : ModelProto
         What the session runs: its local functions that hold ops are inlined.
     """
-    if not session._attr_changes:
+    changes = built.setting.changes
+    if not changes:
         return
-    nodes = [node for node in planned_nodes(model, session._modules) if node.op.name in session._ops]
-    for number, values in session._attr_changes.items():
+    nodes = [node for node in planned_nodes(model, built.recipe.modules, built.epoch) if node.op.name in built.ops]
+    for number, values in changes.items():
         node = nodes[number]
-        attrs = {attr.name: attr for attr in node.op.at(session._epoch).schema.attrs}
+        attrs = {attr.name: attr for attr in node.op.at(built.epoch).schema.attrs}
         for name, value in values.items():
             set_attribute(node.numbered.site.node, name, attrs[name].take(value, node.where) if name in attrs else value)
 
 
-def model_in_use(session: Any) -> ModelProto:
+def model_in_use(built: Built) -> ModelProto:
     """The model that a session runs; where `set_attrs` changed attrs, with these, and local functions that hold ops inlined."""
-    model: ModelProto = session._source().proto
-    if session._attr_changes:
-        model = inline_ops(model, is_op(model, session._modules))
-        write_attrs(session, model)
+    model = built.source().proto
+    if built.setting.changes:
+        model = inline_ops(model, is_op(model, built.recipe.modules))
+        write_attrs(built, model)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +13,10 @@ from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.feeds import initializer_to_ortvalue
 
-__all__ = ["LENT", "QUIET", "quiet_options", "session_options"]
+__all__ = ["LENT", "QUIET", "copied_options", "quiet_options", "session_options"]
 
+_COPY = "pyopnb.copy"
+_copies = itertools.count()
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
 
@@ -39,6 +42,14 @@ def session_options(given: onnxruntime.SessionOptions | None, source: ModelSourc
     if source.taken_out:
         _lend(options, source.taken_out)
     return options
+
+
+def copied_options(options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession) -> onnxruntime.SessionOptions:
+    """The options of a session as its own; custom-op libraries are not among them, but pyopnb's can be registered again."""
+    copied = runtime._sess.session_options
+    copied.add_session_config_entry(_COPY, f"{next(_copies)}.")  # by which the native half knows
+    LENT[copied] = dict(LENT.get(options, {}))
+    return copied
 
 
 LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()

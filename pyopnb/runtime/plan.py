@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,16 +30,15 @@ from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
 from pyopnb.runtime.legacy_pyop import LegacySpec
+from pyopnb.runtime.settings import Settings
 
 __all__ = [
     "HALF",
     "Clock",
     "Plan",
     "PlannedNode",
-    "building",
     "fixed_by_hints",
     "is_op",
-    "plan_on_this_thread",
     "planned_nodes",
     "refuse_lowered",
     "refuse_unknown",
@@ -128,6 +125,8 @@ class Plan:
 
     nodes: list[PlannedNode]
     epoch: int
+    settings: Settings
+    runs: Any = None  # that tells runs apart, where ONNX Runtime uses threads of its own
     wanted: dict[int, dict[int, DType]] = field(default_factory=dict)  # node → output → dtype to be fixed
     kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # that ONNX Runtime made of them
     _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(default_factory=dict)
@@ -183,28 +182,6 @@ class Plan:
         return bool(wanted) and self._rounds <= len(self.nodes) + 1
 
 
-class _Thread(threading.local):
-    plan: Plan | None = None
-
-
-_thread = _Thread()
-
-
-@contextmanager
-def building(plan: Plan | None) -> Iterator[None]:
-    """While the runtime builds a session on this thread, its calls belong to this plan."""
-    before, _thread.plan = _thread.plan, plan
-    try:
-        yield
-    finally:
-        _thread.plan = before
-
-
-def plan_on_this_thread() -> Plan | None:
-    """The plan of the session that is being built on this thread, if any."""
-    return _thread.plan
-
-
 def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
     """Element types that the op type must declare for its outputs, as far as the hints tell them; see `_must_be_fixed`."""
     if schema.infers or schema.outputs is None:
@@ -236,8 +213,8 @@ def _is_legacy(node: NodeProto) -> bool:
     return node.op_type == legacy_pyop.OP_TYPE and registry.find(node.domain, node.op_type) is None
 
 
-def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNode]:
-    """The nodes that run through ops of the registry or, retired, through classes of the allowed modules.
+def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int) -> list[PlannedNode]:
+    """The nodes that run through ops of the registry, as they are in an epoch, or retired ones through allowed classes.
 
     Raises
     ------
@@ -263,7 +240,7 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
             scope, types, declared = site.scope, input_types(site.scope), declared_outputs(site.scope)
         where = site.where
         _refuse_uncarried(site, types, where)
-        _refuse_older(op, imports.get(site.node.domain), where)
+        _refuse_older(op, op.at(epoch).opset, imports.get(site.node.domain), where)
         outputs = tuple(declared.get(name, ANY) for name in site.node.output)
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs)
         values = legacy.attrs if legacy else attribute_values(site.node, proto, where)
@@ -273,19 +250,19 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str]) -> list[PlannedNod
         if legacy:
             numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)
         else:
-            numbered.fixed = fixed_by_hints(op.current.schema)
+            numbered.fixed = fixed_by_hints(op.at(epoch).schema)
             node.fixed = tuple(a or b for a, b in zip(node.fixed, _fixed_by_file(numbered.declared), strict=True))
         planned.append(node)
     return planned
 
 
-def _refuse_older(op: Op, imported: int | None, where: str) -> None:
-    if imported is not None and imported < op.current.opset:
+def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:
+    if imported is not None and imported < opset:
         raise ModelError(
             where,
-            expected=f"domain {op.domain} from version {op.current.opset} on, as {op.name} was defined with --opset",
+            expected=f"domain {op.domain} from version {opset} on, as {op.name} was defined with --opset",
             got=f"version {imported} imported",
-            next=f"import version {op.current.opset} in the model, or define an op for version {imported}",
+            next=f"import version {opset} in the model, or define an op for version {imported}",
         )
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
 import warnings
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.markers import add_markers, remove_markers
-from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.models.versions import lower_versions, version_numbers
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.exceptions import call_runtime, keep_owners, live_sessions
+from pyopnb.runtime.background import run_in_background
+from pyopnb.runtime.built import CPU, Built, Prepare, Recipe
+from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
-from pyopnb.runtime.options import LENT, QUIET, session_options
-from pyopnb.runtime.plan import Plan, building, is_op, planned_nodes, refuse_lowered, refuse_unknown
+from pyopnb.runtime.options import QUIET
+from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "SessionRebuilt", "VersionsLowered", "run_each", "run_kernels"]
 
-_CPU = "CPUExecutionProvider"
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
 
@@ -126,10 +124,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         _refuse_keywords(kwargs)
-        self._arguments = (sess_options, providers, provider_options, kwargs)
-        self._updating = threading.RLock()
-        self._begin_attrs()
-        self._modules = checked_modules(modules)
+        self._prepare()
+        recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
         source = read_model(model, base_dir)
         lowered = version_numbers(source.proto)
         self.filled = _fill(source) if fill else ()
@@ -138,128 +134,95 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if self.lowered:
             source.given = None  # the bytes or the file, which are not what is to be loaded now
             _say_lowered(self.lowered, source.proto, self.filled)
-        self._build(source)
+        self._swap(replace(recipe, lowered=bool(self.lowered)).build(source))
 
-    def _begin_attrs(self) -> None:
-        self._attr_changes: dict[int, dict[str, Any]] = {}  # attrs that were set, by the node's number
-        self._model_values: dict[int, dict[str, Any]] = {}  # of the nodes whose attrs were set: what the model says
+    def _prepare(self) -> None:
+        self._updating = threading.RLock()
         self._attr_listeners: set[Callable[[], None]] = set()  # called after attrs were set
+        live_sessions.add(self)
+
+    def _swap(self, built: Built) -> Built:
+        """Run in another ONNX Runtime session, or in other versions and attrs, from the next run on."""
+        self._built = built
+        return built
+
+    def __getattr__(self, name: str) -> Any:
+        # What `InferenceSession` keeps on itself belongs to the session that is swapped.
+        built = self.__dict__.get("_built")
+        if built is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(built.runtime, name)
+
+    @property
+    def _enable_fallback(self) -> bool:
+        return bool(self._built.runtime._enable_fallback)
+
+    @_enable_fallback.setter
+    def _enable_fallback(self, value: bool) -> None:
+        self._built.runtime._enable_fallback = value
+
+    @property
+    def _feeds(self) -> Feeds:
+        return self._built.feeds
+
+    @property
+    def _kernels(self) -> Collection[Kernel]:
+        return self._built.kernels
+
+    @property
+    def _ops(self) -> tuple[str, ...]:
+        return self._built.ops
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
-    def _build(self, source: ModelSource, prepare: Callable[[Plan, ModelProto], None] | None = None) -> None:
-        __tracebackhide__ = True
-        epoch = registry.epoch
-        forget_inferred(source.proto)
-        source.proto = inline_ops(source.proto, is_op(source.proto, self._modules))
-        plan = Plan(planned_nodes(source.proto, self._modules), epoch)
-        for number, values in self._attr_changes.items():
-            plan.nodes[number].values.update(values)
-        if prepare is not None:
-            prepare(plan, source.proto)
-        built = self._try_build(source, plan)
-        while plan.learn():
-            if prepare is not None:
-                prepare(plan, source.proto)
-            built = self._try_build(source, plan)
-        if isinstance(built, BaseException):
-            raise built
-        self.__dict__.update(vars(built))
-        # The proto is released: InferenceSession keeps the bytes, and one copy of the weights beside ONNX Runtime's is enough.
-        self._folder, self._taken_out = source.folder, source.taken_out
-        self._ops, self._kernels, self._epoch = sorted({node.op.name for node in plan.nodes}), plan.kernels, epoch
-        live_sessions.add(self)
-        self._feeds = Feeds(self, declared_scalars(source.proto))
-        self._only_cpu = self.get_providers() == [_CPU]
+    def _with_model(self, source: ModelSource, built: Built, options: onnxruntime.SessionOptions, prepare: Prepare) -> Session:
+        """A session of a model that was derived from this one's, in the versions and with the attrs that serve now.
 
-    def _source(self) -> ModelSource:
-        """The model as the session runs it, read again."""
-        if self._model_bytes is None:
-            return read_model(self._model_path, self._folder)
-        proto = ModelProto.FromString(self._model_bytes)
-        remove_markers(proto)
-        return ModelSource(proto, self._folder, self._taken_out)
-
-    def _with_model(
-        self, source: ModelSource, options: onnxruntime.SessionOptions, prepare: Callable[[Plan, ModelProto], None]
-    ) -> Session:
-        """A session like this one, of a model that was derived from this one's."""
-        __tracebackhide__ = True
-        session = Session.__new__(Session)
-        session._arguments = (options, *self._arguments[1:])
-        session._updating, session._modules, session.filled, session.lowered = threading.RLock(), self._modules, (), ()
-        session._begin_attrs()
-        session._attr_changes = self._attr_changes
-        session._build(source, prepare)
-        return session
-
-    def _try_build(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
-        """ONNX Runtime's session; where it refused and the plan now says why, the exception."""
-        __tracebackhide__ = True
-        options, providers, provider_options, kwargs = self._arguments
-        add_markers(source.proto, [node.numbered for node in plan.nodes])
-        options = session_options(options, source)
-        keywords = dict(kwargs)
-        if not providers or list(providers) == [_CPU]:
-            # Falling back from the CPU to the CPU only repeats the failure and prints it.
-            keywords.setdefault("enable_fallback", 0)
-
-        def build() -> onnxruntime.InferenceSession:
-            __tracebackhide__ = True
-            if not plan.nodes and source.given is not None:
-                return onnxruntime.InferenceSession(source.given, options, providers, provider_options, **keywords)
-            options.register_custom_ops_library(get_library_path())
-            data = source.proto.SerializeToString()
-            return onnxruntime.InferenceSession(data, options, providers, provider_options, **keywords)
-
-        try:
-            with building(plan):
-                session = call_runtime(plan.epoch, build, (), always=not plan.wanted)
-            if source.taken_out:
-                weakref.finalize(session._sess, keep_owners, LENT[options]).atexit = False
-            return session
-        except Exception as error:
-            if plan.wanted:
-                return error
-            refuse_unknown(source.proto, error)
-            if self.lowered:
-                refuse_lowered(source.proto)
-            raise
-
-    def _update(self) -> int:
-        """Make ready for the registry's current versions, rebuilding where outputs changed.
-
-        Returns
-        -------
-        int
-            The epoch whose versions serve the next run.
+        It stays in these versions where its runs are `_run` in what it has built.
         """
         __tracebackhide__ = True
-        if self._epoch != registry.epoch:
-            with self._updating:
-                epoch = registry.epoch
-                changes = {change for kernel in list(self._kernels) if (change := kernel.update(epoch))}
-                if changes:
-                    self._rebuild("; ".join(sorted(changes)))
-                self._epoch = max(epoch, self._epoch)
-        return self._epoch
+        session = Session.__new__(Session)
+        session._prepare()
+        session.filled = session.lowered = ()
+        recipe = replace(built.recipe, options=options, lowered=False)
+        session._swap(recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare))
+        return session
 
-    def _rebuild(self, reason: str = "") -> None:
+    def _update(self) -> Built:
+        """Make ready for the registry's current versions, rebuilding where outputs changed; what the next run is to run in."""
         __tracebackhide__ = True
-        self._build(self._source())
+        built = self._built
+        return built if built.seen == registry.epoch else _bridge.locked(self._updating, self._catch_up)
+
+    def _catch_up(self) -> Built:
+        __tracebackhide__ = True
+        built, epoch = self._built, registry.epoch
+        if built.seen >= epoch:
+            return built  # another thread was faster
+        if changes := built.changes(epoch):
+            return self._rebuild(built, built.setting, changes)
+        return self._swap(replace(built, epoch=epoch, seen=epoch))
+
+    def _rebuild(self, built: Built, setting: Setting, reason: str = "", **changes: Any) -> Built:
+        """Swap in an ONNX Runtime session with these attrs, and these changes of the recipe."""
+        __tracebackhide__ = True
+        made = self._swap(replace(built.recipe, **changes).build(built.source(), setting=setting))
         if reason:
             warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=_level_of_user())
+        return made
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
         """As ``InferenceSession.set_providers``: the session is rebuilt."""
-        if not self._ops:
-            super().set_providers(providers, provider_options)
-            self._only_cpu = self.get_providers() == [_CPU]
+        _bridge.locked(self._updating, self._set_providers, providers, provider_options)
+
+    def _set_providers(self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None) -> None:
+        built = self._built
+        if built.ops:
+            self._rebuild(built, built.setting, providers=providers, provider_options=provider_options)
             return
-        options, _, _, kwargs = self._arguments
-        self._arguments = (options, providers, provider_options, kwargs)
-        with self._updating:
-            self._rebuild()
+        runtime = copy.copy(built.runtime)  # so that nobody sees it half changed
+        runtime.set_providers(providers, provider_options)
+        self._swap(replace(built, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
 
     def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
         """The nodes that run through ops.
@@ -269,13 +232,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         list of (str, str, dict)
             Name or first output, op, and attrs of each node.
         """
-        self._update()
-        labels = labels_of(self._kernels)
-        return [(label, kernel.op.name, attrs_of(kernel, self._values(kernel))) for kernel, label in labels.items()]
-
-    def _values(self, kernel: Kernel) -> dict[str, Any]:
-        """The attrs that this session's next run uses at a node."""
-        return kernel.values
+        built = self._update()
+        labels = labels_of(built.kernels)
+        return [(label, kernel.op.name, attrs_of(kernel, built.values(kernel))) for kernel, label in labels.items()]
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
@@ -285,11 +244,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @property
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
         """Those of `attrs` whose values are not the model's, because `set_attrs` changed them."""
-        self._update()
+        built = self._update()
+        model = built.setting.model
         changes = {
-            label: changed_attrs(kernel, self._values(kernel), self._model_values[kernel.number])
-            for kernel, label in labels_of(self._kernels).items()
-            if kernel.number in self._model_values
+            label: changed_attrs(kernel, built.values(kernel), model[kernel.number])
+            for kernel, label in labels_of(built.kernels).items()
+            if kernel.number in model
         }
         return {label: attrs for label, attrs in changes.items() if attrs}
 
@@ -378,32 +338,29 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ({'y': {'by': 10.0}}, [10.0])
         """
         __tracebackhide__ = True
-        with self._updating:
-            epoch = self._update()
-            kernels = select_kernels(self._kernels, where, attrs)
-            adopts = [kernel.prepare_attrs(epoch, merge_attrs(kernel, self._values(kernel), attrs)) for kernel in kernels]
-            for kernel in kernels:
-                self._model_values.setdefault(kernel.number, self._values(kernel))
-            before = self._attr_changes
-            self._attr_changes = {**before, **{k.number: {**before.get(k.number, {}), **attrs} for k in kernels}}
-            ready = [(kernel, adopt) for kernel, adopt in zip(kernels, adopts, strict=True) if adopt is not None]
-            if len(ready) == len(adopts):
-                self._adopt(ready)
-            else:
-                try:
-                    self._rebuild(f"{', '.join(attrs)} changed outputs")
-                except BaseException:
-                    self._attr_changes = before
-                    raise
+        _bridge.locked(self._updating, self._set_attrs, where, attrs)
         for listener in list(self._attr_listeners):
             listener()
 
-    def _adopt(self, adopts: Sequence[tuple[Kernel, Callable[[int, int | None], None]]]) -> None:
+    def _set_attrs(self, where: str | None, attrs: Mapping[str, Any]) -> None:
+        __tracebackhide__ = True
+        built = self._update()
+        before = built.setting
+        kernels = select_kernels(built.kernels, where, attrs)
+        ready = {k.number: k.prepare_attrs(built.epoch, merge_attrs(k, built.values(k), attrs)) for k in kernels}
+        changes = {**before.changes, **{k.number: {**before.changes.get(k.number, {}), **attrs} for k in kernels}}
+        model = {**{k.number: built.values(k) for k in kernels}, **before.model}
+        values = {number: one for number, one in ready.items() if one is not None}
+        if len(values) == len(ready):
+            self._adopt(built, Setting({**before.values, **values}, changes, model))
+        else:
+            self._rebuild(built, Setting({}, changes, model), f"{', '.join(attrs)} changed outputs")
+
+    def _adopt(self, built: Built, setting: Setting) -> None:
         """Let attrs that kernels are ready for serve from the next run on."""
-        since = registry.epoch + 1  # first the attrs, then the epoch: a run that begins in it must find them
-        for _, adopt in adopts:
-            adopt(since, None)
-        _bridge.set_epoch(registry.begin_epoch())
+        epoch = registry.begin_epoch()
+        built.settings.begin(epoch, setting)  # the whole change; no run begins in that epoch before it, as we have the lock
+        self._swap(replace(built, epoch=epoch, seen=-1))  # another thread may have defined an op before that epoch
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
@@ -424,36 +381,59 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
         """
         __tracebackhide__ = True
-        epoch = self._update()  # before the feeds are checked: a rebuilt session may take others
-        feeds, with_ortvalues = self._feeds.check(input_feed)
-        names = output_names or self._feeds.output_names
+        return self._run(self._update(), output_names, input_feed, run_options)
+
+    def _run(
+        self, built: Built, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """A run in these versions and with these attrs."""
+        __tracebackhide__ = True
+        feeds, with_ortvalues = built.feeds.check(input_feed)
+        names = output_names or built.feeds.output_names
         options = QUIET if run_options is None else run_options
-        if with_ortvalues or self._feeds.needs_ortvalues(output_names):
-            return self._run_with_ortvalues(epoch, names, feeds, options)
+        if with_ortvalues or built.feeds.needs_ortvalues(output_names):
+            return _run_with_ortvalues(built, names, feeds, options)
+        runtime = built.runtime
         # InferenceSession.run checks the names again, and falls back to other providers.
-        direct = self._only_cpu and not self._enable_fallback
-        function = self._sess.run if direct else super().run
+        function = runtime._sess.run if built.only_cpu and not runtime._enable_fallback else runtime.run
         try:
-            return call_runtime(epoch, function, (names, feeds, options), keep=(feeds, self._sess))  # type: ignore[no-any-return]
+            return built.call(function, (names, feeds, options), feeds)  # type: ignore[no-any-return]
         except Exception:
-            check_output_names(names, self._feeds.output_names)  # ONNX Runtime names no other
+            check_output_names(names, built.feeds.output_names)  # ONNX Runtime names no other
             raise
 
-    def _run_with_ortvalues(self, epoch: int, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
-        """A run with dtypes that onnxruntime has no arrays for."""
+    @hide_internal_frames
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], Any],
+        user_data: Any,
+        run_options: Any = None,
+    ) -> None:
+        """As ``InferenceSession.run_async``; where the session has ops, the run is on a thread of Python's.
+
+        Parameters
+        ----------
+        output_names, input_feed, run_options
+            As for `run`.
+        callback : callable
+            Called on that thread with the list of results, ``user_data`` and a str: empty, or what went wrong. Its attribute
+            ``exception`` is the exception, an op's own with its traceback; the results are an empty list then.
+        user_data : object
+
+        Raises
+        ------
+        FeedError
+            A feed does not fit.
+        """
         __tracebackhide__ = True
-        values = {}
-        for name, value in feeds.items():
-            if not isinstance(value, np.ndarray):
-                values[name] = value
-            elif value.dtype.kind in "OUT":
-                values[name] = texts_to_ortvalue(value)
-            else:
-                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
-        run = super().run_with_ort_values
-        outputs = call_runtime(epoch, run, (list(names), values, options), keep=(values, self._sess))
-        types = [self._feeds.outputs.get(name) for name in names]
-        return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]
+        built = self._update()
+        if not built.ops:
+            built.runtime.run_async(output_names, input_feed, callback, user_data, run_options)
+            return
+        feeds, _ = built.feeds.check(input_feed)
+        run_in_background(lambda: self._run(built, output_names, feeds, run_options), callback, user_data)
 
     @hide_internal_frames
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
@@ -465,22 +445,23 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             The outputs, in the order of ``output_names``, or of the model.
         """
         __tracebackhide__ = True
+        built = self._update()
         arguments = output_names, input_dict_ort_values, run_options or QUIET
-        run = super().run_with_ort_values
-        return call_runtime(self._update(), run, arguments, keep=(input_dict_ort_values, self._sess))
+        return built.call(built.runtime.run_with_ort_values, arguments, input_dict_ort_values)
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
         __tracebackhide__ = True
-        run = super().run_with_iobinding
-        call_runtime(self._update(), run, (iobinding, run_options or QUIET), keep=(iobinding, self._sess))
+        built = self._update()
+        built.call(built.runtime.run_with_iobinding, (iobinding, run_options or QUIET), iobinding)
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
         __tracebackhide__ = True
-        call_runtime(self._update(), super().run_with_ortvaluevector, arguments, keep=(arguments, self._sess))
+        built = self._update()
+        built.call(built.runtime.run_with_ortvaluevector, arguments, arguments)
 
     def __call__(self, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
@@ -502,12 +483,18 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ``session(x=x)["y"]``, ``y, = session(x)``, ``session({"/x:0": x})``
         """
         __tracebackhide__ = True
-        return Result(dict(zip(self._feeds.output_names, self.run(None, self._feeds_by_name(feeds, named)), strict=True)))
+        return self._result(feeds, named)
+
+    @hide_internal_frames
+    def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
+        __tracebackhide__ = True
+        built = self._update()  # before the feeds are checked: a rebuilt session may take others
+        values = self._run(built, None, _feeds_by_name(built.feeds, feeds, named))
+        return Result(dict(zip(built.feeds.output_names, values, strict=True)))
 
     def _feeds_by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         __tracebackhide__ = True
-        takes_dict = all(self._feeds.types.values())  # no input is a map itself
-        return feeds_by_name(list(self._feeds.types), feeds, named, takes_dict=takes_dict)
+        return _feeds_by_name(self._built.feeds, feeds, named)
 
     @hide_internal_frames
     def trace(
@@ -590,15 +577,37 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         from pyopnb.runtime.trace.run import TraceOptions, run_traced  # what most sessions never need
 
         options = TraceOptions(only, level, bodies, check, times, optimised, progress)
-        self._update()
-        return run_traced(self, self._feeds_by_name(feeds, named), options)
+        built = self._update()
+        return run_traced(self, built, _feeds_by_name(built.feeds, feeds, named), options)
 
     def __repr__(self) -> str:
-        if "_feeds" not in vars(self):
+        if "_built" not in vars(self):
             return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
         takes = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
         gives = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
+
+
+def _feeds_by_name(known: Feeds, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    __tracebackhide__ = True
+    takes_dict = all(known.types.values())  # no input is a map itself
+    return feeds_by_name(list(known.types), feeds, named, takes_dict=takes_dict)
+
+
+def _run_with_ortvalues(built: Built, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
+    """A run with dtypes that onnxruntime has no arrays for."""
+    __tracebackhide__ = True
+    values = {}
+    for name, value in feeds.items():
+        if not isinstance(value, np.ndarray):
+            values[name] = value
+        elif value.dtype.kind in "OUT":
+            values[name] = texts_to_ortvalue(value)
+        else:
+            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
+    outputs = built.call(built.runtime.run_with_ort_values, (list(names), values, options), values)
+    types = [built.feeds.outputs.get(name) for name in names]
+    return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]
 
 
 def _level_of_user() -> int:
@@ -650,7 +659,7 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """Run a model once through ONNX Runtime's own kernels, also where the registry has ops of their names."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[_CPU], enable_fallback=0)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU], enable_fallback=0)
     return list(session.run(None, feeds, QUIET))
 
 
@@ -668,6 +677,6 @@ def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str =
     options.log_severity_level = 4
     name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
-    session = Session(model, options, [_CPU])
+    session = Session(model, options, [CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]

@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.kernel import Kernel
+from pyopnb.runtime.built import Built
 from pyopnb.runtime.session import Session
+from pyopnb.runtime.settings import Setting, Settings, numbered
 
-__all__ = ["SharedSession"]
-
-_numbers = itertools.count(-1, -1)  # of settings; negative, because those of the kernel itself have epochs
+__all__ = ["Lease", "SharedSession"]
 
 
-class _Lease:
-    """The private epochs in which a session runs kernels that it does not own."""
+class Lease:
+    """The private epochs in which a session runs in the ONNX Runtime session of another."""
 
-    def __init__(self, kernels: Collection[Kernel]) -> None:
-        self.kernels = kernels
-        self.epochs: list[int] = []
+    def __init__(self, base: Session, settings: Settings) -> None:
+        self.base = base
+        self._settings = settings
+        self._epochs: tuple[int, ...] = ()
+        self.finalizer: Any = None  # ends it with the session
 
-    def begin(self, settings: dict[int, tuple[int, dict[str, Any]]]) -> int:
-        """A new epoch, in which these attrs serve, by the nodes' numbers."""
+    def begin(self, setting: Setting) -> int:
+        """A new epoch, in which these attrs serve."""
         # The previous one stays: a run on another thread may have asked for it, and not have begun.
         oldest = _bridge.oldest_epoch()
-        self._end([epoch for epoch in self.epochs[:-1] if epoch < oldest])
+        self._end([epoch for epoch in self._epochs[:-1] if epoch < oldest])
         epoch = registry.begin_private_epoch()
-        for kernel in list(self.kernels):
-            kernel.private[epoch] = settings[kernel.number]
-        self.epochs.append(epoch)
-        _bridge.set_epoch(registry.epoch)
+        self._epochs = (*self._epochs, epoch)
+        self._settings.private[epoch] = setting
         return epoch
 
     def end(self) -> None:
-        self._end(self.epochs)
+        """Release them all."""
+        self._end(self._epochs)
 
     def _end(self, epochs: Sequence[int]) -> None:
-        for kernel in list(self.kernels):
-            for epoch in epochs:
-                kernel.private.pop(epoch, None)
-        self.epochs = [epoch for epoch in self.epochs if epoch not in epochs]
+        for epoch in epochs:
+            self._settings.private.pop(epoch, None)
+        self._epochs = tuple(epoch for epoch in self._epochs if epoch not in epochs)
 
 
 class SharedSession(Session):
@@ -55,68 +53,54 @@ class SharedSession(Session):
     """
 
     def __init__(self, base: Session) -> None:
-        base._update()
-        self._base: Session | None = base
-        self._updating = threading.RLock()
-        self._begin_attrs()
-        self._attr_changes, self._model_values = dict(base._attr_changes), dict(base._model_values)
+        self._prepare()
+        self.filled, self.lowered = base.filled, base.lowered
+        built = base._update()
         # Numbers of their own, so that no instance is the other session's.
-        self._settings = {kernel.number: (next(_numbers), base._values(kernel)) for kernel in base._kernels}
-        self._share(base)
+        values = {kernel.number: numbered(built.values(kernel)) for kernel in built.kernels}
+        self._share(base, built, replace(built.setting, values=values))
         self._update()
 
-    def _share(self, base: Session) -> None:
-        """Take over what the other session has built."""
-        self.__dict__.update({name: value for name, value in vars(base).items() if name not in _OWN})
-        self._lease = _Lease(self._kernels)
-        self._finalizer = weakref.finalize(self, self._lease.end)
-        self._finalizer.atexit = False
-        self._epoch = self._begun = -1
+    def _share(self, base: Session, built: Built, setting: Setting) -> Built:
+        """Run in what the other session has built, once the kernels are ready for it."""
+        lease = Lease(base, built.settings)
+        lease.finalizer = weakref.finalize(self, lease.end)
+        lease.finalizer.atexit = False
+        return self._swap(replace(built, lease=lease, epoch=lease.begin(setting), seen=-1))
 
-    def _update(self) -> int:
+    def _swap(self, built: Built) -> Built:
+        before = vars(self).get("_built")
+        super()._swap(built)
+        if before is not None and before.lease is not None and before.lease is not built.lease:
+            before.lease.finalizer()
+        return built
+
+    def _update(self) -> Built:
         __tracebackhide__ = True
-        base = self._base
-        if base is None:
+        built = self._built
+        lease = built.lease
+        if lease is None or (built.seen == registry.epoch and built.runtime is lease.base._built.runtime):
             return super()._update()
-        if self._sess is not base._sess or self._begun != registry.epoch:
-            with self._updating:
-                base._update()
-                if self._sess is not base._sess:  # it was rebuilt
-                    self._finalizer()
-                    self._share(base)
-                if self._epoch < 0 or any(kernel.op.current.epoch > self._epoch for kernel in self._kernels):
-                    self._begin()
-                    changes = {change for kernel in list(self._kernels) if (change := kernel.update(self._epoch))}
-                    if changes:
-                        self._rebuild("; ".join(sorted(changes)))
-                else:
-                    self._begun = registry.epoch
-        return self._epoch
+        return _bridge.locked(self._updating, self._catch_up)  # type: ignore[no-any-return]
 
-    def _begin(self) -> None:
-        self._epoch = self._lease.begin(self._settings)
-        self._begun = self._epoch + 1  # what is defined from here on needs another epoch
-
-    def _rebuild(self, reason: str = "") -> None:
+    def _catch_up(self) -> Built:
         __tracebackhide__ = True
-        self._base = None
-        self._finalizer()
-        super()._rebuild(reason)
+        built = self._built
+        lease = built.lease
+        if lease is None:
+            return super()._catch_up()
+        seen, shared = registry.epoch, lease.base._update()
+        if shared.runtime is not built.runtime:  # it was rebuilt
+            built = self._share(lease.base, shared, built.setting)
+        elif any(kernel.op.current.epoch > built.epoch for kernel in list(built.kernels)):
+            built = replace(built, epoch=lease.begin(built.setting))
+        if changes := built.changes(built.epoch):
+            return self._rebuild(built, built.setting, changes)
+        # An epoch of its own makes the next one the registry's; what is defined from then on needs another.
+        return self._swap(replace(built, seen=max(seen, built.epoch + 1)))
 
-    def _values(self, kernel: Kernel) -> dict[str, Any]:
-        return super()._values(kernel) if self._base is None else self._settings[kernel.number][1]
-
-    def _adopt(self, adopts: Sequence[tuple[Kernel, Callable[[int, int | None], None]]]) -> None:
-        if self._base is None:
-            super()._adopt(adopts)
-            return
-        self._begin()
-        number = next(_numbers)
-        for kernel, adopt in adopts:
-            adopt(number, self._epoch)
-            self._settings[kernel.number] = kernel.private[self._epoch]
-
-
-_OWN = frozenset(
-    ("_base", "_updating", "_attr_changes", "_model_values", "_attr_listeners", "_settings", "_lease", "_finalizer", "_begun")
-)
+    def _adopt(self, built: Built, setting: Setting) -> None:
+        if built.lease is None:
+            super()._adopt(built, setting)
+        else:
+            self._swap(replace(built, epoch=built.lease.begin(setting), seen=-1))

@@ -159,7 +159,7 @@ def test_old_instances_are_let_go(scale):
     gc.collect()
     assert len(made) == 100
     assert sum(ref() is not None for ref in made) <= 2
-    assert len(session._kernels) == 1 and all(len(p._states) <= 2 and len(p._settings) <= 2 for p in session._kernels)
+    assert len(session._kernels) == 1 and all(len(p._states) <= 2 and len(p.settings._own) <= 2 for p in session._kernels)
 
 
 def test_a_run_in_flight_keeps_its_attrs():

@@ -120,7 +120,7 @@ def test_many_steps_and_many_sessions_leave_nothing_behind(session):
     for step in range(200):
         other.set_attrs(by=float(step))
         run(other)
-    assert all(len(kernel._states) <= 4 and len(kernel.private) <= 2 for kernel in kernels)
+    assert all(len(kernel._states) <= 4 and len(kernel.settings.private) <= 2 for kernel in kernels)
     reference = weakref.ref(other)
     del other
     gc.collect()
@@ -128,7 +128,7 @@ def test_many_steps_and_many_sessions_leave_nothing_behind(session):
     session.set_attrs(by=1.0)
     run(session)
     run(session)
-    assert all(not kernel.private and len(kernel._states) <= 2 for kernel in kernels)
+    assert all(not kernel.settings.private and len(kernel._states) <= 2 for kernel in kernels)
 
 
 def test_threads(session):

@@ -21,6 +21,7 @@ namespace nb = nanobind;
 namespace pyopnb {
 
 inline ort::Api api;
+inline auto& hooks = *new nb::object;     // the Python half, the module pyopnb.runtime.callbacks; never destroyed
 inline std::atomic<bool> closing{false};  // set by an exit handler of Python, before it finalizes
 inline std::thread::id closer;            // the thread that ends the interpreter; set before closing is
 

@@ -52,12 +52,12 @@ using namespace pyopnb;
 namespace {
 
 bool api_loaded = false;
-auto& hooks = *new nb::object;  // the Python half, the module pyopnb.runtime.callbacks; never destroyed
 
 constexpr const char* kMarker = "pyopnb_node";
 constexpr const char* kSessionPrefix = "pyopnb:";
 constexpr const char* kBareConfig = "pyopnb.domain.";      // and the number of a domain object: "1"
 constexpr const char* kSessionConfig = "pyopnb.session.";  // and the number of a domain's name: that of the domain object
+constexpr const char* kCopyConfig = "pyopnb.copy";         // of copied options, which have entries and no domains: a name
 
 // Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose text tells the facts of the
 // kernel and state in `where`; the exception itself goes to the session that waits.
@@ -71,7 +71,7 @@ ort::Status* with_python(Body body) {
     Gil gil;
     UserCode user_code;
     Where where;
-    Ref error = error_of([&] { body(user_code.run(), where); });
+    Ref error = error_of([&] { body(user_code, where); });
     if (!error.is_valid()) return nullptr;
     auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
     Ref text;
@@ -103,15 +103,20 @@ Ref state_for(Kernel& kernel, uint64_t epoch) {
 }
 
 ort::Status* compute(void* pointer, ort::KernelContext* context) {
-  return with_python([&](Run* run, Where& where) {
+  return with_python([&](UserCode& code, Where& where) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
+    if (kernel.runs.is_valid()) {
+      Ref runs = nb::object(kernel.runs);  // as of where.kernel
+      if (Run* found = nb::cast<ParallelRuns*>(runs)->of(context)) code.serve(found);
+    }
+    Run* run = code.run();
     // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its Python half.
     where.kernel = nb::object(kernel.half);
     if (!where.kernel.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
     if (on_this_thread.depth > kDeepest + 1)
       fail(PyExc_RecursionError, "runs are nested %d deep: compute runs a session whose op runs a session", kDeepest);
     check(PyErr_CheckSignals() == 0);
-    where.state = state_for(kernel, run ? run->epoch : global_epoch);
+    where.state = state_for(kernel, run ? run->epoch : current_epoch());
     Call(kernel, where.state, context, run)();
   });
 }
@@ -139,6 +144,9 @@ nb::list kernel_types(size_t count, const ort::KernelInfo* info, Get get) {
   return types;
 }
 
+// The plan of the session that is being built on this thread; None for a bare one.
+nb::handle plan_of(const UserCode& code) { return code.run() ? code.run()->plan : nb::handle(Py_None); }
+
 std::string node_name(const ort::KernelInfo* info) {
   size_t size = 0;  // with the zero at the end
   if (absent(api.KernelInfo_GetNodeName(info, nullptr, &size)) || !size) return "";
@@ -147,7 +155,7 @@ std::string node_name(const ort::KernelInfo* info) {
   return name.c_str();
 }
 
-Ref make_half(const Op& op, const ort::KernelInfo* info) {
+Ref make_half(const Op& op, const ort::KernelInfo* info, nb::handle plan) {
   int64_t marker = -1;
   size_t inputs = 0, outputs = 0;
   absent(api.KernelInfoGetAttribute_int64(info, kMarker, &marker));
@@ -156,17 +164,19 @@ Ref make_half(const Op& op, const ort::KernelInfo* info) {
   Ref input_types = kernel_types(inputs, info, api.KernelInfo_GetInputTypeInfo);
   Ref output_types = kernel_types(outputs, info, api.KernelInfo_GetOutputTypeInfo);
   AttrsReader reader(Attrs(info, nullptr));
-  return own(PyObject_CallMethod(hooks.ptr(), "make_kernel", "ssLsOOO", op.domain.c_str(), op.type.c_str(),
+  return own(PyObject_CallMethod(hooks.ptr(), "make_kernel", "ssLsOOOO", op.domain.c_str(), op.type.c_str(),
                                  static_cast<long long>(marker), node_name(info).c_str(), input_types.ptr(), output_types.ptr(),
-                                 reader.ptr()));
+                                 reader.ptr(), plan.ptr()));
 }
 
 ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo* info, void** kernel) {
-  return with_python([&](Run*, Where&) {
-    Ref half = make_half(*static_cast<const Op*>(op), info);
+  return with_python([&](UserCode& code, Where&) {
+    Ref half = make_half(*static_cast<const Op*>(op), info, plan_of(code));
+    Ref runs = own(PyObject_GetAttrString(half.ptr(), "runs"));
     Kernel& made = kernels.emplace_front();
     made.self = kernels.begin();
     made.half = std::move(half);
+    if (!runs.is_none()) made.runs = std::move(runs);
     *kernel = &made;
   });
 }
@@ -219,7 +229,7 @@ void set_output(ort::ShapeContext* context, size_t output, int type, nb::handle 
   check(api.ShapeInferContext_SetOutputTypeShape(context, output, info));
 }
 
-void infer_outputs(const Op& op, ort::ShapeContext* context) {
+void infer_outputs(const Op& op, ort::ShapeContext* context, nb::handle plan) {
   const ort::OpAttr* attr = nullptr;
   int64_t marker = -1;
   size_t size = 0;
@@ -227,8 +237,8 @@ void infer_outputs(const Op& op, ort::ShapeContext* context) {
     absent(api.ReadOpAttr(attr, ort::kInt, &marker, sizeof marker, &size));
   Ref inputs = input_types(context);
   AttrsReader reader(Attrs(nullptr, context));
-  Ref types = own(PyObject_CallMethod(hooks.ptr(), "infer", "ssLOO", op.domain.c_str(), op.type.c_str(),
-                                      static_cast<long long>(marker), inputs.ptr(), reader.ptr()));
+  Ref types = own(PyObject_CallMethod(hooks.ptr(), "infer", "ssLOOO", op.domain.c_str(), op.type.c_str(),
+                                      static_cast<long long>(marker), inputs.ptr(), reader.ptr(), plan.ptr()));
   size_t output = 0;
   for (nb::handle type : types) {  // (element type, dims), or None where nothing can be said
     if (!type.is_none()) set_output(context, output, nb::cast<int>(type[0]), type[1]);
@@ -237,7 +247,8 @@ void infer_outputs(const Op& op, ort::ShapeContext* context) {
 }
 
 ort::Status* infer(const ort::CustomOp* op, ort::ShapeContext* context) {
-  ort::Status* status = with_python([&](Run*, Where&) { infer_outputs(*static_cast<const Op*>(op), context); });
+  ort::Status* status =
+      with_python([&](UserCode& code, Where&) { infer_outputs(*static_cast<const Op*>(op), context, plan_of(code)); });
   // ONNX Runtime neither heeds nor frees it. The exception has gone to the session that waits; a bare session meets it again
   // when the kernel is made.
   if (status) api.ReleaseStatus(status);
@@ -343,13 +354,19 @@ size_t offer_of(const std::string& name, const std::vector<std::string>& types) 
 }
 
 // The options themselves remember what was added to them: a domain may be added once, and an address would be used again.
-bool has_entry(const ort::Options* options, const std::string& key, size_t* number = nullptr) {
-  size_t size = 0;
+bool has_entry(const ort::Options* options, const std::string& key, std::string* text = nullptr) {
+  size_t size = 0;  // with the zero at the end
   if (absent(api.GetSessionConfigEntry(options, key.c_str(), nullptr, &size))) return false;
-  std::string text(size, '\0');
-  check(api.GetSessionConfigEntry(options, key.c_str(), text.data(), &size));
-  if (number) *number = std::strtoul(text.c_str(), nullptr, 10);
+  std::string value(size, '\0');
+  check(api.GetSessionConfigEntry(options, key.c_str(), value.data(), &size));
+  if (text) *text = value.c_str();
   return true;
+}
+
+std::string config_key(const ort::Options* options, const char* prefix, size_t number) {
+  std::string copy;
+  has_entry(options, kCopyConfig, &copy);
+  return prefix + copy + std::to_string(number);
 }
 
 void add_offer(ort::Options* options, size_t number, const std::string& key, const std::string& value) {
@@ -359,15 +376,16 @@ void add_offer(ort::Options* options, size_t number, const std::string& key, con
 
 void attach_bare(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
   size_t number = offer_of(domain, types);
-  std::string key = kBareConfig + std::to_string(number);
+  std::string key = config_key(options, kBareConfig, number);
   if (!has_entry(options, key)) add_offer(options, number, key, "1");
 }
 
 // Options that serve several sessions cannot have a domain twice, nor lose one: theirs gets the ops that it lacks.
 void attach_session(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
   size_t name = session_domains.emplace(domain, session_domains.size()).first->second, number = 0;
-  std::string key = kSessionConfig + std::to_string(name);
-  if (!has_entry(options, key, &number) || number >= offers.size()) {
+  std::string key = config_key(options, kSessionConfig, name), text;
+  if (has_entry(options, key, &text)) number = std::strtoul(text.c_str(), nullptr, 10);
+  if (text.empty() || number >= offers.size()) {
     number = offer_of(domain, types);
     return add_offer(options, number, key, std::to_string(number));
   }
@@ -409,8 +427,8 @@ extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps
     return api_loaded = api_loaded || api.load(base);
   });
   if (!loaded) return ort::refusal(base, "pyopnb needs onnxruntime 1.25 or newer. Try: pip install -U onnxruntime");
-  return with_python([&](Run*, Where&) {
-    Ref wanted = own(PyObject_CallMethod(hooks.ptr(), "signatures", nullptr));
+  return with_python([&](UserCode& code, Where&) {
+    Ref wanted = own(PyObject_CallMethod(hooks.ptr(), "signatures", "O", plan_of(code).ptr()));
     attach(options, signatures(wanted));
   });
 }
@@ -432,6 +450,8 @@ NB_MODULE(_bridge, module) {
       .def_ro("results", &State::results)
       .def_ro("copies", &State::copies);
 
+  nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));
+
   nb::class_<Attrs>(module, "Attrs").def("read", &Attrs::read, nb::arg("name"), nb::arg("kind"));
 
   module.def("configure", [](nb::object half, std::vector<std::tuple<int, nb::object, int>> rows) {
@@ -439,15 +459,17 @@ NB_MODULE(_bridge, module) {
       if (type <= 0 || type >= 64 || !PyArray_DescrCheck(numpy.ptr())) throw nb::value_error("no such dtype");
       dtypes[type] = {reinterpret_cast<PyArray_Descr*>(numpy.release().ptr()), bits};
     }
+    registry = nb::object(nb::getattr(half, "registry"));
     hooks = std::move(half);
   });
   module.def("widen", [](nb::object rows) {  // for options on which a bare session's ops are registered already
     for (const Signature& signature : signatures(rows))
       if (ops.count({signature.domain, signature.type})) widen(signature);
   });
-  module.def("set_epoch", [](uint64_t epoch) { global_epoch = std::max(global_epoch, epoch); });
   module.def("oldest_epoch", oldest_epoch);
-  module.def("run", run);
+  module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("plan").none() = nb::none(),
+             nb::arg("parallel").none() = nb::none());
+  module.def("locked", locked);
   module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
   module.def("forget_other_threads", forget_other_threads);
   module.def("names_read", [] { return names_read.load(); });

@@ -79,12 +79,14 @@ struct Kernel {
   nb::object half;   // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
   nb::object state;  // the State of the newest epoch that ran, or null
   uint64_t epoch = 0;
+  nb::object runs;  // the session's ParallelRuns, or null
   std::list<Kernel>::iterator self;
 
   // No destructor does this: releasing them runs Python, where CPython may end the thread, and that must not unwind a
   // destructor.
   void clear() {
     Py_XDECREF(state.release().ptr());
+    Py_XDECREF(runs.release().ptr());
     Py_XDECREF(half.release().ptr());
   }
 };

@@ -12,24 +12,38 @@
 namespace pyopnb {
 
 // All of this is guarded by the GIL.
-inline uint64_t global_epoch = 0;               // of the registry
+inline auto& registry = *new nb::object;        // its attribute `epoch` is the current one; never destroyed
 inline std::vector<uint64_t> epochs_in_flight;  // one for each Run
 
+// Asked for and not told: an interrupt can come between a definition and its news.
+inline uint64_t current_epoch() {
+  uint64_t epoch = PyLong_AsUnsignedLongLong(own(PyObject_GetAttrString(registry.ptr(), "epoch")).ptr());
+  check(!PyErr_Occurred());
+  return epoch;
+}
+
+class ParallelRuns;
+class UserCode;
 struct Run;
 
 // What a thread is doing. Trivial, so that reading it costs nothing.
 struct ThreadState {
   Run* waiting =
       nullptr;  // the run that a session waits for; null while user code runs, when a bare session is nobody's business
-  Run* newest = nullptr;  // the run that began last, waited for or not
-  int depth = 0;          // of calls of user code inside one another
+  Run* newest = nullptr;     // the run that began last, waited for or not
+  UserCode* code = nullptr;  // the innermost
+  int depth = 0;             // of calls of user code inside one another
 };
 
 inline thread_local ThreadState on_this_thread;
 
 struct Run {
-  explicit Run(uint64_t epoch_)
-      : epoch(epoch_), outer(std::exchange(on_this_thread.waiting, this)), below(std::exchange(on_this_thread.newest, this)) {
+  Run(uint64_t epoch_, nb::handle plan_)
+      : epoch(epoch_),
+        plan(plan_),
+        code(on_this_thread.code),
+        outer(std::exchange(on_this_thread.waiting, this)),
+        below(std::exchange(on_this_thread.newest, this)) {
     epochs_in_flight.push_back(epoch);
   }
   Run(const Run&) = delete;
@@ -39,28 +53,99 @@ struct Run {
     on_this_thread.newest = below;
   }
 
-  const uint64_t epoch;  // versions of that epoch serve the whole run
-  Run* const outer;      // what waited before
-  Run* const below;      // the run in whose compute this one is, if any
-  Ref error;             // the first exception that an op raised
-  Ref escaped;           // list of inputs whose memory must outlive the run
+  const uint64_t epoch;   // versions of that epoch serve the whole run
+  const nb::handle plan;  // of the session that is being built; None in a run
+  UserCode* const code;   // the user code that this run is in, if any
+  Run* const outer;       // what waited before
+  Run* const below;       // the run in whose compute this one is, if any
+  Ref error;              // the first exception that an op raised
+  Ref escaped;            // list of inputs whose memory must outlive the run
+  ParallelRuns* parallel = nullptr;
+  const ort::Logger* logger = nullptr;  // in a parallel session, once it is known
 };
 
 // While user code runs, on whatever way it ends.
 class UserCode {
  public:
-  UserCode() : run_(std::exchange(on_this_thread.waiting, nullptr)) { ++on_this_thread.depth; }
+  UserCode()
+      : waiting_(std::exchange(on_this_thread.waiting, nullptr)),
+        run_(waiting_),
+        below_(std::exchange(on_this_thread.code, this)) {
+    ++on_this_thread.depth;
+  }
   UserCode(const UserCode&) = delete;
-  ~UserCode() { on_this_thread.waiting = run_, --on_this_thread.depth; }
-  Run* run() const { return run_; }
+  ~UserCode() {
+    on_this_thread.waiting = waiting_;
+    on_this_thread.code = below_;
+    --on_this_thread.depth;
+  }
+  Run* run() const { return run_; }     // that it serves; null in a bare session
+  void serve(Run* run) { run_ = run; }  // on a thread of ONNX Runtime's
+  UserCode* outer() const { return run_ ? run_->code : below_; }
 
  private:
+  Run* const waiting_;
   Run* run_;
+  UserCode* const below_;
+};
+
+// The runs of a session whose nodes ONNX Runtime may call on threads of its own (ExecutionMode.ORT_PARALLEL), where no thread
+// says which run a call belongs to. ONNX Runtime makes a logger for each run and hands it to all kernels of the run, those in
+// bodies as well, so the logger tells runs apart. Which logger a run has is known from the first call of an op on: until then
+// no second run begins, so a logger that is not known is that of the newcomer.
+class ParallelRuns {
+ public:
+  explicit ParallelRuns(nb::object lock) : lock_(std::move(lock)) {}
+  ParallelRuns(const ParallelRuns&) = delete;
+
+  // Waits until the run before has called an op or ended. Its end is `end`, whatever happens between.
+  void begin(Run& run) {
+    own(PyObject_CallMethod(lock_.ptr(), "acquire", nullptr));
+    run.parallel = this;
+    newcomer_ = &run;
+  }
+
+  void end(Run& run) {
+    if (run.parallel != this) return;
+    if (newcomer_ == &run) admit_next();
+    known_.erase(std::remove(known_.begin(), known_.end(), &run), known_.end());
+  }
+
+  // The run that a call belongs to; null where it is none of a pyopnb.Session's.
+  Run* of(ort::KernelContext* context) {
+    const ort::Logger* logger = nullptr;
+    check(api.KernelContext_GetLogger(context, &logger));
+    for (Run* run : known_)
+      if (run->logger == logger) return run;
+    Run* run = newcomer_;
+    if (!run) return nullptr;
+    run->logger = logger;
+    known_.push_back(run);
+    admit_next();
+    return run;
+  }
+
+  // Whether user code on this thread serves one of these runs, directly or in runs inside runs.
+  bool encloses_this_thread() const {
+    for (UserCode* code = on_this_thread.code; code; code = code->outer())
+      if (code->run() && code->run()->parallel == this) return true;
+    return false;
+  }
+
+ private:
+  void admit_next() {
+    newcomer_ = nullptr;
+    own(PyObject_CallMethod(lock_.ptr(), "release", nullptr));
+  }
+
+  nb::object lock_;          // a threading.Lock, which another thread may release; held for the newcomer
+  Run* newcomer_ = nullptr;  // begun, and its logger is not known
+  std::vector<Run*> known_;
 };
 
 inline uint64_t oldest_epoch() {
   auto oldest = std::min_element(epochs_in_flight.begin(), epochs_in_flight.end());
-  return oldest == epochs_in_flight.end() ? global_epoch : std::min(*oldest, global_epoch);
+  return oldest == epochs_in_flight.end() ? current_epoch() : std::min(*oldest, current_epoch());
 }
 
 // After a fork: the runs of other threads do not exist in this process.
@@ -69,16 +154,36 @@ inline void forget_other_threads() {
   for (Run* run = on_this_thread.newest; run; run = run->below) epochs_in_flight.push_back(run->epoch);
 }
 
-// Calls `function`, which runs a session of ONNX Runtime, as one run with the versions of that epoch. Gives what it returned,
-// what it raised, what an op raised on the way, and the inputs whose memory must outlive the run; None for what there is not.
-inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments) {
+// Calls `function`, which builds or runs a session of ONNX Runtime, as one run with the versions of that epoch. `plan` is that
+// of the session that is built; `parallel` are the runs of a session that may use threads of its own; both can be None. Gives
+// what the function returned, what it raised, what an op raised on the way, and the inputs whose memory must outlive the run;
+// None for what there is not. Begin and end are here, so that no interrupt comes between them.
+inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle plan, nb::handle parallel) {
   return survive_exit([&] {
-    Run run(epoch);
+    ParallelRuns* runs = parallel.is_none() ? nullptr : nb::cast<ParallelRuns*>(parallel);
+    if (runs && runs->encloses_this_thread()) own(PyObject_CallMethod(hooks.ptr(), "refuse_parallel_inside", nullptr));
+    Run run(epoch, plan);
+    if (runs) runs->begin(run);
     Ref result, raised;
     raised = error_of([&] { result = own(PyObject_Call(function.ptr(), arguments.ptr(), nullptr)); });
+    if (runs) runs->end(run);
     auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
     return nb::steal<nb::tuple>(
         own(PyTuple_Pack(4, or_none(result), or_none(raised), or_none(run.error), or_none(run.escaped))).release());
+  });
+}
+
+// Calls the function while the lock is held. In Python, an interrupt or a trace function can come between a lock and its
+// release.
+inline nb::object locked(nb::handle lock, nb::handle function, nb::args arguments) {
+  return survive_exit([&] {
+    own(PyObject_CallMethod(lock.ptr(), "acquire", nullptr));
+    Ref result;
+    Ref error = error_of([&] { result = own(PyObject_Call(function.ptr(), arguments.ptr(), nullptr)); });
+    Ref release_error = error_of([&] { own(PyObject_CallMethod(lock.ptr(), "release", nullptr)); });
+    if (error.is_valid()) raise(error);
+    if (release_error.is_valid()) raise(release_error);
+    return nb::object(std::move(result));
   });
 }
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -22,12 +22,15 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
+from pyopnb.models.ort_capabilities import schema_domains
 from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress, bar
-from pyopnb.ops.registry import Version
+from pyopnb.ops.registry import Version, canonical_domain
+from pyopnb.runtime.built import Built
 from pyopnb.runtime.feeds import from_ortvalue
 from pyopnb.runtime.live_attrs import write_attrs
+from pyopnb.runtime.options import copied_options
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
@@ -39,11 +42,14 @@ from pyopnb.runtime.trace.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.runtime.trace.times import Times, times_of
 from pyopnb.runtime.trace.trace import Trace
 
+if TYPE_CHECKING:
+    from pyopnb.runtime.session import Session
+
 __all__ = ["LEVELS", "TraceOptions", "run_traced", "select_tensors"]
 
 LEVELS = ("all", "summaries")
 
-_changing = threading.RLock()  # while options are changed, which other sessions may have as well; an op can trace in __init__
+_changing = threading.RLock()  # while options of the user's are changed; an op can trace in __init__
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
 _MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -70,24 +76,24 @@ class TraceOptions:
             raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
 
 
-def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
-    """Run a session's model with its tensors exposed."""
+def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
+    """Run a session's model with its tensors exposed, in the versions and with the attrs of what it has built."""
     __tracebackhide__ = True
-    feeds = session._feeds.arrays(feeds)
-    source = session._source()
+    feeds = built.feeds.arrays(feeds)
+    source = built.source()
     if not source.proto.HasField("graph"):
         raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
     # An op may be new since the session was built.
-    source.proto = inline_ops(source.proto, is_op(source.proto, session._modules))
+    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules))
     model = without_weights(source.proto).proto
-    write_attrs(session, model)
-    outputs = list(session._feeds.outputs)
-    instances, unchecked = _instances(session, copies=wanted.check and wanted.optimised)
+    write_attrs(built, model)
+    outputs = list(built.feeds.outputs)
+    instances, unchecked = _instances(built, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    plain, unprofiled = _timed_run(session, outputs, feeds) if checks else (None, None)
-    traced = _TracedRun(wanted, select_tensors(source.proto, wanted), instances, frozenset(session._ops))
-    arrays, times = traced.run(session, source, feeds, outputs)
+    plain, unprofiled = _timed_run(session, built, outputs, feeds) if checks else (None, None)
+    traced = _TracedRun(wanted, select_tensors(source.proto, wanted), instances, frozenset(built.ops))
+    arrays, times = traced.run(session, built, source, feeds, outputs)
     if times is not None:
         times.unprofiled = unprofiled
     exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
@@ -95,19 +101,19 @@ def run_traced(session: Any, feeds: Mapping[str, Any], wanted: TraceOptions) -> 
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
-        initializers=Initializers(_loader(session)),
+        initializers=Initializers(_loader(built)),
         times=times,
-        runtime=_runtime(session, wanted),
+        runtime=_runtime(built, wanted),
         exposure=exposure,
         unchecked=unchecked,
     )
 
 
-def _timed_run(session: Any, outputs: list[str], feeds: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+def _timed_run(session: Session, built: Built, outputs: list[str], feeds: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
     """The outputs of an unexposed run by name, and how many microseconds it took."""
     __tracebackhide__ = True
     begin = time.perf_counter_ns()
-    arrays = session.run(outputs, feeds)
+    arrays = session._run(built, outputs, feeds)
     took = (time.perf_counter_ns() - begin) / 1000
     return dict(zip(outputs, arrays, strict=True)), took
 
@@ -147,7 +153,7 @@ class _TracedRun:
         self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=progress)
 
     def run(
-        self, session: Any, source: ModelSource, feeds: Mapping[str, Any], outputs: Sequence[str]
+        self, session: Session, built: Built, source: ModelSource, feeds: Mapping[str, Any], outputs: Sequence[str]
     ) -> tuple[dict[str, Any], Times | None]:
         """The outputs of the exposed session by name, and the times of its nodes."""
         __tracebackhide__ = True
@@ -155,10 +161,10 @@ class _TracedRun:
         self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
         expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
-        self.saves = bool(self.wanted.times) and _can_save(session, source)
+        self.saves = bool(self.wanted.times) and _can_save(built, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            with self._options(session, folder) as options:
-                exposed = self._build(session, source, options)
+            with self._options(built, source, folder) as options:
+                exposed = self._build(session, built, source, options)
                 executed = self._executed(options)
             names = exposed._feeds.output_names
             try:
@@ -170,18 +176,18 @@ class _TracedRun:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile, executed)
 
-    def _run_once(self, exposed: Any, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+    def _run_once(self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         __tracebackhide__ = True
         for clock in self.clocks.values():
             clock.spent.clear()
-        arrays: list[Any] = exposed.run(names, feeds)
+        arrays = exposed._run(exposed._built, names, feeds)  # as it is: a rebuilt one would expose and measure nothing
         self.python.append({output: sum(clock.spent) / 1000 for output, clock in self.clocks.items()})
         return arrays
 
-    def _build(self, session: Any, source: ModelSource, options: onnxruntime.SessionOptions) -> Any:
+    def _build(self, session: Session, built: Built, source: ModelSource, options: onnxruntime.SessionOptions) -> Session:
         __tracebackhide__ = True
         try:
-            return session._with_model(source, options, self.prepare)
+            return session._with_model(source, built, options, self.prepare)
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It lacks kernels for some nodes that it usually fuses or removes.
@@ -204,10 +210,13 @@ class _TracedRun:
         return times_of(runs[-counted:], self.python[-counted:], self.named, origins(self.named, executed), self.labels)
 
     @contextmanager
-    def _options(self, session: Any, folder: str) -> Iterator[onnxruntime.SessionOptions]:
-        """The session's options with those of this trace, which are undone afterwards: options cannot be copied."""
-        options = session._arguments[0]
-        if options is None:
+    def _options(self, built: Built, source: ModelSource, folder: str) -> Iterator[onnxruntime.SessionOptions]:
+        """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack libraries."""
+        options = built.recipe.options
+        is_copy = options is None or not _needs_libraries(source.proto, built.recipe.modules)
+        if options is not None and is_copy:
+            options = copied_options(options, built.runtime)
+        elif options is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
             if self.tapped:  # else ONNX Runtime's spinning threads and the summaries slow each other down
@@ -229,6 +238,11 @@ class _TracedRun:
             mine["graph_optimization_level"] = _DISABLED
         if self.tapped:
             mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see insert_taps
+        if is_copy:
+            for name, value in mine.items():
+                setattr(options, name, value)
+            yield options
+            return
         with _changing:
             before = {name: getattr(options, name) for name in mine}
             try:
@@ -308,18 +322,28 @@ class _TracedRun:
                 yield from inner.pop(tensor.inside, ())
 
 
-def _can_save(session: Any, source: ModelSource) -> bool:
+def _needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
+    """Whether nodes of the model are of domains that nobody knows here: options do not hand on the libraries that know them."""
+    functions = {function.domain for function in proto.functions}
+    op = is_op(proto, modules)
+    return any(
+        canonical_domain(site.node.domain) not in schema_domains() and site.node.domain not in functions and not op(site.node)
+        for site in walk(proto)
+    )
+
+
+def _can_save(built: Built, source: ModelSource) -> bool:
     """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
 
     Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
     """
     weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
-    return _SAVING.issuperset(session.get_providers()) and (session._arguments[0] is None or weights <= _MOST_WEIGHTS)
+    return _SAVING.issuperset(built.runtime.get_providers()) and (built.recipe.options is None or weights <= _MOST_WEIGHTS)
 
 
-def _loader(session: Any) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
+def _loader(built: Built) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
     """A function that reads the initializers later, when the session may be gone."""
-    data, path, folder, taken_out = session._model_bytes, session._model_path, session._folder, session._taken_out
+    data, path, folder, taken_out = built.runtime._model_bytes, built.runtime._model_path, built.folder, built.taken_out
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
         proto = read_model(path, folder).proto if data is None else ModelProto.FromString(data)
@@ -337,17 +361,17 @@ class _Instance:
     instance: object
 
 
-def _instances(session: Any, *, copies: bool) -> tuple[dict[int, _Instance], str]:
+def _instances(built: Built, *, copies: bool) -> tuple[dict[int, _Instance], str]:
     """The instances of the session's ops by the number of their node, and why they could not be copied, if so.
 
     Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
     compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
     """
     found: dict[int, _Instance] = {}
-    for place in list(session._kernels):
-        known = place.instance_at(session._epoch)
-        if known is not None:
-            found[place.number] = _Instance(place.op.name, *known)
+    for kernel in list(built.kernels):
+        served = kernel.instance_at(built.epoch)
+        if served is not None:
+            found[kernel.number] = _Instance(kernel.op.name, *served)
     memo: dict[int, Any] = {}
     copied = {}
     for number, known in found.items() if copies else ():
@@ -365,8 +389,8 @@ def _copy_feed(value: Any) -> Any:
     return np.array(value)
 
 
-def _runtime(session: Any, wanted: TraceOptions) -> str:
-    options = session._arguments[0]
+def _runtime(built: Built, wanted: TraceOptions) -> str:
+    options = built.recipe.options
     level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     name = (level if wanted.optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
     text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)

@@ -6,6 +6,8 @@ import gc
 import os
 import tempfile
 import threading
+import types
+import warnings
 import weakref
 
 import ml_dtypes
@@ -333,23 +335,78 @@ def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
     assert trace["y"].dtype == np.float64 and said[0].filename == __file__
 
 
-def test_options_of_several_sessions_are_changed_by_one_at_a_time(chain):
+def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.add_free_dimension_override_by_name("N", 3)
     session = pyopnb.Session(chain, options)
+    meanwhile = []
+    build = run_module._TracedRun._build
+
+    def looking(self, *arguments):
+        exposed = build(self, *arguments)
+        other = onnxruntime.InferenceSession(plain.SerializeToString(), options)
+        meanwhile.append(
+            (options.enable_profiling, options.optimized_model_filepath, other.get_session_options().enable_profiling)
+        )
+        assert exposed._built.recipe.options.enable_profiling
+        return exposed
+
+    monkeypatch.setattr(run_module._TracedRun, "_build", looking)
+    plain = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y")
+    trace = session.trace(x=X)
+    assert trace.times and meanwhile == [(False, "", False)]
+
+
+def test_options_with_other_libraries_are_changed_by_one_trace_at_a_time(chain):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    built = pyopnb.Session(chain, options)._built
+    source = built.source()
+    source.proto.graph.node.add(op_type="Theirs", domain="another.library")  # which a copy of the options would not know
     entered = threading.Event()
 
     def look():
-        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(session, "folder"):
+        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(built, source, "folder"):
             entered.set()
 
     other = threading.Thread(target=look)
-    with run_module._TracedRun(run_module.TraceOptions(optimised=False), [], {}, ())._options(session, "folder"):
+    with run_module._TracedRun(run_module.TraceOptions(optimised=False), [], {}, ())._options(
+        built, source, "folder"
+    ) as changed:
+        assert changed is options
         other.start()
         assert not entered.wait(0.05)
     other.join()
     assert entered.is_set() and not options.enable_profiling
     assert options.graph_optimization_level.name == "ORT_ENABLE_ALL"
+
+
+def test_a_trace_while_the_op_gets_another_dtype_is_of_one_version():
+    class Redefines:
+        kind = "float32"
+
+        def compute(self, x):
+            """While the exposed session runs, which must not be built again for it."""
+            define("float64" if self.kind == "float32" else "float32")
+            return x.astype(self.kind)
+
+    def define(kind):
+        one = type("Redefines", (Redefines,), {"kind": kind, "compute": types.FunctionType(*parts(Redefines.compute))})
+        one.compute.__annotations__ = {"return": f"{kind}[N]"}
+        pyopnb.registry.define(one, "demo::Redefines")
+
+    def parts(function):
+        return function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+
+    define("float32")
+    session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Redefines", "x", "y")], {"x": "float32[N]"}, "y"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for _ in range(4):
+            trace = session.trace(x=X)
+            assert trace.times and trace.exposure.same
+            assert trace["y"].dtype.name in str(trace.versions["demo::Redefines"].schema)
 
 
 def test_an_op_that_is_new_since_the_session_was_built_serves_neither_it_nor_its_traces(counter):
@@ -457,7 +514,7 @@ def test_weights_that_had_to_leave_the_model(monkeypatch):
     model = parsed("a = Add(x, w)\ny = Neg(a)")
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     session = pyopnb.Session(model)
-    assert session._taken_out
+    assert session._built.taken_out
     trace = session.trace(np.zeros(2000, np.float32), level="summaries")
     assert np.array_equal(trace.initializers["w"], w) and trace.summaries["a"].greatest == 1999 and trace.exposure.same
 

@@ -1,0 +1,42 @@
+"""Runs that nobody waits for, on threads of Python's."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Failure", "run_in_background"]
+
+
+class Failure(str):
+    """What went wrong in a run that nobody waited for, as text.
+
+    Attributes
+    ----------
+    exception : BaseException
+        With its traceback.
+    """
+
+    exception: BaseException
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """The text of an exception with its notes, and the exception itself."""
+        failure = cls("".join(traceback.format_exception_only(error)).strip())
+        failure.exception = error
+        return failure
+
+
+def run_in_background(run: Callable[[], list[Any]], callback: Callable[[list[Any], Any, str], Any], data: Any) -> None:
+    """Run on a new thread; then call the callback there with the results, the data, and ``""`` or a `Failure`."""
+
+    def body() -> None:
+        try:
+            results, failure = run(), ""
+        except BaseException as error:
+            results, failure = [], Failure.of(error)
+        callback(results, data, failure)
+
+    threading.Thread(target=body, name="pyopnb run_async").start()

@@ -1,0 +1,217 @@
+"""What a session runs in: ONNX Runtime's session and all that belongs to it, built whole and swapped whole."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnxruntime
+from onnx import ModelProto
+
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.markers import add_markers, remove_markers
+from pyopnb.models.nodes import declared_scalars, forget_inferred
+from pyopnb.ops.registry import registry
+from pyopnb.runtime import _bridge
+from pyopnb.runtime.callbacks import get_library_path
+from pyopnb.runtime.exceptions import call_runtime, keep_owners
+from pyopnb.runtime.feeds import Feeds
+from pyopnb.runtime.options import LENT, session_options
+from pyopnb.runtime.plan import Plan, is_op, planned_nodes, refuse_lowered, refuse_unknown
+from pyopnb.runtime.settings import Setting, Settings
+
+if TYPE_CHECKING:
+    from pyopnb.runtime.kernel import Kernel
+    from pyopnb.runtime.shared import Lease
+
+__all__ = ["CPU", "Built", "Prepare", "Recipe"]
+
+CPU = "CPUExecutionProvider"
+
+Prepare = Callable[[Plan, ModelProto], None]
+"""Changes a plan, and the session's own copy of the model, before each attempt to build."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the user wants a session to be built.
+
+    Attributes
+    ----------
+    options, providers, provider_options, keywords
+        As ``InferenceSession`` takes them.
+    modules : frozenset of str
+        Modules that the retired PyOp's nodes may have their classes from.
+    lowered : bool
+        Whether versions of the model were lowered.
+    """
+
+    options: onnxruntime.SessionOptions | None
+    providers: Sequence[Any] | None
+    provider_options: Sequence[Any] | None
+    keywords: Mapping[str, Any]
+    modules: frozenset[str]
+    lowered: bool = False
+
+    def build(
+        self, source: ModelSource, *, epoch: int | None = None, setting: Setting | None = None, prepare: Prepare | None = None
+    ) -> Built:
+        """ONNX Runtime's session of a model, with the ops as they are in an epoch and the attrs of a setting.
+
+        Parameters
+        ----------
+        source : ModelSource
+            Its proto is changed.
+        epoch : int, optional
+            The registry's current one if not given.
+        setting : Setting, optional
+            Attrs that differ from the model's.
+        prepare : callable, optional
+
+        Returns
+        -------
+        Built
+        """
+        __tracebackhide__ = True
+        epoch = registry.epoch if epoch is None else epoch
+        before = setting or Setting()
+        forget_inferred(source.proto)
+        source.proto = inline_ops(source.proto, is_op(source.proto, self.modules))
+        settings = Settings(Setting({}, before.changes, before.model))
+        runs = _bridge.ParallelRuns(threading.Lock()) if self._is_parallel else None
+        plan = Plan(planned_nodes(source.proto, self.modules, epoch), epoch, settings, runs)
+        for number, values in before.changes.items():
+            plan.nodes[number].values.update(values)
+        if prepare is not None:
+            prepare(plan, source.proto)
+        built = self._try(source, plan)
+        while plan.learn():
+            if prepare is not None:
+                prepare(plan, source.proto)
+            built = self._try(source, plan)
+        if isinstance(built, BaseException):
+            raise built
+        return Built(
+            recipe=self,
+            runtime=built,
+            feeds=Feeds(built, declared_scalars(source.proto)),
+            ops=tuple(sorted({node.op.name for node in plan.nodes})),
+            kernels=plan.kernels,
+            settings=plan.settings,
+            epoch=epoch,
+            seen=epoch,
+            runs=plan.runs,
+            folder=source.folder,
+            taken_out=source.taken_out,
+            only_cpu=built.get_providers() == [CPU],
+        )
+
+    @property
+    def _is_parallel(self) -> bool:
+        return self.options is not None and self.options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+
+    def _try(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
+        """ONNX Runtime's session; where it refused and the plan now says why, the exception."""
+        __tracebackhide__ = True
+        add_markers(source.proto, [node.numbered for node in plan.nodes])
+        options = session_options(self.options, source)
+        keywords = dict(self.keywords)
+        if not self.providers or list(self.providers) == [CPU]:
+            # Falling back from the CPU to the CPU only repeats the failure and prints it.
+            keywords.setdefault("enable_fallback", 0)
+
+        def build() -> onnxruntime.InferenceSession:
+            __tracebackhide__ = True
+            if not plan.nodes and source.given is not None:
+                return onnxruntime.InferenceSession(source.given, options, self.providers, self.provider_options, **keywords)
+            options.register_custom_ops_library(get_library_path())
+            data = source.proto.SerializeToString()
+            return onnxruntime.InferenceSession(data, options, self.providers, self.provider_options, **keywords)
+
+        try:
+            session = call_runtime(plan.epoch, build, (), plan=plan, always=not plan.wanted)
+            if source.taken_out:
+                weakref.finalize(session._sess, keep_owners, LENT[options]).atexit = False
+            return session
+        except Exception as error:
+            if plan.wanted:
+                return error
+            refuse_unknown(source.proto, error)
+            if self.lowered:
+                refuse_lowered(source.proto)
+            raise
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """An ONNX Runtime session, whole. A `Session` has one at a time; a rebuild makes another and swaps it by one assignment.
+
+    Attributes
+    ----------
+    recipe : Recipe
+    runtime : onnxruntime.InferenceSession
+    feeds : Feeds
+        What it takes and gives.
+    ops : tuple of str
+        The ops that it uses.
+    kernels : collection of Kernel
+        Of its nodes that run through ops.
+    settings : Settings
+        Their attrs; the kernels have the same object.
+    epoch : int
+        The versions and attrs of that epoch serve its runs.
+    seen : int
+        The registry's epoch for which it is ready, -1 for none.
+    runs : ParallelRuns or None
+        What tells its runs apart where ONNX Runtime uses threads of its own.
+    folder, taken_out
+        Where its external data is, and what is in no file; see `ModelSource`.
+    only_cpu : bool
+    lease : Lease or None
+        Where the ONNX Runtime session is another session's.
+    """
+
+    recipe: Recipe
+    runtime: Any
+    feeds: Feeds
+    ops: tuple[str, ...]
+    kernels: Collection[Kernel]
+    settings: Settings
+    epoch: int
+    seen: int
+    runs: Any
+    folder: str | None
+    taken_out: dict[str, Any]
+    only_cpu: bool
+    lease: Lease | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """The attrs that serve its runs."""
+        return self.settings.at(self.epoch)
+
+    def values(self, kernel: Kernel) -> dict[str, Any]:
+        """The attrs that the next run uses at a node."""
+        return kernel.values_in(self.setting)[1]
+
+    def changes(self, epoch: int) -> str:
+        """Make the kernels ready for an epoch; what changed, where ONNX Runtime was told of other outputs."""
+        __tracebackhide__ = True
+        return "; ".join(sorted({change for kernel in list(self.kernels) if (change := kernel.update(epoch))}))
+
+    def source(self) -> ModelSource:
+        """The model as it is run, read again."""
+        if self.runtime._model_bytes is None:
+            return read_model(self.runtime._model_path, self.folder)
+        proto = ModelProto.FromString(self.runtime._model_bytes)
+        remove_markers(proto)
+        return ModelSource(proto, self.folder, self.taken_out)
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], keep: Any) -> Any:
+        """Call ONNX Runtime as one run; see `call_runtime`."""
+        __tracebackhide__ = True
+        return call_runtime(self.epoch, function, arguments, parallel=self.runs, keep=(keep, self.runtime._sess))

@@ -1,0 +1,76 @@
+"""The attrs of a session's nodes that were changed after it was built, by the epochs in which they serve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Setting", "Settings", "Values", "numbered"]
+
+_numbers = itertools.count(1)  # 0: what a kernel was made with
+
+Values = tuple[int, dict[str, Any]]
+"""The attrs of a node, and a number that no others have: the node's instance belongs to it."""
+
+
+def numbered(attrs: dict[str, Any]) -> Values:
+    """These attrs under a new number."""
+    return next(_numbers), attrs
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The attrs of all nodes at one time. Never changed, so that it can be swapped as a whole.
+
+    Attributes
+    ----------
+    values : mapping of int
+        By the number of the node; the others have what their kernel was made with.
+    changes : mapping of int
+        The attrs that were set, by the number of the node, for when the session is built again.
+    model : mapping of int
+        All attrs that the model has at the nodes in ``changes``.
+    """
+
+    values: Mapping[int, Values] = field(default_factory=dict)
+    changes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    model: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+
+
+class Settings:
+    """The settings of a session by epoch. All kernels of one ONNX Runtime session have the same object.
+
+    Attributes
+    ----------
+    private : dict of int
+        The settings of sessions that share the kernels, by their private epochs.
+    """
+
+    def __init__(self, first: Setting) -> None:
+        self._own: tuple[tuple[int, Setting], ...] = ((0, first),)  # each with the epoch from which on it serves
+        self.private: dict[int, Setting] = {}
+
+    def at(self, epoch: int) -> Setting:
+        """The setting that serves runs of that epoch."""
+        private = self.private.get(epoch)
+        return self._own_at(epoch)[1] if private is None else private
+
+    def _own_at(self, epoch: int) -> tuple[int, Setting]:
+        return next((held for held in reversed(self._own) if held[0] <= epoch), self._own[0])
+
+    @property
+    def newest(self) -> Setting:
+        """The session's own setting of the next run."""
+        return self._own[-1][1]
+
+    def begin(self, epoch: int, setting: Setting) -> None:
+        """Let a setting serve from an epoch on."""
+        self._own = (*self._own, (epoch, setting))
+
+    def prune(self, oldest: int) -> Collection[Setting]:
+        """Release what no run since that epoch can ask for; what is left."""
+        since = self._own_at(oldest)[0]
+        self._own = tuple(held for held in self._own if held[0] >= since)
+        return [setting for _, setting in self._own] + list(self.private.values())
