@@ -110,6 +110,20 @@
       card.style.top = `${Math.max(4, Math.min(top, innerHeight - own.height - 4))}px`;
     };
 
+    const inSight = (shape) => {
+      const box = shape.getBoundingClientRect();
+      const cuts = ({top, bottom, left, right}) => box.bottom < top || box.top > bottom || box.right < left || box.left > right;
+      if (cuts({top: 0, bottom: innerHeight, left: 0, right: innerWidth}) || cuts(view.getBoundingClientRect())) {
+        return false;
+      }
+      for (let around = host.parentElement; around; around = around.parentElement) {
+        if (getComputedStyle(around).overflow !== 'visible' && cuts(around.getBoundingClientRect())) {
+          return false;
+        }
+      }
+      return true;
+    };
+
     const hide = () => {
       shapes[shown]?.classList.remove('chosen');
       kept = shown = -1;
@@ -274,11 +288,11 @@
         }
       }
     });
-    // The card belongs to a place on the screen, and the box to one in the page.
+    // The card belongs to a place on the screen, and the box to one in the page, which can be scrolled away.
     const follow = () => {
       if (!host.isConnected) {
         removeEventListener('scroll', follow, true);
-      } else if (kept >= 0) {
+      } else if (kept >= 0 && inSight(shapes[kept])) {
         put();
       } else if (shown >= 0) {
         hide();

@@ -88,6 +88,18 @@ def test_a_box_leads_to_its_rows_and_a_row_to_its_box(opened, request):
     expect(page.page.locator(BOXES).nth(2)).to_be_in_viewport()
 
 
+def test_a_card_goes_with_its_box(opened):
+    page = opened("trace.html")
+    page.page.locator(BOXES).nth(1).click()
+    card = page.page.locator(".card")
+    expect(card).to_be_visible()
+    page.page.evaluate("() => { document.body.style.paddingBottom = '3000px' }")
+    page.page.mouse.wheel(0, 20)
+    expect(card).to_be_visible()
+    page.page.mouse.wheel(0, 2500)
+    expect(card).to_be_hidden()
+
+
 def test_zoom_and_drag(opened):
     page = opened("long.html")
     view, picture = page.page.locator(".view"), page.page.locator(".view svg")

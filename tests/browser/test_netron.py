@@ -156,5 +156,8 @@ def test_traces_and_diffs_have_their_colours(page):
             drawn = frame.locator("g.node", has=frame.get_by_text(node, exact=True))
             expect(drawn.locator(".node-item-type path")).to_have_attribute("style", re.compile("fill: rgb"))
             expect(drawn.locator(":scope > title")).to_have_text(re.compile(re.escape(told)))
+            if number > 1:  # what did not change has none of Netron's own colours either
+                same = frame.locator("g.node", has=frame.get_by_text("Abs", exact=True))
+                expect(same.locator(".node-item-type path")).to_have_css("fill", "rgb(117, 123, 130)")
             page.screenshot(f"netron-coloured-{number}-{theme.lower()}")
     expect(frame.locator("#pyopnb-legend")).to_contain_text("largest |a-b|")

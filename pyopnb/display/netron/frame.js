@@ -61,6 +61,12 @@
     };
     dress();
     new MutationObserver(dress).observe(document.body, {childList: true, subtree: true});
+    if (Object.values(nodes).some(([fill]) => fill)) {
+      // Netron's own colours, by kind of operator, would be taken for some of ours.
+      const neutral = document.createElement('style');
+      neutral.textContent = '.node .node-item-type path { fill: #757b82 } .node .node-item-type text { fill: #ffffff }';
+      document.head.append(neutral);
+    }
     if (legend) {
       const box = document.createElement('div');
       box.id = 'pyopnb-legend';
