@@ -6,7 +6,6 @@ drawing here; only the times of a trace and the errors along two runs are drawn 
 
 from __future__ import annotations
 
-import io
 import math
 import warnings
 from functools import singledispatch
@@ -18,6 +17,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.array_diff import charts_of
 from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.png import png
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.tensors import chart_of
@@ -64,9 +64,9 @@ def _(thing: View) -> Any:
     return _figure_of(thing.draw()) if thing.draw and not has_figure else figure(thing.thing)
 
 
-def _figure_of(drawing: Drawing) -> Any:
+def _figure_of(drawing: Drawing, *, outlines: bool = False) -> Any:
     try:
-        return to_figure(drawing)
+        return to_figure(drawing, outlines=outlines)
     except ImportError as error:
         raise _matplotlib_is_missing() from error
 
@@ -83,14 +83,16 @@ def figure_png(drawing: Drawing) -> bytes:
     PyopError
         matplotlib is not installed.
     """
-    figure = _figure_of(drawing)
-    width, height = figure.get_size_inches()
-    dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
-    file = io.BytesIO()
     with warnings.catch_warnings():  # a letter that no installed font has becomes a box
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(file, format="png", dpi=dpi)
-    return file.getvalue()
+        figure = _figure_of(drawing, outlines=True)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    width, height = figure.get_size_inches()
+    figure.dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return png(np.asarray(canvas.buffer_rgba()), flat=True)
 
 
 # ---- the drawings of show

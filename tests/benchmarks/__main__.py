@@ -9,6 +9,7 @@ import bench_calls
 import bench_diff
 import bench_divergence
 import bench_fill
+import bench_growth
 import bench_import
 import bench_memory
 import bench_missing
@@ -28,7 +29,17 @@ import pyopnb
 
 versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
 print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
-themes = (bench_import, bench_calls, bench_reload, bench_threads, bench_memory, bench_missing, bench_fill, bench_diff)
+themes = (
+    bench_import,
+    bench_calls,
+    bench_reload,
+    bench_threads,
+    bench_memory,
+    bench_missing,
+    bench_fill,
+    bench_growth,
+    bench_diff,
+)
 looking = (bench_show, bench_trace, bench_divergence, bench_watch)
 rows = table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking)))
 results.append(rows, results.machine())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -76,6 +78,19 @@ def rows() -> Iterator[Row]:
         best = timed({"show": lambda m=model: pyopnb.show(m)}, repeats)["show"]
         size = f"{len(pyopnb.show(model).body) / 1000:.0f} KB of HTML"
         yield Row(f"show, {30 * blocks:,} nodes of a transformer, milliseconds", milli(best), size, best * 1e3, bar)
+    for blocks in (32, 100):
+        trace = pyopnb.Session(network(blocks)).trace(
+            x=np.ones((1, 4, WIDTH), np.float32), mask=np.zeros((1, 1, 1, 4), np.float32)
+        )
+        best = timed({"show": lambda t=trace: pyopnb.show(t)}, 3)["show"]
+        size = f"{len(pyopnb.show(trace).body) / 1000:.0f} KB of HTML"
+        yield Row(f"show, a trace of {30 * blocks:,} nodes, milliseconds", milli(best), size, best * 1e3, 1000.0)
+    view = pyopnb.show(network(11))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.png"
+        best = timed({"save": lambda: view.save(path)}, 3)["save"]
+        size = f"{path.stat().st_size / 1000:.0f} KB"
+    yield Row("save a PNG of 330 nodes, milliseconds", milli(best), size, best * 1e3, 2000.0)
 
 
 if __name__ == "__main__":

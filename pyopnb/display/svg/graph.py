@@ -24,6 +24,7 @@ _PADDING = 9
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 _STACK = 3  # pixels by which the sheet behind a folded box stands out
+_LEGEND_BYTES = 2_200
 _PLAIN_FROM = 800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
 _KINDS: dict[
     str, tuple[str, str, float, tuple[float, ...]]
@@ -161,17 +162,20 @@ def draw_within(graph: Graph, most: int, *, scale: Scale | None = None, legend_t
     -------
     Picture
     """
-    count, plain = _estimated_to_fit(graph, most, around)  # a layout is too expensive to try
+    count, plain = len(graph.boxes), len(graph.boxes) > _PLAIN_FROM
+    longer = 1.02  # times its estimate, that an SVG may have: layouts are too expensive to try many
     while True:
+        count, plain, estimate = _estimated_to_fit(graph, most / longer, around, scale, (count, plain))
         drawing = draw(graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain)
         svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
         if length <= most or (count <= 1 and plain):
             return Picture(svg, drawing, count)
+        longer = max(1.02 * length / estimate, longer)
         count, plain = _smaller(count, plain, length, most)
 
 
-def _smaller(count: int, plain: bool, length: int, most: int) -> tuple[int, bool]:
+def _smaller(count: int, plain: bool, length: float, most: float) -> tuple[int, bool]:
     """How many boxes to try next, and whether without rows, after so many took ``length`` bytes."""
     if not plain and length < 3 * most:
         return count, True
@@ -179,19 +183,22 @@ def _smaller(count: int, plain: bool, length: int, most: int) -> tuple[int, bool
     return count, count > _PLAIN_FROM or count == 1
 
 
-def _estimated_to_fit(graph: Graph, most: int, around: int) -> tuple[int, bool]:
-    count = len(graph.boxes)
-    plain = count > _PLAIN_FROM
+def _estimated_to_fit(
+    graph: Graph, most: float, around: int, scale: Scale | None, largest: tuple[int, bool]
+) -> tuple[int, bool, int]:
+    """How many boxes, whether without rows, and the bytes that these take; at most as many as ``largest``."""
+    count, plain = largest
     while True:
-        length = _estimated_bytes(graph.part(count, around), plain)
+        length = _estimated_bytes(graph.part(count, around), plain, scale)
         if length <= most or (count <= 1 and plain):
-            return count, plain
+            return count, plain, length
         count, plain = _smaller(count, plain, length, most)
 
 
-def _estimated_bytes(graph: Graph, plain: bool) -> int:
+def _estimated_bytes(graph: Graph, plain: bool, scale: Scale | None) -> int:
     """About the length of the SVG; the figures are means over networks."""
-    length, drawn = 500, set()
+    length = 500 + (_LEGEND_BYTES if scale else 0)
+    drawn: set[object] = set()
     waiting = [graph]
     while waiting:
         current = waiting.pop()
@@ -199,7 +206,8 @@ def _estimated_bytes(graph: Graph, plain: bool) -> int:
         for box in current.boxes:
             rows = box.rows if not plain or box.kind in ("end", "folded") else ()
             length += 36 if plain else 36 + sum([40 + len(label) for label in box.labels if label])
-            look = box.title, rows, box.kind, box.value, box.mark
+            fill = scale.colour(box.value) if scale and box.value is not None else None
+            look = box.title, rows, box.kind, fill, box.mark
             if look not in drawn:  # what looks alike is written once
                 drawn.add(look)
                 length += 130 + len(box.title) + sum([42 + min(40, len(row)) for row in rows]) + 190 * bool(box.mark)

@@ -13,7 +13,7 @@ from pyopnb.display.svg.colours import RGB, RGBA
 __all__ = ["png"]
 
 
-def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:
+def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = (), *, flat: bool = False) -> bytes:
     r"""A PNG of pixels: colours, or indices into a palette.
 
     Parameters
@@ -22,6 +22,8 @@ def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:
         uint8[rows, columns], indices; or uint8[rows, columns, 3] or [rows, columns, 4], RGB or RGBA. Not empty.
     colours : sequence of tuple of int
         The palette: at most 256, RGB or RGBA.
+    flat : bool
+        Whether the pixels are a drawing of large areas of one colour, which is fastest and smallest without filters.
 
     Returns
     -------
@@ -45,19 +47,20 @@ def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:
         raise ValueError(f"png: expected indices below {min(len(colours), 256)}, got {int(pixels.max())}")
     height, width = pixels.shape[:2]
     kind = 3 if indexed else 2 if pixels.shape[2] == 3 else 6
-    rows = _unfiltered(pixels) if indexed else _filtered(pixels)
+    rows = _unfiltered(pixels) if indexed or flat else _filtered(pixels)
     parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))]
     if indexed:
         parts.append((b"PLTE", bytes(part for colour in colours for part in colour[:3])))
         opacities = bytes(colour[3] if len(colour) > 3 else 255 for colour in colours)
         parts += [(b"tRNS", opacities)] if min(opacities) < 255 else []
-    parts += [(b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b"")]
+    parts += [(b"IDAT", zlib.compress(rows.data, 4 if flat else 6)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in parts)
 
 
 def _unfiltered(pixels: np.ndarray) -> np.ndarray:
-    rows = np.zeros((pixels.shape[0], pixels.shape[1] + 1), np.uint8)  # a row begins with the number of its filter; 0 is none
-    rows[:, 1:] = pixels
+    flat = pixels.reshape(pixels.shape[0], -1)
+    rows = np.zeros((flat.shape[0], flat.shape[1] + 1), np.uint8)  # a row begins with the number of its filter; 0 is none
+    rows[:, 1:] = flat
     return rows
 
 

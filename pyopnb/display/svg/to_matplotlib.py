@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,18 @@ __all__ = ["to_figure"]
 # In order of preference, with their scale: the last is wider than the room that `text_width` reserves.
 _FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
+_BEFORE = {"start": 0.0, "middle": 0.5, "end": 1.0}  # how much of a text is before its anchor
 
 
-def to_figure(drawing: Drawing) -> Any:
+def to_figure(drawing: Drawing, *, outlines: bool = False) -> Any:
     """A ``Figure`` of the drawing's size, made without pyplot.
 
     Parameters
     ----------
     drawing : Drawing
+    outlines : bool
+        Whether texts are their letters' outlines, each text outlined once however often it stands there. As pixels that looks
+        the same and is many times faster; as SVG or PDF it would be no text.
 
     Returns
     -------
@@ -38,22 +43,23 @@ def to_figure(drawing: Drawing) -> Any:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0))
     axes.set_axis_off()
-    _Printer(axes).print(drawing.shapes, 0, 0)
+    _Printer(axes, outlines).print(drawing.shapes, 0, 0)
     return figure
 
 
 class _Printer:
     """Adds one shape after the other to the axes, each above those before it."""
 
-    def __init__(self, axes: Any) -> None:
+    def __init__(self, axes: Any, outlines: bool) -> None:
         self._axes = axes
+        self._outlined: dict[tuple[str, float, bool], _Outline] = {}
         self._level = 0
         self._fonts = list(_installed_fonts())
         self._kinds: dict[type, Callable[[Any, float, float], None]] = {
             Rectangle: self._rectangle,
             Circle: self._circle,
             Path: self._path,
-            Text: self._text,
+            Text: self._outlines if outlines else self._text,
             Cells: self._cells,
         }
 
@@ -66,21 +72,23 @@ class _Printer:
                 self._level += 1
                 self._kinds[type(shape)](shape, x, y)
 
+    def _add(self, patch: Any) -> None:
+        patch.set_clip_on(False)  # the axes are the whole figure
+        self._axes.add_artist(patch)  # add_patch would find new limits each time, and they are set
+
     def _rectangle(self, shape: Rectangle, x: float, y: float) -> None:
         from matplotlib.patches import FancyBboxPatch
 
         radius = min(shape.radius, shape.width / 2, shape.height / 2)
         style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
         corner = (x + shape.x, y + shape.y)
-        box = FancyBboxPatch(corner, shape.width, shape.height, style, zorder=self._level, **_paint(shape))
-        self._axes.add_patch(box)
+        self._add(FancyBboxPatch(corner, shape.width, shape.height, style, zorder=self._level, **_paint(shape)))
 
     def _circle(self, shape: Circle, x: float, y: float) -> None:
         from matplotlib.patches import Circle as Patch
 
         centre = (x + shape.x, y + shape.y)
-        ring = Patch(centre, shape.radius, fill=False, ec=shape.stroke, lw=shape.stroke_width, zorder=self._level)
-        self._axes.add_patch(ring)
+        self._add(Patch(centre, shape.radius, fill=False, ec=shape.stroke, lw=shape.stroke_width, zorder=self._level))
 
     def _path(self, shape: Path, x: float, y: float) -> None:
         from matplotlib.patches import PathPatch
@@ -97,7 +105,7 @@ class _Printer:
                 vertices.append((x + numbers[at], y + numbers[at + 1]))
                 kinds.append(codes[kind])
         if vertices:
-            self._axes.add_patch(PathPatch(Outline(vertices, kinds), zorder=self._level, **_paint(shape)))
+            self._add(PathPatch(Outline(vertices, kinds), zorder=self._level, **_paint(shape)))
 
     def _text(self, shape: Text, x: float, y: float) -> None:
         self._axes.text(
@@ -116,6 +124,22 @@ class _Printer:
             zorder=self._level,
         )
 
+    def _outlines(self, shape: Text, x: float, y: float) -> None:
+        from matplotlib.patches import PathPatch
+        from matplotlib.path import Path as Outline
+
+        key = shape.text, shape.size, shape.bold
+        if key not in self._outlined:
+            self._outlined[key] = _outline(*key, self._fonts)
+        outline = self._outlined[key]
+        if not len(outline.codes):  # nothing but spaces
+            return
+        across = outline.points[:, 0] - outline.width * _BEFORE[shape.anchor]
+        up = outline.points[:, 1]
+        right, down = (-up, -across) if shape.upwards else (across, -up)
+        points = np.stack([right + (x + shape.x), down + (y + shape.y)], axis=1)
+        self._add(PathPatch(Outline(points, outline.codes), zorder=self._level, fc=shape.fill, lw=0))
+
     def _cells(self, shape: Cells, x: float, y: float) -> None:
         left, top = x + shape.x, y + shape.y
         self._axes.imshow(
@@ -125,6 +149,27 @@ class _Printer:
             interpolation="nearest",
             zorder=self._level,
         )
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """The outline of a text that begins at the origin, with y upwards."""
+
+    points: np.ndarray
+    codes: np.ndarray
+    width: float
+
+
+def _outline(text: str, size: float, bold: bool, fonts: list[str]) -> _Outline:
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    size *= _FONTS[fonts[0]]
+    font = FontProperties(family=fonts, weight="bold" if bold else "normal", size=size)
+    points, codes = text_to_path.get_text_path(font, text, ismath=False)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    scale = size / text_to_path.FONT_SCALE
+    return _Outline(np.asarray(points, np.float64).reshape(-1, 2) * scale, np.asarray(codes, np.uint8), width)
 
 
 def _colours_of(cells: Cells) -> np.ndarray:

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
+from pyopnb.display.plots import figure_png
 from pyopnb.display.svg.chart import bar_chart, density, heat_maps, page
 from pyopnb.display.svg.colours import Scale, palette
 from pyopnb.display.svg.graph import Box, Graph, Line, draw
+from pyopnb.display.svg.shapes import Drawing, Text
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
 
@@ -115,3 +118,37 @@ def test_charts_have_their_cells_lines_and_texts() -> None:
         pixel = seen[top + 16 * row + 8, left + 16 * column + 8, :3].astype(int)
         assert np.abs(pixel - colour).max() <= 4
     assert [text.get_rotation() for text in axes.texts if text.get_text() == "up"] == [90]
+
+
+def test_as_pixels_each_text_is_outlined_once(monkeypatch):
+    """Laying letters out is most of what a PNG of a graph costs, and networks say the same again and again."""
+    from matplotlib.textpath import text_to_path
+
+    outlined = []
+    original = text_to_path.get_text_path
+
+    def outline(font: Any, text: str, ismath: bool) -> Any:
+        outlined.append(text)
+        return original(font, text, ismath)
+
+    monkeypatch.setattr(text_to_path, "get_text_path", outline)
+    texts = [Text(10, 20 * n, ("MatMul", "Add")[n % 2], 12.0, "#000000", "middle") for n in range(1, 30)]
+    png = figure_png(Drawing(100, 600, tuple(texts)))
+    assert png.startswith(b"\x89PNG") and sorted(outlined) == ["Add", "MatMul"]
+
+
+@pytest.mark.parametrize("anchor", ["start", "middle", "end"])
+@pytest.mark.parametrize("upwards", [False, True])
+def test_outlines_are_where_the_texts_are(anchor, upwards):
+    drawing = Drawing(200, 200, (Text(100, 100, "Überall $x$ ▸ gj", 14.0, "#000000", anchor, upwards=upwards),))
+    boxes = []
+    for outlines in (False, True):
+        canvas = FigureCanvasAgg(to_figure(drawing, outlines=outlines))
+        canvas.draw()
+        rows, columns = np.nonzero(np.asarray(canvas.buffer_rgba())[..., 3] > 100)
+        boxes.append([rows.min(), rows.max(), columns.min(), columns.max()])
+    assert np.abs(np.subtract(*boxes)).max() <= 3, boxes
+
+
+def test_spaces_alone_have_no_outline():
+    assert figure_png(Drawing(20, 20, (Text(5, 10, "  ", 12.0, "#000000"),))).startswith(b"\x89PNG")
