@@ -9,6 +9,7 @@ import onnx as _onnx  # noqa: F401  # first: importing it from a module further 
 
 from pyopnb.models import onnx_schemas as _onnx_schemas  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
+from pyopnb.ops.definitions import pyop
 from pyopnb.ops.errors import (
     ArgumentError,
     DefinitionError,
@@ -24,7 +25,7 @@ from pyopnb.ops.errors import (
     UnknownName,
     UnknownOp,
 )
-from pyopnb.ops.registry import pyop, registry
+from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.callbacks import get_library_path

@@ -7,7 +7,8 @@ import sys
 import types
 from collections.abc import Sequence
 
-from pyopnb.ops.registry import Definition, Version, collect_definitions, registry
+from pyopnb.ops.definitions import Definition, collect_definitions
+from pyopnb.ops.registry import Version, registry
 
 __all__ = ["define_all", "exec_source"]
 

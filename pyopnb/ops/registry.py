@@ -6,220 +6,33 @@ new version is built and checked completely before the swap, so a definition tha
 
 from __future__ import annotations
 
-import ast
-import inspect
-import linecache
-import os
-import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
-from pyopnb.ops.schema import Schema
+from pyopnb.ops.names import DEFAULT_DOMAIN, canonical_domain, check_opset, split_name
+from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.signature import schema_of
 
 __all__ = [
     "DEFAULT_DOMAIN",
     "MAX_VERSIONS",
-    "Definition",
     "Op",
     "Registry",
     "Version",
     "canonical_domain",
     "check_opset",
-    "class_source",
-    "collect_definitions",
     "find_op",
     "find_version",
-    "pyop",
     "registry",
     "split_name",
 ]
 
-DEFAULT_DOMAIN = "pyopnb"
-MAX_VERSIONS = 100
-"""Versions of an op that history and rollback can reach; older ones are dropped, so that redefining all day is free."""
-
 _MAX_LISTED = 50  # ops in the repr of the registry
-
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_SEPARATOR = re.compile(r"\s*(?:::?|[./])\s*(?=\w+$)")
-"""What is mistaken for ``::``."""
-_DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
-
-
-@dataclass(frozen=True, repr=False)
-class Version(Displayable):
-    """The n-th definition of an op under one name.
-
-    Attributes
-    ----------
-    op : str
-        ``domain::OpType``.
-    number : int
-        1 for the first.
-    cls : type
-        The class, unchanged.
-    schema : Schema
-    opset : int
-        First version of the domain that has the op (ONNX's since_version).
-    source : str or None
-        Text of the cell or class; None where it is not known.
-    defined : float
-        Seconds since the epoch, as `time.time` gives them.
-    epoch : int
-        The epoch of the registry that this version began.
-    restored : int or None
-        Number of the version that a rollback restored as this one.
-    """
-
-    op: str
-    number: int
-    cls: type
-    schema: Schema
-    opset: int
-    source: str | None
-    defined: float
-    epoch: int
-    restored: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.op}, version {self.number}"
-
-    def __repr__(self) -> str:
-        return f"{self}: {self.schema}"
-
-
-@dataclass(repr=False)
-class Op(Displayable):
-    """A name and all its versions, the newest last.
-
-    Attributes
-    ----------
-    name : str
-        ``domain::OpType``.
-    versions : tuple of Version
-        Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
-    lock : threading.RLock
-        Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
-    """
-
-    name: str
-    versions: tuple[Version, ...] = ()
-    lock: Any = field(default_factory=threading.RLock, repr=False)
-    # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
-    _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
-    _last: int = field(default=0, init=False, repr=False)  # the highest number that was given, to a withdrawn version as well
-
-    def __post_init__(self) -> None:
-        for version in self.versions:
-            self._serve(version, version.epoch)
-
-    def __repr__(self) -> str:
-        return f"{self.current!r}" if self._served else f"{self.name}, no version"
-
-    def _serve(self, version: Version, epoch: int) -> None:
-        self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
-        self._last = max(self._last, version.number)
-
-    @property
-    def current(self) -> Version:
-        """The version that serves now."""
-        return self._served[-1][1]
-
-    @property
-    def domain(self) -> str:
-        """The domain; empty for ONNX's own."""
-        return split_name(self.name)[0]
-
-    @property
-    def op_type(self) -> str:
-        """The name without the domain."""
-        return split_name(self.name)[1]
-
-    def at(self, epoch: int) -> Version:
-        """The version that served in an epoch of the registry; the oldest one left if that was dropped.
-
-        Parameters
-        ----------
-        epoch : int
-
-        Returns
-        -------
-        Version
-        """
-        for since, version in reversed(self._served):
-            if since <= epoch:
-                return version
-        return self._served[0][1]
-
-    def numbers_since(self, epoch: int) -> set[int]:
-        """The numbers of the versions that served in an epoch of the registry and later.
-
-        Parameters
-        ----------
-        epoch : int
-
-        Returns
-        -------
-        set of int
-        """
-        numbers = set()
-        for since, version in reversed(self._served):
-            numbers.add(version.number)
-            if since <= epoch:
-                break
-        return numbers
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """``"demo::SoftClip"`` as ``("demo", "SoftClip")``; without ``::`` in the default domain; ``"::Relu"`` is ONNX's Relu.
-
-    Raises
-    ------
-    DefinitionError
-        The op type is no identifier, or the domain has other characters than letters, digits, ``.``, ``-`` and ``_``.
-    """
-    domain, found, op_type = name.rpartition("::")
-    domain = domain if found else DEFAULT_DOMAIN
-    if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
-        typed = name.removeprefix("::")  # which `call` and `node` put before a name without a domain
-        meant = _SEPARATOR.sub("::", typed)
-        next_ = (
-            meant if _IDENTIFIER.fullmatch(meant.rpartition("::")[2]) and _DOMAIN.fullmatch(meant.rpartition("::")[0]) else ""
-        )
-        got = sanitize(repr(typed))
-        raise DefinitionError("op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"')
-    return canonical_domain(domain), op_type
-
-
-def canonical_domain(domain: str) -> str:
-    """The domain as models mostly have it: ``""`` for ``"ai.onnx"``, ONNX's other name for its own."""
-    return "" if domain == "ai.onnx" else domain
-
-
-def check_opset(opset: object, where: str) -> None:
-    """Refuse what is no version of a domain.
-
-    Parameters
-    ----------
-    opset : object
-    where : str
-        The op, for the error.
-
-    Raises
-    ------
-    DefinitionError
-    """
-    if type(opset) is not int or not 1 <= opset <= 1000:
-        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=sanitize(repr(opset)))
 
 
 class Registry(Displayable):
@@ -542,39 +355,8 @@ class Registry(Displayable):
         self._call_removed(names)
 
 
-_Class = TypeVar("_Class", bound=type)
-
 registry = Registry()
 """The registry that sessions use."""
-
-
-def find_version(op: Op, number: int, what: str = "") -> Version:
-    """Find a version of an op by its number.
-
-    Parameters
-    ----------
-    op : Op
-    number : int
-    what : str
-        What it is for, in the message.
-
-    Returns
-    -------
-    Version
-
-    Raises
-    ------
-    UnknownOp
-        There is no such version.
-    """
-    versions = {version.number: version for version in op.versions}
-    if number not in versions:
-        expected = (
-            f"one of versions {', '.join(map(str, versions))}" if len(versions) > 1 else f"version {next(iter(versions))}"
-        )
-        near = min(versions, key=lambda known: abs(known - number)) if isinstance(number, int) else next(iter(versions))
-        raise UnknownOp(f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near))
-    return versions[number]
 
 
 def find_op(op: str | type | Op) -> Op:
@@ -617,130 +399,3 @@ def find_op(op: str | type | Op) -> Op:
     known = suggest(op.__name__, [other.name for other in registry])
     expected = "the class of an op in the registry"
     raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A definition that `pyop` has checked and not carried out, as `Registry.define` takes it."""
-
-    cls: type
-    name: str
-    opset: int
-    module: str | None
-    source: str | None
-
-
-_collecting: ContextVar[list[Definition] | None] = ContextVar("collecting", default=None)
-
-
-@contextmanager
-def collect_definitions() -> Iterator[list[Definition]]:
-    """Let `pyop` check definitions and collect them, so that a file that fails half-way defines nothing.
-
-    Yields
-    ------
-    list of Definition
-    """
-    definitions: list[Definition] = []
-    token = _collecting.set(definitions)
-    try:
-        yield definitions
-    finally:
-        _collecting.reset(token)
-
-
-@overload
-def pyop(name: _Class) -> _Class: ...
-@overload
-def pyop(
-    name: str | None = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
-) -> Callable[[_Class], _Class]: ...
-def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None) -> Any:
-    """Make a class an op; the class comes back unchanged.
-
-    Parameters
-    ----------
-    name : str, optional
-        ``domain::OpType``. The default domain is ``pyopnb``, the default op type the class's name.
-    opset : int
-        First version of the domain that has the op.
-    module : str, optional
-        Also serve the retired PyOp's nodes that ask for this module and the class's name.
-    into : Registry, optional
-        Another registry than `pyopnb.registry`.
-
-    Returns
-    -------
-    type, or a decorator of classes
-
-    Raises
-    ------
-    DefinitionError
-        The class cannot be an op, or the name is no text.
-
-    Examples
-    --------
-    >>> mine = Registry()
-    >>> @pyop("demo::Twice", into=mine)
-    ... class Twice:
-    ...     def compute(self, x):
-    ...         return x * 2
-    >>> Twice().compute(4), mine["demo::Twice"].current.number
-    (8, 1)
-    """
-    if not (name is None or isinstance(name, (str, type))):
-        got = f"{type(name).__name__} {sanitize(repr(name), 60)}"
-        raise DefinitionError(
-            "pyop", expected="a name, domain::OpType, or a class", got=got, next='@pyopnb.pyop("demo::SoftClip")'
-        )
-
-    def define(cls: _Class) -> _Class:
-        collected = _collecting.get() if into is None else None
-        if collected is None:
-            target = registry if into is None else into
-            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=class_source(cls))
-        else:
-            key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
-            check_opset(opset, f"op {key}")
-            schema_of(cls)
-            collected.append(Definition(cls, key, opset, module, class_source(cls)))
-        return cls
-
-    return define(name) if isinstance(name, type) else define
-
-
-def class_source(cls: type) -> str | None:
-    """The text of a class, or of the whole cell that defines it.
-
-    Parameters
-    ----------
-    cls : type
-
-    Returns
-    -------
-    str or None
-        None where no file and no cell has it.
-    """
-    code = getattr(getattr(cls, "compute", None), "__code__", None)
-    # Only its methods know that a class is from a notebook cell or a doctest. This comes before inspect, which since Python
-    # 3.13 takes the lines of the same numbers from the file of whatever module the class names.
-    if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
-        return "".join(lines)
-    try:
-        lines, begin = inspect.getsourcelines(cls)
-        every, _ = inspect.findsource(cls)
-    except (OSError, TypeError):  # made by exec
-        return None
-    if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
-        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # inspect took another class of that name
-    text = "".join(lines)
-    return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
-
-
-def _class_around(text: str, name: str, line: int) -> list[str]:
-    """The lines of the class of that name that a line is in."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
-            begin = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
-    return []

@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.ops.definitions import class_source, pyop
 from pyopnb.ops.errors import DefinitionError, sanitize
-from pyopnb.ops.registry import Version, class_source, pyop, registry
+from pyopnb.ops.registry import Version, registry
 from pyopnb.ops.schema import same_value
 
 __all__ = ["free_names", "source_closure"]

@@ -12,7 +12,8 @@ import pytest
 
 import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
-from pyopnb.ops.registry import MAX_VERSIONS, Registry, collect_definitions, split_name
+from pyopnb.ops.definitions import collect_definitions
+from pyopnb.ops.registry import MAX_VERSIONS, Registry, split_name
 
 
 def made(body="pass"):

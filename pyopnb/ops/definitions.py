@@ -1,0 +1,150 @@
+"""Classes made ops: the decorator, and the text that a class was written in."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from pyopnb.ops.errors import DefinitionError, sanitize
+from pyopnb.ops.names import check_opset, split_name
+from pyopnb.ops.registry import Registry, registry
+from pyopnb.ops.signature import schema_of
+
+__all__ = ["Definition", "class_source", "collect_definitions", "pyop"]
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition that `pyop` has checked and not carried out, as `Registry.define` takes it."""
+
+    cls: type
+    name: str
+    opset: int
+    module: str | None
+    source: str | None
+
+
+_collecting: ContextVar[list[Definition] | None] = ContextVar("collecting", default=None)
+
+
+@contextmanager
+def collect_definitions() -> Iterator[list[Definition]]:
+    """Let `pyop` check definitions and collect them, so that a file that fails half-way defines nothing.
+
+    Yields
+    ------
+    list of Definition
+    """
+    definitions: list[Definition] = []
+    token = _collecting.set(definitions)
+    try:
+        yield definitions
+    finally:
+        _collecting.reset(token)
+
+
+@overload
+def pyop(name: _Class) -> _Class: ...
+@overload
+def pyop(
+    name: str | None = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
+) -> Callable[[_Class], _Class]: ...
+def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None) -> Any:
+    """Make a class an op; the class comes back unchanged.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``domain::OpType``. The default domain is ``pyopnb``, the default op type the class's name.
+    opset : int
+        First version of the domain that has the op.
+    module : str, optional
+        Also serve the retired PyOp's nodes that ask for this module and the class's name.
+    into : Registry, optional
+        Another registry than `pyopnb.registry`.
+
+    Returns
+    -------
+    type, or a decorator of classes
+
+    Raises
+    ------
+    DefinitionError
+        The class cannot be an op, or the name is no text.
+
+    Examples
+    --------
+    >>> mine = Registry()
+    >>> @pyop("demo::Twice", into=mine)
+    ... class Twice:
+    ...     def compute(self, x):
+    ...         return x * 2
+    >>> Twice().compute(4), mine["demo::Twice"].current.number
+    (8, 1)
+    """
+    if not (name is None or isinstance(name, (str, type))):
+        got = f"{type(name).__name__} {sanitize(repr(name), 60)}"
+        raise DefinitionError(
+            "pyop", expected="a name, domain::OpType, or a class", got=got, next='@pyopnb.pyop("demo::SoftClip")'
+        )
+
+    def define(cls: _Class) -> _Class:
+        collected = _collecting.get() if into is None else None
+        if collected is None:
+            target = registry if into is None else into
+            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=class_source(cls))
+        else:
+            key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
+            check_opset(opset, f"op {key}")
+            schema_of(cls)
+            collected.append(Definition(cls, key, opset, module, class_source(cls)))
+        return cls
+
+    return define(name) if isinstance(name, type) else define
+
+
+def class_source(cls: type) -> str | None:
+    """The text of a class, or of the whole cell that defines it.
+
+    Parameters
+    ----------
+    cls : type
+
+    Returns
+    -------
+    str or None
+        None where no file and no cell has it.
+    """
+    code = getattr(getattr(cls, "compute", None), "__code__", None)
+    # Only its methods know that a class is from a notebook cell or a doctest. This comes before inspect, which since Python
+    # 3.13 takes the lines of the same numbers from the file of whatever module the class names.
+    if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
+        return "".join(lines)
+    try:
+        lines, begin = inspect.getsourcelines(cls)
+        every, _ = inspect.findsource(cls)
+    except (OSError, TypeError):  # made by exec
+        return None
+    if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
+        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # inspect took another class of that name
+    text = "".join(lines)
+    return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
+
+
+def _class_around(text: str, name: str, line: int) -> list[str]:
+    """The lines of the class of that name that a line is in."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
+            begin = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
+    return []

@@ -1,0 +1,59 @@
+"""Names of ops: a domain and an op type, as ``demo::SoftClip``."""
+
+from __future__ import annotations
+
+import re
+
+from pyopnb.ops.errors import DefinitionError, sanitize
+
+__all__ = ["DEFAULT_DOMAIN", "canonical_domain", "check_opset", "split_name"]
+
+DEFAULT_DOMAIN = "pyopnb"
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SEPARATOR = re.compile(r"\s*(?:::?|[./])\s*(?=\w+$)")
+"""What is mistaken for ``::``."""
+_DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """``"demo::SoftClip"`` as ``("demo", "SoftClip")``; without ``::`` in the default domain; ``"::Relu"`` is ONNX's Relu.
+
+    Raises
+    ------
+    DefinitionError
+        The op type is no identifier, or the domain has other characters than letters, digits, ``.``, ``-`` and ``_``.
+    """
+    domain, found, op_type = name.rpartition("::")
+    domain = domain if found else DEFAULT_DOMAIN
+    if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
+        typed = name.removeprefix("::")  # which `call` and `node` put before a name without a domain
+        meant = _SEPARATOR.sub("::", typed)
+        next_ = (
+            meant if _IDENTIFIER.fullmatch(meant.rpartition("::")[2]) and _DOMAIN.fullmatch(meant.rpartition("::")[0]) else ""
+        )
+        got = sanitize(repr(typed))
+        raise DefinitionError("op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"')
+    return canonical_domain(domain), op_type
+
+
+def canonical_domain(domain: str) -> str:
+    """The domain as models mostly have it: ``""`` for ``"ai.onnx"``, ONNX's other name for its own."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def check_opset(opset: object, where: str) -> None:
+    """Refuse what is no version of a domain.
+
+    Parameters
+    ----------
+    opset : object
+    where : str
+        The op, for the error.
+
+    Raises
+    ------
+    DefinitionError
+    """
+    if type(opset) is not int or not 1 <= opset <= 1000:
+        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=sanitize(repr(opset)))

@@ -1,0 +1,170 @@
+"""An op: a name, and every version that stood under it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import UnknownOp, sanitize
+from pyopnb.ops.names import split_name
+from pyopnb.ops.schema import Schema
+
+__all__ = ["MAX_VERSIONS", "Op", "Version", "find_version"]
+
+MAX_VERSIONS = 100
+"""Versions of an op that history and rollback can reach; older ones are dropped, so that redefining all day is free."""
+
+
+@dataclass(frozen=True, repr=False)
+class Version(Displayable):
+    """The n-th definition of an op under one name.
+
+    Attributes
+    ----------
+    op : str
+        ``domain::OpType``.
+    number : int
+        1 for the first.
+    cls : type
+        The class, unchanged.
+    schema : Schema
+    opset : int
+        First version of the domain that has the op (ONNX's since_version).
+    source : str or None
+        Text of the cell or class; None where it is not known.
+    defined : float
+        Seconds since the epoch, as `time.time` gives them.
+    epoch : int
+        The epoch of the registry that this version began.
+    restored : int or None
+        Number of the version that a rollback restored as this one.
+    """
+
+    op: str
+    number: int
+    cls: type
+    schema: Schema
+    opset: int
+    source: str | None
+    defined: float
+    epoch: int
+    restored: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.op}, version {self.number}"
+
+    def __repr__(self) -> str:
+        return f"{self}: {self.schema}"
+
+
+@dataclass(repr=False)
+class Op(Displayable):
+    """A name and all its versions, the newest last.
+
+    Attributes
+    ----------
+    name : str
+        ``domain::OpType``.
+    versions : tuple of Version
+        Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
+    lock : threading.RLock
+        Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
+    """
+
+    name: str
+    versions: tuple[Version, ...] = ()
+    lock: Any = field(default_factory=threading.RLock, repr=False)
+    # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
+    _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
+    _last: int = field(default=0, init=False, repr=False)  # the highest number that was given, to a withdrawn version as well
+
+    def __post_init__(self) -> None:
+        for version in self.versions:
+            self._serve(version, version.epoch)
+
+    def __repr__(self) -> str:
+        return f"{self.current!r}" if self._served else f"{self.name}, no version"
+
+    def _serve(self, version: Version, epoch: int) -> None:
+        self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
+        self._last = max(self._last, version.number)
+
+    @property
+    def current(self) -> Version:
+        """The version that serves now."""
+        return self._served[-1][1]
+
+    @property
+    def domain(self) -> str:
+        """The domain; empty for ONNX's own."""
+        return split_name(self.name)[0]
+
+    @property
+    def op_type(self) -> str:
+        """The name without the domain."""
+        return split_name(self.name)[1]
+
+    def at(self, epoch: int) -> Version:
+        """The version that served in an epoch of the registry; the oldest one left if that was dropped.
+
+        Parameters
+        ----------
+        epoch : int
+
+        Returns
+        -------
+        Version
+        """
+        for since, version in reversed(self._served):
+            if since <= epoch:
+                return version
+        return self._served[0][1]
+
+    def numbers_since(self, epoch: int) -> set[int]:
+        """The numbers of the versions that served in an epoch of the registry and later.
+
+        Parameters
+        ----------
+        epoch : int
+
+        Returns
+        -------
+        set of int
+        """
+        numbers = set()
+        for since, version in reversed(self._served):
+            numbers.add(version.number)
+            if since <= epoch:
+                break
+        return numbers
+
+
+def find_version(op: Op, number: int, what: str = "") -> Version:
+    """Find a version of an op by its number.
+
+    Parameters
+    ----------
+    op : Op
+    number : int
+    what : str
+        What it is for, in the message.
+
+    Returns
+    -------
+    Version
+
+    Raises
+    ------
+    UnknownOp
+        There is no such version.
+    """
+    versions = {version.number: version for version in op.versions}
+    if number not in versions:
+        expected = (
+            f"one of versions {', '.join(map(str, versions))}" if len(versions) > 1 else f"version {next(iter(versions))}"
+        )
+        near = min(versions, key=lambda known: abs(known - number)) if isinstance(number, int) else next(iter(versions))
+        raise UnknownOp(f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near))
+    return versions[number]
