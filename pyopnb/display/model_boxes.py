@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -231,7 +232,7 @@ def _wrap(texts: Iterable[str]) -> Iterator[str]:
 
 def _values(tensor: TensorProto) -> np.ndarray | None:
     """The values of a small constant; None where they are external, too many, or damaged."""
-    count = int(np.prod([float(size) for size in tensor.dims])) if tensor.dims else 1
+    count = math.prod(tensor.dims)
     if count > 16 or tensor.data_location == TensorProto.EXTERNAL:
         return None
     try:

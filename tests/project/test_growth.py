@@ -104,3 +104,15 @@ def test_the_work_grows_with_the_model(case):
     small, large = (work(case(count)) for count in (SMALL, FACTOR * SMALL))
     assert small > SMALL
     assert large <= 1.25 * FACTOR * small, f"{small} → {large}"
+
+
+def test_what_each_node_does_to_a_difference_is_found_out_once():
+    one, other = (pyopnb.Session(chain(op_type, SMALL)).trace(x=X + 1) for op_type in ("Neg", "Abs"))
+    diff = pyopnb.diff(one, other)
+
+    def look() -> None:
+        assert diff.origin is diff.origins[0] and diff.worst is not None
+        assert len([step.verdict for step in diff.steps]) == SMALL
+
+    first, again = work(look), work(look)
+    assert first > 30 * SMALL > again, f"{first}, then {again}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
@@ -79,7 +80,7 @@ class TraceDiff(ToleranceDiff):
         """Every pair of arrays, as in a `Diff`."""
         return tuple(part for tensor in (*self.feeds, *self.tensors) for part in tensor.diff.parts)
 
-    @property
+    @cached_property
     def worst(self) -> Part:
         """The part of the worst verdict, of equal ones the first."""
         return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
@@ -96,12 +97,12 @@ class TraceDiff(ToleranceDiff):
 
     # ---- where the runs diverge ----------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def origins(self) -> tuple[Step, ...]:
         """The nodes that introduce a difference, in the order of b's graph."""
         return tuple(step for step in self.steps if step.verdict == "origin")
 
-    @property
+    @cached_property
     def origin(self) -> Step | None:
         """The first of `origins`; if there is none, the first node that is over the tolerance.
 

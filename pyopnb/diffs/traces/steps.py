@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
@@ -134,7 +135,7 @@ class Step:
         """Whether it gave another result when it ran again: it draws random numbers, or has a state."""
         return any(tensor.steady is False for tensor in self.outputs)
 
-    @property
+    @cached_property
     def verdict(self) -> str:
         """What it does to the difference between the runs.
 
