@@ -288,7 +288,7 @@ class ResultError(PyopError, TypeError):
 
 
 class EscapedInput(PyopError, RuntimeError):
-    """An op kept a view of an input past ``compute``, which cannot be given memory of its own any more."""
+    """An op kept an input, or a view of it, past ``compute``, where ONNX Runtime uses its memory again."""
 
 
 class SchemaChanged(PyopError, RuntimeError):

@@ -134,8 +134,9 @@ class Recipe:
 
         try:
             session = call_runtime(plan.epoch, build, (), plan=plan, always=not plan.wanted)
+            session._lent = LENT.get(options)
             if source.taken_out:
-                weakref.finalize(session._sess, keep_owners, LENT[options]).atexit = False
+                weakref.finalize(session._sess, keep_owners, session._lent).atexit = False
             return session
         except Exception as error:
             if plan.wanted:
@@ -211,7 +212,8 @@ class Built:
         remove_markers(proto)
         return ModelSource(proto, self.folder, self.taken_out)
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], keep: Any) -> Any:
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], feeds: Any = None) -> Any:
         """Call ONNX Runtime as one run; see `call_runtime`."""
         __tracebackhide__ = True
-        return call_runtime(self.epoch, function, arguments, parallel=self.runs, keep=(keep, self.runtime._sess))
+        owners = None if feeds is None else (feeds, self.runtime._lent)
+        return call_runtime(self.epoch, function, arguments, feeds=owners, parallel=self.runs)

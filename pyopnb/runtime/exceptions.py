@@ -24,7 +24,7 @@ def call_runtime(
     *,
     plan: Any = None,
     parallel: Any = None,
-    keep: Any = None,
+    feeds: Any = None,
     always: bool = True,
 ) -> Any:
     """Call ONNX Runtime; what an op raises on the way is raised as itself.
@@ -42,8 +42,8 @@ def call_runtime(
         Of the session that is built.
     parallel : ParallelRuns, optional
         The runs of a session for which ONNX Runtime uses threads of its own.
-    keep : object
-        Owns the memory that the run reads; it is kept as long as an input that escaped.
+    feeds : object, optional
+        They own the memory that the run reads. Where they are not known, an op gets copies of what ONNX Runtime does not own.
     always : bool
         Whether an op's exception is raised where ONNX Runtime went on without an error, too.
 
@@ -55,24 +55,20 @@ def call_runtime(
     __tracebackhide__ = True
     if _closing:
         _stop_here()
-    returned, runtime_error, error, escaped = _bridge.run(epoch, function, arguments, plan, parallel)
-    if runtime_error is None and error is None and escaped is None:
+    returned, runtime_error, error = _bridge.run(epoch, function, arguments, feeds, plan, parallel)
+    if runtime_error is None and error is None:
         return returned
-    array = None
     try:
         if runtime_error is not None and _closing:
             _stop_here()
-        for array in escaped or ():
-            # Something unknown holds a raw pointer into ONNX Runtime's memory: while the array lives, so do its owners.
-            weakref.finalize(array, keep_owners, keep).atexit = False
         if error is not None and (runtime_error is not None or always):
             _raise(error, runtime_error)
         if runtime_error is not None:
             raise runtime_error
         return returned
     finally:
-        # The traceback of an exception holds this frame: it must not hold the exception in turn, nor an array that escaped.
-        del error, runtime_error, escaped, array
+        # The traceback of an exception holds this frame: it must not hold the exception in turn.
+        del error, runtime_error
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:

@@ -295,18 +295,32 @@ class Kernel:
         hint = hints[number] if hints and hints[number].shape is not None else output.expected
         raise replace(output, expected=hint).wrong_shape(value)
 
-    def refuse_escape(self, state: Any, number: int, error: BaseException | None) -> None:
-        """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note."""
+    def refuse_escape(self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int) -> None:
+        """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note.
+
+        Parameters
+        ----------
+        state : State
+        number : int
+            Of the input.
+        array : ndarray
+            The input.
+        error : BaseException or None
+            What ``compute`` raised.
+        held : int
+            How many references to the array the op has kept.
+        """
         version = self._version_of(state)
         schema = self.schema(version)
         name = schema.port(number).name if schema.inputs else str(number)
         escaped = EscapedInput(
-            f"{self.where}: compute kept a view of input {name} past its end (torch.from_numpy, memoryview, .flat …)",
+            f"{self.where}: compute kept input {name}, or a view of it, past its end",
             next=f"keep {name}.copy(), or write copy_inputs = True in the class; the next run hands over copies by itself",
         )
         if error is None:
             raise escaped
-        add_note(error, str(escaped))
+        if held > _variables_of(error, array):
+            add_note(error, str(escaped))
 
     def _version_of(self, state: Any) -> Version:
         return next((v for v, held in self._states.values() if held is state), self.op.current)
@@ -355,6 +369,18 @@ def _assigned(code: CodeType, reached: int) -> set[str]:
     assigning = (s.argval for s in steps if s.offset < end and _ASSIGNS.match(s.opname))
     # From Python 3.13 on, one instruction can have two variables.
     return {name for argument in assigning for name in (argument if isinstance(argument, tuple) else (argument,))}
+
+
+def _variables_of(error: BaseException, array: np.ndarray) -> int:
+    """How many variables of the frames of an exception are that array: they keep it for whoever looks at the traceback."""
+    count = 0
+    trace = error.__traceback__
+    while trace is not None:
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        # What a closure shares is one reference for several frames.
+        count += sum(values.get(name) is array for name in code.co_varnames if name not in code.co_cellvars)
+        trace = trace.tb_next
+    return count
 
 
 def _format_types(types: Sequence[TensorType | None]) -> str:

@@ -179,7 +179,6 @@ class Machine(RuleBasedStateMachine):
         try:
             self.check(self.run_once(session, x), x)
         except pyopnb.EscapedInput:
-            assert hold is memoryview
             del self.kept[before:]  # that run said no; nothing is promised of what it kept
         finally:
             self.keeping = None

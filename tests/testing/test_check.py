@@ -181,7 +181,7 @@ BAD = [
     (OneSize, X, "shapes", r"expected float32\[2,3\], as infer says, got float32\[3,3\]"),
     (NoSymbols, X, "shapes", r"TypeError: .*\(in infer"),
     (Writes, X, "inputs_unmodified", r"compute writes into input x: \[0,0\] is 7.0 instead of -1.0.*Try: x = x.copy\(\), or copy_inputs = True"),
-    (Keeps, X, "inputs_unmodified", "kept a view of input x"),
+    (Keeps, X, "inputs_unmodified", "compute kept input x, or a view of it"),
     (Counts, X, "repeatable", r"the second call of one instance: output 0\[0,0\] is 1.0 instead of 0.0 \(6 of 6 elements differ\)\. Try: keep nothing"),
     (Random, X, "repeatable", "the first call of another instance"),
     (Shared, X, "threads", "with 8 threads at once: output 0.*Try: keep what compute calculates in local variables"),

@@ -2,13 +2,14 @@
 //
 // ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
 // parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), tensors.h (tensors as arrays and
-// back), escape.h (inputs that were kept), attrs.h (attributes that only ONNX Runtime has) and onnxruntime_abi.h (the C
-// interface). The rules of this boundary:
+// back), escape.h (the memory of inputs that were kept), attrs.h (attributes that only ONNX Runtime has) and onnxruntime_abi.h
+// (the C interface). The rules of this boundary:
 //
 // Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,
 //          valid for the call; the first call of a version in a kernel gets copies instead. After each call the reference
-//          count of a view says exactly whether something still reaches it; if so, escape.h deals with it, and if not, the
-//          array object is kept and points at the input of the next call. Results are copied into outputs.
+//          count of a view says exactly whether something still reaches it; if so, the run fails and the memory stays
+//          (escape.h), and if not, the array object is kept and points at the input of the next call. Results are copied
+//          into outputs.
 // Owners.  Python objects are owned by nanobind's references. A State is a Python object and releases its references when
 //          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or before the interpreter ends. All
 //          others are Refs on a callback's stack, which leak if the interpreter is ending.
@@ -173,8 +174,10 @@ ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo*
   return with_python([&](UserCode& code, Where&) {
     Ref half = make_half(*static_cast<const Op*>(op), info, plan_of(code));
     Ref runs = own(PyObject_GetAttrString(half.ptr(), "runs"));
+    Arena arena = arena_of(info);
     Kernel& made = kernels.emplace_front();
     made.self = kernels.begin();
+    made.arena = std::move(arena);
     made.half = std::move(half);
     if (!runs.is_none()) made.runs = std::move(runs);
     *kernel = &made;
@@ -452,6 +455,8 @@ NB_MODULE(_bridge, module) {
 
   nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));
 
+  nb::class_<EscapedMemory>(module, "EscapedMemory");
+
   nb::class_<Attrs>(module, "Attrs").def("read", &Attrs::read, nb::arg("name"), nb::arg("kind"));
 
   module.def("configure", [](nb::object half, std::vector<std::tuple<int, nb::object, int>> rows) {
@@ -467,8 +472,8 @@ NB_MODULE(_bridge, module) {
       if (ops.count({signature.domain, signature.type})) widen(signature);
   });
   module.def("oldest_epoch", oldest_epoch);
-  module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("plan").none() = nb::none(),
-             nb::arg("parallel").none() = nb::none());
+  module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("feeds").none() = nb::none(),
+             nb::arg("plan").none() = nb::none(), nb::arg("parallel").none() = nb::none());
   module.def("locked", locked);
   module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
   module.def("forget_other_threads", forget_other_threads);

@@ -1,4 +1,4 @@
-// One call of compute: inputs become arrays, results are checked and written, and what escaped is settled.
+// One call of compute: inputs become arrays, results are checked and written, and an input that was kept fails the run.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +80,7 @@ struct Kernel {
   nb::object state;  // the State of the newest epoch that ran, or null
   uint64_t epoch = 0;
   nb::object runs;  // the session's ParallelRuns, or null
+  Arena arena;      // that tensors are allocated from; null: inputs are always copied
   std::list<Kernel>::iterator self;
 
   // No destructor does this: releasing them runs Python, where CPython may end the thread, and that must not unwind a
@@ -111,7 +112,7 @@ class Call {
     work_.results.clear();
     if (inputs_kept()) {
       state_.copies = true;
-      if (views_ && !owned_) settle_escapes(error);
+      if (!owned_) report_escapes(error);
     }
     state_.fresh = false;
     for (Ref& argument : work_.arguments)
@@ -127,7 +128,7 @@ class Call {
     work_.arguments.resize(count + 1);
     work_.arguments[0] = nb::object(state_.instance);
     work_.sizes.assign(state_.symbols, -1);
-    owned_ = state_.copies || state_.fresh;
+    owned_ = state_.copies || state_.fresh || !kernel_.arena;
     auto row = state_.input_shapes.begin();
     for (size_t i = 0; i < count; ++i) {
       Ref& input = work_.arguments[i + 1];
@@ -141,17 +142,20 @@ class Call {
       const Dtype* dtype = dtype_of(tensor.type);
       if (!dtype)
         fail(PyExc_TypeError, "input %zu has ONNX Runtime's element type %d, which has no NumPy dtype", i, tensor.type);
-      if (owned_ || dtype->bits < 8) {
+      if (owned_ || dtype->bits < 8 || !outlives_run(value)) {
         input = copy_input(value, tensor, *dtype, state_.writable);
       } else {
         view_input(input, value, tensor, *dtype);
-        views_ = true;
       }
       for (; row != state_.input_shapes.end() && row->port <= static_cast<int>(i); ++row)
         if (row->port == static_cast<int>(i) && !fits(*row, tensor.rank, tensor.dims) && row->strict)
           refuse("refuse_input", i, input);
     }
   }
+
+  // Whether there is an owner that a view's memory can be kept with: the arena, or in a pyopnb.Session's run the feeds, beside
+  // which only initializers are no memory of the arena, and own themselves.
+  bool outlives_run(const ort::Value* value) const { return (run_ && !run_->feeds.is_none()) || is_in_arena(value); }
 
   // Compares with the declared dimensions, binding their symbols on first sight.
   bool fits(const Shape& wanted, size_t rank, const npy_intp* dims) {
@@ -241,32 +245,30 @@ class Call {
     return work_.arguments.size() > 1 && std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), is_kept);
   }
 
-  // Settles the views that are kept. `error` is what compute raised, which gets a note, or becomes the refusal.
-  void settle_escapes(Ref& error) {
-    size_t unproved = 0;
+  // Makes what was kept safe, and fails the run. `error` is what compute raised, which wins and may get a note.
+  void report_escapes(Ref& error) {
+    size_t first = 0;
+    Py_ssize_t held = 0;
     for (size_t i = 1; i < work_.arguments.size(); ++i) {
       Ref& input = work_.arguments[i];
       if (!is_kept(input) || PyArray_CHKFLAGS(as_array(input), NPY_ARRAY_OWNDATA)) continue;
       ++escapes;
-      // The same input may stand at two places, but then as two arrays: one reference is ours.
-      bool proved = false;
-      error_of([&] { proved = escape::settle(input.ptr(), 1); });  // out of memory: not proved, which will say enough
-      if (proved) continue;
-      unproved = i;
-      outlive_run(input);
+      if (!first) first = i, held = Py_REFCNT(input.ptr()) - 1;
+      const ort::Value* value = nullptr;
+      Ref failure = error_of([&] {
+        check(api.KernelContext_GetInput(context_, i - 1, &value));
+        keep_memory(input, value, kernel_.arena, run_ ? run_->feeds : nb::handle(Py_None));
+      });
+      if (failure.is_valid()) error = std::move(failure);  // out of memory
     }
-    if (!unproved) return;
+    if (!first) return;
     Ref none = nb::none();
-    Ref escaped = refusal("refuse_escape", unproved - 1, error.is_valid() ? error : none);
-    if (!error.is_valid()) error = std::move(escaped);  // else refuse_escape has put a note on the user's exception, which wins
-  }
-
-  void outlive_run(const Ref& array) {
-    if (!run_) return;
-    error_of([&] {
-      if (!run_->escaped.is_valid()) run_->escaped = own(PyList_New(0));
-      check(PyList_Append(run_->escaped.ptr(), array.ptr()) == 0);
+    Ref escaped = error_of([&] {
+      own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_escape", "OnOOn", self_.ptr(), static_cast<Py_ssize_t>(first - 1),
+                              work_.arguments[first].ptr(), (error.is_valid() ? error : none).ptr(), held));
     });
+    if (escaped.is_valid()) PyException_SetTraceback(escaped.ptr(), Py_None);  // it holds the array
+    if (!error.is_valid()) error = std::move(escaped);
   }
 
   // The error with which the Python half says where, what was expected and what came; null where it raised none.
@@ -291,7 +293,7 @@ class Call {
   ort::KernelContext* context_;
   Run* run_;
   Workspace work_;
-  bool owned_ = false, views_ = false;  // whether inputs are copies, and whether one is a view
+  bool owned_ = false;  // whether all inputs are copies
 };
 
 }  // namespace pyopnb

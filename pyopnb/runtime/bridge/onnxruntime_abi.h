@@ -18,6 +18,7 @@ struct ShapeContext;
 struct TypeInfo;
 struct TensorInfo;
 struct Allocator;
+struct MemoryInfo;
 struct OpAttr;
 struct Options;
 struct Domain;
@@ -51,8 +52,11 @@ constexpr uint32_t kOpVersion = 18;   // of struct CustomOp
   X(62, GetDimensions, Status*, const TensorInfo*, int64_t*, size_t)                                       \
   X(63, GetSymbolicDimensions, Status*, const TensorInfo*, const char**, size_t)                           \
   X(65, GetTensorTypeAndShape, Status*, const Value*, TensorInfo**)                                        \
+  X(74, MemoryInfoGetType, Status*, const MemoryInfo*, int*)                                               \
   X(76, AllocatorFree, Status*, Allocator*, void*)                                                         \
+  X(77, AllocatorGetInfo, Status*, const Allocator*, const MemoryInfo**)                                   \
   X(78, GetAllocatorWithDefaultOptions, Status*, Allocator**)                                              \
+  X(82, CreateValue, Status*, const Value* const*, size_t, int, Value**)                                   \
   X(85, KernelInfoGetAttribute_float, Status*, const KernelInfo*, const char*, float*)                     \
   X(86, KernelInfoGetAttribute_int64, Status*, const KernelInfo*, const char*, int64_t*)                   \
   X(87, KernelInfoGetAttribute_string, Status*, const KernelInfo*, const char*, char*, size_t*)            \
@@ -65,8 +69,10 @@ constexpr uint32_t kOpVersion = 18;   // of struct CustomOp
   X(98, ReleaseTypeInfo, void, TypeInfo*)                                                                  \
   X(99, ReleaseTensorTypeAndShapeInfo, void, TensorInfo*)                                                  \
   X(130, AddSessionConfigEntry, Status*, Options*, const char*, const char*)                               \
+  X(132, ReleaseAllocator, void, Allocator*)                                                               \
   X(162, KernelInfoGetAttributeArray_float, Status*, const KernelInfo*, const char*, float*, size_t*)      \
   X(163, KernelInfoGetAttributeArray_int64, Status*, const KernelInfo*, const char*, int64_t*, size_t*)    \
+  X(194, GetTensorMemoryInfo, Status*, const Value*, const MemoryInfo**)                                   \
   X(230, KernelInfo_GetInputCount, Status*, const KernelInfo*, size_t*)                                    \
   X(231, KernelInfo_GetOutputCount, Status*, const KernelInfo*, size_t*)                                   \
   X(234, KernelInfo_GetInputTypeInfo, Status*, const KernelInfo*, size_t, TypeInfo**)                      \
@@ -82,6 +88,7 @@ constexpr uint32_t kOpVersion = 18;   // of struct CustomOp
   X(270, ShapeInferContext_SetOutputTypeShape, Status*, const ShapeContext*, size_t, const TensorInfo*)    \
   X(271, SetSymbolicDimensions, Status*, TensorInfo*, const char**, size_t)                                \
   X(272, ReadOpAttr, Status*, const OpAttr*, int, void*, size_t, size_t*)                                  \
+  X(278, KernelInfoGetAllocator, Status*, const KernelInfo*, int, Allocator**)                             \
   X(390, TensorTypeAndShape_HasShape, bool, const TensorInfo*)                                             \
   X(414, GetTensorElementTypeAndShapeDataReference, Status*, const Value*, int*, const int64_t**, size_t*) \
   X(417, KernelInfoGetAttributeArray_string, Status*, const KernelInfo*, const char*, Allocator*, char***, size_t*)

@@ -38,8 +38,9 @@ struct ThreadState {
 inline thread_local ThreadState on_this_thread;
 
 struct Run {
-  Run(uint64_t epoch_, nb::handle plan_)
+  Run(uint64_t epoch_, nb::handle feeds_, nb::handle plan_)
       : epoch(epoch_),
+        feeds(feeds_),
         plan(plan_),
         code(on_this_thread.code),
         outer(std::exchange(on_this_thread.waiting, this)),
@@ -53,13 +54,13 @@ struct Run {
     on_this_thread.newest = below;
   }
 
-  const uint64_t epoch;   // versions of that epoch serve the whole run
-  const nb::handle plan;  // of the session that is being built; None in a run
-  UserCode* const code;   // the user code that this run is in, if any
-  Run* const outer;       // what waited before
-  Run* const below;       // the run in whose compute this one is, if any
-  Ref error;              // the first exception that an op raised
-  Ref escaped;            // list of inputs whose memory must outlive the run
+  const uint64_t epoch;    // versions of that epoch serve the whole run
+  const nb::handle feeds;  // they own the memory that the run reads; None where they are not known
+  const nb::handle plan;   // of the session that is being built; None in a run
+  UserCode* const code;    // the user code that this run is in, if any
+  Run* const outer;        // what waited before
+  Run* const below;        // the run in whose compute this one is, if any
+  Ref error;               // the first exception that an op raised
   ParallelRuns* parallel = nullptr;
   const ort::Logger* logger = nullptr;  // in a parallel session, once it is known
 };
@@ -156,20 +157,20 @@ inline void forget_other_threads() {
 
 // Calls `function`, which builds or runs a session of ONNX Runtime, as one run with the versions of that epoch. `plan` is that
 // of the session that is built; `parallel` are the runs of a session that may use threads of its own; both can be None. Gives
-// what the function returned, what it raised, what an op raised on the way, and the inputs whose memory must outlive the run;
-// None for what there is not. Begin and end are here, so that no interrupt comes between them.
-inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle plan, nb::handle parallel) {
+// what the function returned, what it raised, and what an op raised on the way; None for what there is not. Begin and end are
+// here, so that no interrupt comes between them.
+inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle feeds, nb::handle plan,
+                     nb::handle parallel) {
   return survive_exit([&] {
     ParallelRuns* runs = parallel.is_none() ? nullptr : nb::cast<ParallelRuns*>(parallel);
     if (runs && runs->encloses_this_thread()) own(PyObject_CallMethod(hooks.ptr(), "refuse_parallel_inside", nullptr));
-    Run run(epoch, plan);
+    Run run(epoch, feeds, plan);
     if (runs) runs->begin(run);
     Ref result, raised;
     raised = error_of([&] { result = own(PyObject_Call(function.ptr(), arguments.ptr(), nullptr)); });
     if (runs) runs->end(run);
     auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
-    return nb::steal<nb::tuple>(
-        own(PyTuple_Pack(4, or_none(result), or_none(raised), or_none(run.error), or_none(run.escaped))).release());
+    return nb::steal<nb::tuple>(own(PyTuple_Pack(3, or_none(result), or_none(raised), or_none(run.error))).release());
   });
 }
 
