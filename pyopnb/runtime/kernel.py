@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, SchemaChanged
+from pyopnb.ops.errors import EscapedInput, FeedError, ModelError, PyopError, SchemaChanged
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.returns import Output, wrong_count
@@ -295,6 +295,19 @@ class Kernel:
         hint = hints[number] if hints and hints[number].shape is not None else output.expected
         raise replace(output, expected=hint).wrong_shape(value)
 
+    def refuse_overlap(self, state: Any, output: int, number: int) -> None:
+        """Raise for an output that the caller bound over the memory of an input."""
+        raise FeedError(
+            f"{self.where}, output {output}",
+            expected="memory of its own",
+            got=f"what was bound over the memory of input {self._input_name(state, number)}",
+            next="bind the output to another array: numpy.empty_like(…)",
+        )
+
+    def _input_name(self, state: Any, number: int) -> str:
+        schema = self.schema(self._version_of(state))
+        return schema.port(number).name if schema.inputs else str(number)
+
     def refuse_escape(self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int) -> None:
         """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note.
 
@@ -310,9 +323,7 @@ class Kernel:
         held : int
             How many references to the array the op has kept.
         """
-        version = self._version_of(state)
-        schema = self.schema(version)
-        name = schema.port(number).name if schema.inputs else str(number)
+        name = self._input_name(state, number)
         escaped = EscapedInput(
             f"{self.where}: compute kept input {name}, or a view of it, past its end",
             next=f"keep {name}.copy(), or write copy_inputs = True in the class; the next run hands over copies by itself",

@@ -44,3 +44,36 @@ def test_in_bare_sessions(fresh):
     lines = done.out.splitlines()
     assert [line.split()[0] for line in lines] == ["Fail", "[", "Fail", "["]
     assert lines[1] == lines[3] == "[ 2. -1.  4.]"
+
+
+def test_on_threads_of_small_stacks(fresh):
+    """The stack ends before runs are nested as deep as they may be: 512 kB are what some systems give a thread."""
+    fresh("""
+    made = []
+
+    @pyopnb.pyop("case::OneSession")
+    class OneSession:
+        def compute(self, x): return made[0].run(None, {"x": x})[0]
+
+    @pyopnb.pyop("case::OwnSession")
+    class OwnSession:
+        def compute(self, x): return make(chain("case::OwnSession")).run(None, {"x": x})[0]
+
+    def job():
+        made[:] = [make(chain(op))]
+        try:
+            made[0].run(None, {"x": X})
+        except Exception as error:
+            # The text of the innermost bare run is cut from those around it.
+            said.add((type(error).__name__, make is bare or "the stack of this thread has no room" in str(error)))
+
+    said = set()
+    for size in (256, 384, 512):
+        threading.stack_size(size << 10)
+        for make in (pyopnb.Session, bare):
+            for op in ("case::OneSession", "case::OwnSession"):
+                thread = threading.Thread(target=job)
+                thread.start()
+                thread.join()
+    print(sorted(said))
+    """).clean("[('Fail', True), ('RecursionError', True)]\n")

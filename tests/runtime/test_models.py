@@ -189,6 +189,44 @@ def test_io_binding() -> None:
         y[:] = 0
 
 
+@pytest.mark.parametrize("offset", [0, 1, -1])
+def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
+    """The second op would read what the first has written."""
+
+    @pyopnb.pyop("demo::Next")
+    class Next:
+        def compute(self, x):
+            return x + 1
+
+    model = pyopnb.model(
+        [pyopnb.node("demo::Next", "x", "y"), pyopnb.node("demo::Next", "x", "z")], {"x": "float32[4]"}, ["y", "z"]
+    )
+    session = pyopnb.Session(model)
+    memory = np.arange(8, dtype=np.float32)
+    x, y, z = memory[2:6], memory[2 + offset : 6 + offset], np.zeros(4, np.float32)
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, [4], x.ctypes.data)
+    binding.bind_output("y", "cpu", 0, np.float32, [4], y.ctypes.data)
+    binding.bind_output("z", "cpu", 0, np.float32, [4], z.ctypes.data)
+    for _ in range(3):
+        with pytest.raises(
+            pyopnb.FeedError, match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output"
+        ):
+            session.run_with_iobinding(binding)
+    assert memory.tolist() == list(range(8))
+    assert z.tolist() == [0] * 4
+
+
+def test_an_output_that_is_bound_beside_an_input() -> None:
+    session = pyopnb.Session(plain())
+    memory = np.float32([-1, 3, 0, 0])
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, [2], memory.ctypes.data)
+    binding.bind_output("y", "cpu", 0, np.float32, [2], memory[2:].ctypes.data)
+    session.run_with_iobinding(binding)
+    assert memory.tolist() == [-1, 3, 0, 3]
+
+
 def test_run_with_ort_values() -> None:
     (y,) = pyopnb.Session(plain()).run_with_ort_values(["y"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)})
     assert y.numpy().tolist() == [0, 3]

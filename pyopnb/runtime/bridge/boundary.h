@@ -6,12 +6,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <thread>
 #include <utility>
 #ifdef __GLIBCXX__
 #include <cxxabi.h>
 #include <unistd.h>
+#endif
+#ifdef __GLIBC__
+#include <pthread.h>
 #endif
 
 #include "onnxruntime_abi.h"
@@ -121,6 +125,33 @@ class PendingError {
  private:
   Ref error_;
 };
+
+// ---- The C stack
+// -------------------------------------------------------------------------------------------------------------
+
+// The lowest address of this thread's stack; 0 where it is not known.
+inline uintptr_t lowest_stack_address() {
+#ifdef __GLIBC__
+  static thread_local uintptr_t lowest = [] {
+    void* address = nullptr;
+    size_t size = 0;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return uintptr_t{0};
+    bool known = !pthread_attr_getstack(&attributes, &address, &size);
+    pthread_attr_destroy(&attributes);
+    return known ? reinterpret_cast<uintptr_t>(address) : uintptr_t{0};
+  }();
+  return lowest;
+#else
+  return 0;
+#endif
+}
+
+// Whether this thread has that much stack left; true as well where that is not known.
+inline bool has_stack(size_t bytes) {
+  uintptr_t lowest = lowest_stack_address(), here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  return !lowest || here < lowest || here - lowest >= bytes;
+}
 
 // ---- The GIL and the wall ---------------------------------------------------------------------------------------------------
 

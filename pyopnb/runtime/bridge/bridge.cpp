@@ -116,6 +116,11 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
     if (!where.kernel.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
     if (on_this_thread.depth > kDeepest + 1)
       fail(PyExc_RecursionError, "runs are nested %d deep: compute runs a session whose op runs a session", kDeepest);
+    if (on_this_thread.depth > 1 && !has_stack(kStackOfNested))
+      fail(PyExc_RecursionError,
+           "runs are nested %d deep, and the stack of this thread has no room for one more. Try: "
+           "threading.stack_size(8 << 20) before the thread is made",
+           on_this_thread.depth - 1);
     check(PyErr_CheckSignals() == 0);
     where.state = state_for(kernel, run ? run->epoch : current_epoch());
     Call(kernel, where.state, context, run)();

@@ -14,7 +14,8 @@
 
 namespace pyopnb {
 
-constexpr int kDeepest = 60;  // runs inside compute inside runs …; each level costs tens of kB of C stack
+constexpr int kDeepest = 60;                  // runs inside compute inside runs …; each level costs tens of kB of C stack
+constexpr size_t kStackOfNested = 224 << 10;  // bytes that user code in a nested run finds at least
 
 inline long live_states = 0, escapes = 0;  // for tests; guarded by the GIL
 
@@ -232,7 +233,29 @@ class Call {
     ort::Value* out = nullptr;
     auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
     check(api.KernelContext_GetOutput(context_, output, dims, PyArray_NDIM(array), &out));
-    if (out) write_tensor(out, array, *dtype_of(state_.outputs[output]));
+    if (!out) return;
+    const Dtype& dtype = *dtype_of(state_.outputs[output]);
+    if (dtype.bits && !is_in_arena(out)) refuse_overlap(output, out, (PyArray_SIZE(array) * dtype.bits + 7) / 8);
+    write_tensor(out, array, dtype);
+  }
+
+  // ONNX Runtime gives no output the memory of an input, but a caller can, by IOBinding: whoever reads the input afterwards
+  // would read the output.
+  void refuse_overlap(size_t output, const ort::Value* out, npy_intp bytes) {
+    auto begin = reinterpret_cast<uintptr_t>(memory_of(out));
+    for (size_t i = 1; i < work_.arguments.size(); ++i) {
+      const ort::Value* value = nullptr;
+      check(api.KernelContext_GetInput(context_, i - 1, &value));
+      if (!value) continue;
+      const Tensor tensor(value);
+      const Dtype* dtype = dtype_of(tensor.type);
+      if (!dtype->bits) continue;
+      npy_intp count = PyArray_MultiplyList(tensor.dims, static_cast<int>(tensor.rank));
+      auto input = reinterpret_cast<uintptr_t>(memory_of(value));
+      if (begin < input + (count * dtype->bits + 7) / 8 && input < begin + bytes)
+        own(PyObject_CallMethod(kernel_.half.ptr(), "refuse_overlap", "Onn", self_.ptr(), static_cast<Py_ssize_t>(output),
+                                static_cast<Py_ssize_t>(i - 1)));
+    }
   }
 
   // ---- after compute

@@ -150,7 +150,7 @@ inline bool is_reusable(nb::handle input) {
 
 // ---- Results ----------------------------------------------------------------------------------------------------------------
 
-// memmove: an output bound by IOBinding may lie over the very input that compute returned.
+// memmove: compute may return an array over the very memory that an output is bound to.
 inline void copy_out(void* memory, const void* from, npy_intp bytes) {
   if (bytes < kLargeCopy) {
     std::memmove(memory, from, bytes);
