@@ -87,6 +87,18 @@ def skeleton_of_attrs(count: int) -> Call:
     return lambda: pyopnb.skeleton(model, "Big")
 
 
+def wrap_in_functions(count: int) -> Call:
+    imports = [helper.make_opsetid("", 20)]
+    negate = helper.make_node("Neg", ["x"], ["y"])
+    functions = [helper.make_function("grow", f"F{n}", ["x"], ["y"], [negate], imports) for n in range(count)]
+    model = chain("Neg", count)
+    for node, function in zip(model.graph.node, functions, strict=True):
+        node.domain, node.op_type = function.domain, function.name
+    model.functions.extend(functions)
+    model.opset_import.append(helper.make_opsetid("grow", 1))
+    return lambda: pyopnb.wrap(model, "Neg", print)
+
+
 CASES = [
     replace_all,
     replace_by_names,
@@ -100,6 +112,15 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_work_grows_with_the_model(case):
+    check_growth(case)
+
+
+def test_wrapping_grows_with_the_functions(monkeypatch):
+    monkeypatch.setattr(pyopnb.registry, "define", lambda cls, name: None)  # most of the work, in proportion to the nodes
+    check_growth(wrap_in_functions)
+
+
+def check_growth(case: Callable[[int], Call]) -> None:
     case(5)()  # what is read once a process
     small, large = (work(case(count)) for count in (SMALL, FACTOR * SMALL))
     assert small > SMALL

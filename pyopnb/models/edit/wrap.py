@@ -119,8 +119,11 @@ def wrap(
     every = list(walk(source.proto))
     names, taken = original_names(every), _names(source.proto, every)
     taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, tapped_inputs, strict=True)]
-    for scope in {id(site.scope): site.scope for site in sites}.values():
-        move_behind(scope, [(site.node, tap.node) for site, (tap, _) in zip(sites, taps, strict=True) if site.scope is scope])
+    scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
+    for site, (tap, _) in zip(sites, taps, strict=True):
+        scopes.setdefault(id(site.scope), (site.scope, []))[1].append((site.node, tap.node))
+    for scope, pairs in scopes.values():
+        move_behind(scope, pairs)
     put_ops(source.proto, taps)
     return to_model(source)
 
