@@ -1,7 +1,7 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
-# make test-all the same, with what is marked one_python or in_docs run on every Python and with the oldest versions as well
+# make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
 # make lock     binder/requirements.txt anew, with the newest of everything
@@ -51,8 +51,9 @@ lint: .venv/.lint
 	.venv/bin/mypy
 	find pyopnb -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
-# What no Python version changes runs on the first one alone, and the tutorials in docs; test-all runs all of it everywhere.
-selected = $(if $(everywhere),,-m "not in_docs$(if $(filter $(first),$(1)),, and not one_python)")
+# What no Python version changes runs on the first one and, where it may depend on the libraries, with their oldest versions; the
+# tutorials run in docs. test-all runs all of it everywhere.
+selected = $(if $(everywhere),,-m "not in_docs$(if $(filter $(first),$(1)),, and not one_python$(if $(filter oldest,$(1)),, and not libraries))")
 
 test-all:
 	@$(MAKE) --no-print-directory test everywhere=yes

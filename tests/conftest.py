@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -17,6 +18,59 @@ import pyopnb
 # How long an example takes says how busy the machine is, and nothing about pyopnb.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+HERE = Path(__file__).parent
+# Folders and files whose tests give on every Python what they give on the first one. What depends on how Python reads, writes down,
+# copies or collects things is in none of them: hints, sources, tracebacks, pickles, threads, lifetimes, and all of the border.
+ONE_PYTHON = [
+    "project/test_benchmarks.py",
+    "project/test_binder.py",
+    "project/test_docs.py",
+    "project/test_docs_ways.py",
+    "project/test_habits.py",
+]
+LIBRARIES = [
+    "command_line",
+    "diffs/arrays",
+    "diffs/models",
+    "diffs/traces",
+    "display",
+    "models/edit",
+    "models/support",
+    "models/test_build.py",
+    "models/test_external_data.py",
+    "models/test_index.py",
+    "models/test_io.py",
+    "models/test_markers.py",
+    "models/test_nodes.py",
+    "models/test_ort_capabilities.py",
+    "models/test_versions.py",
+    "models/text",
+    "onnx_reference",
+    "runtime/test_newer_models.py",
+    "runtime/test_onnx_overview.py",
+    "runtime/test_plain_feeds.py",
+    "runtime/test_sweep.py",
+    "runtime/test_too_large.py",
+    "runtime/trace/test_exposure.py",
+    "runtime/trace/test_origins.py",
+    "runtime/trace/test_profile.py",
+    "runtime/trace/test_select.py",
+    "runtime/trace/test_summary.py",
+    "runtime/trace/test_times.py",
+    "testing/test_difference.py",
+]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands in the lists above."""
+    marks = {HERE / place: mark for mark, places in (("one_python", ONE_PYTHON), ("libraries", LIBRARIES)) for place in places}
+    for place in marks:
+        assert place.exists(), f"{place} is in a list of tests/conftest.py, and is not there"
+    for item in items:
+        for mark in {marks[place] for place in (item.path, *item.path.parents) if place in marks}:
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="module", autouse=True)
