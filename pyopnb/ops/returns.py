@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ __all__ = ["Origin", "Output", "origin_of", "wrong_count"]
 
 _SYMBOLS = "NMKLPQRSTUVWABCDEFGHIJ"
 _MAX_TEXT = 60  # characters of a statement that a message shows
+
+_parsing = threading.RLock()
 
 _LISTS = (ast.List, ast.ListComp)
 _NEVER_NONE = (*_LISTS, ast.BinOp, ast.Compare, ast.Dict, ast.JoinedStr, ast.Lambda, ast.Set, ast.Tuple, ast.UnaryOp)
@@ -125,19 +129,28 @@ def _definition(function: Any) -> ast.FunctionDef | ast.Lambda | None:
     if code is None:
         return None
     try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+        with _parsing:
+            return _search("".join(linecache.getlines(code.co_filename)), code.co_name, code.co_firstlineno)
     except (SyntaxError, ValueError):  # a file that changed
         return None
-    found = [node for node in ast.walk(tree) if _is_code(node, code)]
+    except SystemError:
+        # CPython 3.11 counts the depth of a tree for all threads together, and gives up where another one, or what a collection
+        # runs, parses meanwhile. The refusal is told without its line then.
+        return None
+
+
+@lru_cache(maxsize=32)  # an op that is refused again and again must not cost its whole file each time
+def _search(text: str, name: str, first: int) -> ast.FunctionDef | ast.Lambda | None:
+    found = [node for node in ast.walk(ast.parse(text)) if _is_code(node, name, first)]
     return found[0] if len(found) == 1 else None  # type: ignore[return-value]  # _is_code lets no other pass
 
 
-def _is_code(node: ast.AST, code: Any) -> bool:
+def _is_code(node: ast.AST, name: str, first: int) -> bool:
     if isinstance(node, ast.Lambda):
-        return bool(code.co_name == "<lambda>" and node.lineno == code.co_firstlineno)
-    if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
+        return name == "<lambda>" and node.lineno == first
+    if not isinstance(node, ast.FunctionDef) or node.name != name:
         return False
-    return bool(code.co_firstlineno == min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]))
+    return first == min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:

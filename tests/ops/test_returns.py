@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import linecache
 from textwrap import dedent
@@ -103,3 +104,19 @@ def test_a_source_that_changed_is_not_quoted():
     f = function("def f(x):\n    return x")
     linecache.cache[f.__code__.co_filename] = (0, None, ["def g(x):\n", "    return x * 2\n"], f.__code__.co_filename)
     assert str(origin_of(f, X, None, 1)) == ""
+
+
+def test_a_file_is_read_once_for_many_refusals(monkeypatch):
+    parsed, parse = [], ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+    f = function("def f(x):\n    return x + 3  # once")
+    assert [origin_of(f, X, None, 1).lines for _ in range(3)] == [(2,)] * 3
+    assert len(parsed) == 1
+
+
+def test_a_parser_that_gives_up_costs_the_line_alone(monkeypatch):
+    def parse(text):
+        raise SystemError("AST constructor recursion depth mismatch (before=57, after=65)")
+
+    monkeypatch.setattr(ast, "parse", parse)
+    assert str(origin_of(function("def f(x):\n    return x + 4  # never read"), X, None, 1)) == ""
