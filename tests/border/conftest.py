@@ -39,6 +39,12 @@ X = np.float32([1, -2, 3])
 """
 
 
+def _of_scripts() -> dict[str, str]:
+    """What the environment sets for scripts alone: how a sanitizer, which is slow, looks at them and not at pytest."""
+    options = os.environ.get("PYOPNB_SCRIPTS_ASAN_OPTIONS")
+    return {"ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"} if options else {}
+
+
 @dataclass
 class Outcome:
     code: int
@@ -63,7 +69,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
         with out.open("w") as to, err.open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-W", "error", str(script)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, **_of_scripts(), "PYTHONPATH": os.pathsep.join(paths)},
                 stdin=subprocess.DEVNULL,
                 stdout=to,
                 stderr=errors,

@@ -4,6 +4,7 @@ All cases run in two processes, one with pyopnb.Session and one with a bare Infe
 """
 
 import json
+import os
 import re
 
 import pytest
@@ -202,6 +203,7 @@ class Good:
 outcomes = {}
 make = pyopnb.Session if KIND == "Session" else bare
 for name, cls in OPS.items():
+    if NAMES and name not in NAMES: continue
     got = outcomes[name] = {}
     pyopnb.pyop(f"case::{name}")(cls)
     session = None
@@ -298,12 +300,28 @@ OUTCOMES = {
 LEAN = [name for name in OUTCOMES if name.startswith("infer")]
 FINE = ["del_raises", "lying_shape", "rank_64", "big_endian", "backwards", "fortran", "long_list", "cut_of_large"]
 
+# One of each way through the native border, for the leak run, where a case takes seconds: an exception that stays whole, one whose
+# text or note fails, one raised again; a wrong count, a wrong dtype, a wrong shape; texts that fail half-way; what fails in
+# __init__ and in infer; results that are copied with other strides, another byte order, from larger memory, at the highest rank.
+ONE_OF_EACH = {
+    *("keyboard_interrupt", "bad_str", "bad_note", "again", "liar", "returns_two", "float64", "wrong_dim"),
+    *("text_of_objects", "text_of_surrogates", "init_raises", "infer_raises", "infer_lies_dims"),
+    *("rank_64", "big_endian", "backwards", "cut_of_large"),
+}
+if os.environ.get("PYOPNB_ONE_OF_EACH"):
+    assert ONE_OF_EACH <= OUTCOMES.keys() | set(FINE)
+    OUTCOMES = {name: outcome for name, outcome in OUTCOMES.items() if name in ONE_OF_EACH}
+    FINE = [name for name in FINE if name in ONE_OF_EACH]
+    NAMES = sorted(ONE_OF_EACH)
+else:
+    NAMES = []  # all
+
 
 @pytest.fixture(scope="module")
 def outcomes(fresh):
     got = {}
     for kind in ("Session", "bare"):
-        done = fresh(f"KIND = {kind!r}\n" + CASES)
+        done = fresh(f"KIND, NAMES = {kind!r}, {NAMES!r}\n" + CASES)
         assert done.code == 0, done.err
         assert done.err == ""
         got[kind] = json.loads(done.out)
@@ -348,6 +366,7 @@ def test_what_is_right_is_taken(outcomes, name, kind):
     assert outcomes[kind][name] == {"type": "ok", "text": "ok"}
 
 
+@pytest.mark.skipif(bool(NAMES), reason="its cases are not among those of the leak run, which looks at memory alone")
 def test_chains_of_exceptions_stay_as_they_were(outcomes):
     got = outcomes["Session"]
     assert got["value_error"]["context"] == ["ValueError", "Fail"]

@@ -24,11 +24,15 @@ ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border "${left_out[@]}"
 # Python and onnxruntime leave hundreds of allocations behind at exit, and a suppression by library would cover ours as well,
 # because every stack runs through libpython. Walking the stacks is slow: one file, which takes every way through the border,
 # stands for all, and 20 frames reach from what compute made to the code that called it. So everything is recorded and only what
-# names our source or module counts.
+# names our source or module counts. Its scripts are looked at, and not pytest, which starts them; unless everything is asked for,
+# with one case of each way through the border.
 echo "asan: leaks"
+[ -n "${everywhere:-}" ] || export PYOPNB_ONE_OF_EACH=yes
 logs=build/asan/leaks
 rm -rf "$logs" && mkdir -p "$logs"
-ASAN_OPTIONS=$options:detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=20:exitcode=0:log_path=$PWD/$logs/log tested tests/border/test_misbehaviour.py
+unset PYTHONMALLOC
+PYOPNB_SCRIPTS_ASAN_OPTIONS=$options:detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=20:exitcode=0:log_path=$PWD/$logs/log \
+    ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border/test_misbehaviour.py
 unset LD_PRELOAD
 if ! ls "$logs"/log.* >/dev/null 2>&1; then
     echo "asan: the leak run recorded nothing, not even Python's own: it did not look" >&2
