@@ -3,6 +3,7 @@
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
+# make random-calls   ten million random calls of ops, each judged; count=… and seed=… say which others. make test has a few thousand
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
 # make lock     binder/requirements.txt anew, with the newest of everything
 # make docs     the pages of docs/, with every notebook and example in them run, as build/docs/html; a part of make test as well
@@ -12,7 +13,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser lock machine FORCE
+.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -72,6 +73,9 @@ test-browser: .venv-$(first)/.browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
+
+random-calls: .venv-$(first)/.installed
+	.venv-$(first)/bin/python -P -W error tests/shared/random_calls.py --count $(or $(count),10000000) --seed $(or $(seed),0)
 
 # Every warning is an error, and so is a link inside the pages that leads nowhere. Cells that ran with this very package are not
 # run again. The pages show the wheel, in the first Python's environment.

@@ -309,7 +309,7 @@ ONE_OF_EACH = {
     *("rank_64", "big_endian", "backwards", "cut_of_large"),
 }
 if os.environ.get("PYOPNB_ONE_OF_EACH"):
-    assert ONE_OF_EACH <= OUTCOMES.keys() | set(FINE)
+    assert ONE_OF_EACH.issubset([*OUTCOMES, *FINE])
     OUTCOMES = {name: outcome for name, outcome in OUTCOMES.items() if name in ONE_OF_EACH}
     FINE = [name for name in FINE if name in ONE_OF_EACH]
     NAMES = sorted(ONE_OF_EACH)

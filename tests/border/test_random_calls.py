@@ -1,0 +1,38 @@
+"""Random calls, each judged; `tests/shared/random_calls.py` as a script runs as many as one likes."""
+
+import os
+
+import numpy as np
+import pytest
+import random_calls
+
+COUNT = int(os.environ.get("PYOPNB_RANDOM_CALLS", "4000"))
+
+
+def test_no_call_lies_and_nothing_is_left_behind():
+    report = random_calls.random_calls(seed=0, count=COUNT)
+    print(report)
+    assert report.calls >= COUNT
+    assert all(report.seen[what] for what in ("definitions", "sessions", "runs", "errors", "kept", "batches on threads"))
+
+
+@pytest.mark.parametrize(
+    ("step", "lie"),
+    [
+        ("fresh", lambda op, x, shift, plan: np.zeros_like(x)),
+        ("raises", lambda op, x, shift, plan: x),
+        ("other dtype", lambda op, x, shift, plan: x),
+    ],
+)
+def test_that_a_lie_is_seen(monkeypatch, step, lie):
+    monkeypatch.setitem(random_calls.STEPS, step, lie)
+    with pytest.raises(AssertionError, match="^seed 0, epoch 0, run "):
+        random_calls.epoch(0, 0, COUNT)
+
+
+def test_that_a_changed_input_is_seen():
+    made = random_calls.Epoch(0, 0)
+    held = np.arange(3)
+    made.kept.append((held, b"other"))
+    with pytest.raises(AssertionError, match="a kept input has changed"):
+        made.check_kept()
