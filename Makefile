@@ -1,7 +1,9 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
-# make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well
+# make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well,
+#               and with test-corpus
+# make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make random-calls   ten million random calls of ops, each judged; count=… and seed=… say which others. make test has a few thousand
 # make test-binder    the environment of binder/, built and used; part of make test where its Python is
@@ -13,7 +15,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser random-calls lock machine FORCE
+.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser test-corpus random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -42,7 +44,7 @@ demo: .venv/.project
 # Three at a time, as some of them wait for the network; what a lane prints comes when it is done.
 test:
 	@$(MAKE) --no-print-directory -j3 --output-sync=target lint asan $(versions:%=test-%) test-oldest docs test-browser tsan \
-		$(if $(filter $(pinned),$(versions)),test-binder)
+		$(if $(everywhere),test-corpus) $(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
@@ -62,6 +64,9 @@ test-all:
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) -o cache_dir=build/pytest-$*
+
+test-corpus: .venv-corpus/.installed
+	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
@@ -109,8 +114,8 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 .venv/.made: | machine
 	$(call made,.venv,$(call python,$(first)))
 
-.venv-oldest/.made: | machine
-	$(call made,.venv-oldest,$(call python,$(first)))
+.venv-oldest/.made .venv-corpus/.made: .venv-%/.made: | machine
+	$(call made,.venv-$*,$(call python,$(first)))
 
 .venv-binder/.made: binder/runtime.txt | machine
 	@[ -n "$(call python,$(pinned))" ] || { echo "No Python $(pinned) with venv and headers, which binder/runtime.txt names." >&2; exit 1; }
@@ -133,12 +138,17 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 # pip takes 2.13.0+cpu, which PyPI does not have, for newer than 2.13.0, which brings 3 GB of CUDA; without that index, the latter.
 .venv/.bench: .venv/.project
-	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group bench
+	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group torch
+	.venv/bin/python -m pip install -q --group bench
 	@touch $@
 
 # The oldest versions get the first Python's wheel, as whoever installs a wheel does.
 .venv-oldest/.installed: .venv-oldest/.made tests/oldest.txt build/wheels/$(first)/.built
 	$(call installed,.venv-oldest,build/wheels/$(first),-c tests/oldest.txt)
+
+.venv-corpus/.installed: .venv-corpus/.made pyproject.toml build/wheels/$(first)/.built
+	.venv-corpus/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group torch
+	$(call installed,.venv-corpus,build/wheels/$(first),--group corpus)
 
 # No pyopnb: binder/postBuild installs it.
 .venv-binder/.installed: .venv-binder/.made binder/requirements.txt

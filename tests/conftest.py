@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 # Folders and files whose tests give on every Python what they give on the first one. What depends on how Python reads, writes down,
 # copies or collects things is in none of them: hints, sources, tracebacks, pickles, threads, lifetimes, and all of the border.
 ONE_PYTHON = [
+    "corpus",
     "project/test_benchmarks.py",
     "project/test_binder.py",
     "project/test_docs.py",

@@ -1,0 +1,42 @@
+"""What fails today, each with its reason, and what does not apply. A way that goes after all must leave this list."""
+
+from __future__ import annotations
+
+__all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
+
+_METADATA = "issue 11, item 17: ONNX's text form has no place for the metadata of nodes"
+_WIDENED = "issue 11, item 15: onnxruntime widens nodes between kernels that it lacks for float16"
+_SEQUENCES = "issue 11, item 16: the skeleton does not say that no custom op can have sequences"
+_REFERENCE = "issue 11, item 13: ONNX's reference gives other values"
+
+_FROM_TORCH = (
+    *("perceptron", "convolutions", "residual", "depthwise", "LSTM", "GRU", "transformer encoder", "attention", "norms"),
+    *("embedding", "U-Net", "upsampling", "autoencoder", "einsum", "selection", "gather", "padding", "squeeze and excite"),
+    *("statistics", "positions"),
+)
+
+KNOWN: dict[tuple[str, str], str] = {
+    **{(f"torch {name}", "text"): _METADATA for name in _FROM_TORCH},
+    ("transformer optimised", "text"): "issue 11, item 17: ONNX's text form has no place for the doc strings of nodes",
+    ("transformer float16", "text"): "issue 11, item 17: a graph whose nodes are not sorted",
+    ("transformer float16", "reference"): _WIDENED,
+    ("transformer float16", "skeletons"): _WIDENED,
+    ("transformer float16", "divergence"): _WIDENED,
+    ("lightgbm LGBMClassifier", "skeletons"): "issue 11, item 16: a shape is declared wrongly, which onnxruntime tolerates",
+    ("onnx sequence_model1", "skeletons"): _SEQUENCES,
+    ("onnx sequence_model4", "skeletons"): _SEQUENCES,
+    ("sklearn SVC", "reference"): _REFERENCE,
+    ("sklearn SVC", "skeletons"): _REFERENCE,
+    ("spox loop", "reference"): _REFERENCE,
+    ("onnxscript loop", "reference"): _REFERENCE,
+    ("onnx range_float_type_positive_delta_expanded", "reference"): _REFERENCE,
+    ("transformer optimised", "save"): "the imports that onnxruntime writes for both names of ONNX's domain are not kept",
+}
+
+WITHOUT_WEIGHTS = {
+    *("onnxscript functions", "onnx PixelShuffle", "onnx MaxPool3d_stride_padding", "onnx operator_repeat"),
+    *("onnx expand_shape_model1", "onnx sequence_model1", "onnx sequence_model4", "onnx scan9_sum"),
+    *("onnx strnorm_model_nostopwords_nochangecase", "onnx lstm_with_peepholes", "onnx string_concat_broadcasting"),
+    *("onnx range_float_type_positive_delta_expanded", "onnx center_crop_pad_crop_axes_hwc_expanded"),
+}
+"""Models in whose main graph and bodies no float that may be changed reaches an output: no copy of them can be perturbed."""

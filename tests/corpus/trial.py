@@ -1,0 +1,44 @@
+"""One model on one way, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import pytest
+from entries import make
+from known_failures import KNOWN, WITHOUT_WEIGHTS
+from onnx import ModelProto
+from ways import WAYS
+
+__all__ = ["pairs", "tried"]
+
+
+def pairs(names: Iterable[str]) -> list[Any]:
+    """Parameters: each model with each way. What is known to fail must fail."""
+    return [_parameter(name, way) for name in names for way in WAYS if way != "divergence" or name not in WITHOUT_WEIGHTS]
+
+
+def _parameter(name: str, way: str) -> Any:
+    reason = KNOWN.get((name, way))
+    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+    return pytest.param(name, way, marks=marks, id=f"{name}-{way}".replace(" ", "_"))
+
+
+@lru_cache(maxsize=1)
+def _made(name: str) -> tuple[ModelProto, dict[str, Any]]:
+    return make(name)
+
+
+def tried(name: str, way: str, cells: dict[str, dict[str, str]]) -> None:
+    """Let a model go a way, and write into the table what came of it."""
+    model, feeds = _made(name)
+    before = model.SerializeToString(deterministic=True)
+    try:
+        WAYS[way](model, feeds)
+        assert model.SerializeToString(deterministic=True) == before, "the model itself was changed"
+    except Exception as error:
+        cells.setdefault(name, {})[way] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise
+    cells.setdefault(name, {})[way] = "ok"

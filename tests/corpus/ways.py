@@ -1,0 +1,310 @@
+"""The ways that every model of the corpus goes. Each raises AssertionError with what is wrong, or what pyopnb itself raised."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from content import first_difference
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, numpy_helper
+
+import pyopnb
+
+__all__ = ["WAYS"]
+
+Feeds = dict[str, Any]
+
+
+def _plain(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
+    """What onnxruntime's own session gives."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def _exposed(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
+    """Every named result of the main graph, as onnxruntime gives it when all of them are outputs."""
+    wide = ModelProto()
+    wide.CopyFrom(model)
+    outputs = {output.name for output in wide.graph.output}
+    named = [name for node in wide.graph.node for name in node.output if name and name not in outputs]
+    wide.graph.output.extend(ValueInfoProto(name=name) for name in named)
+    return _plain(wide, feeds)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are equal to the bit: arrays, and lists and maps of what onnxruntime gives."""
+    if isinstance(a, list) or isinstance(b, list):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict) or isinstance(b, dict):
+        return type(a) is type(b) and list(a) == list(b) and all(map(_same, a.values(), b.values()))
+    if a is None or b is None:
+        return a is b
+    x, y = np.asarray(a), np.asarray(b)
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return x.tolist() == y.tolist() if x.dtype.kind in "OUT" else x.tobytes() == y.tobytes()
+
+
+def _assert_same(got: dict[str, Any], want: dict[str, Any]) -> None:
+    assert list(got) == list(want), f"outputs {list(got)}, expected {list(want)}"
+    wrong = [name for name in want if not _same(got[name], want[name])]
+    assert not wrong, f"other bits: {', '.join(wrong[:5])}"
+
+
+def session(model: ModelProto, feeds: Feeds) -> None:
+    """Sessions give what onnxruntime's give, to the bit."""
+    _assert_same(dict(pyopnb.Session(model)(feeds).items()), _plain(model, feeds))
+
+
+def trace(model: ModelProto, feeds: Feeds) -> None:
+    """A trace has every named tensor of the main graph, to the bit as onnxruntime gives it."""
+    wanted = _exposed(model, feeds)
+    traced = pyopnb.Session(model).trace(feeds)
+    lacking = [name for name in wanted if name not in traced]
+    assert not lacking, f"not in the trace: {', '.join(lacking[:5])}"
+    _assert_same({name: traced[name] for name in wanted}, wanted)
+
+
+def summaries(model: ModelProto, feeds: Feeds) -> None:
+    """Summaries are those of the tensors that a whole trace has."""
+    made = pyopnb.Session(model)
+    whole, brief = made.trace(feeds), made.trace(feeds, level="summaries")
+    assert set(brief.summaries) == set(whole), "a summary of each tensor"
+    for name, value in whole.items():
+        summary = brief.summaries[name]
+        if not isinstance(value, np.ndarray):
+            assert summary.kind in ("sequence", "none", "other"), f"{name}: {summary.kind}"
+            continue
+        assert summary.count == value.size, f"{name}: {summary.count} elements, expected {value.size}"
+        if value.size and value.dtype.kind in "iub":
+            assert (summary.least, summary.greatest) == (value.min(), value.max()), name
+        if value.size and value.dtype.kind == "f":
+            finite = value[np.isfinite(value)]
+            assert summary.finite == finite.size and (not finite.size or summary.least == finite.min()), name
+
+
+def show(model: ModelProto, feeds: Feeds) -> None:
+    """The picture and the text of a model, with all its nodes."""
+    shown = pyopnb.show(model)
+    count = len(model.graph.node)
+    assert f"{count} node" in str(shown), f"{str(shown)[:80]!r} does not say {count} nodes"
+    assert "<img" in shown._repr_html_() or "<svg" in shown._repr_html_(), "no picture"
+
+
+def show_trace(model: ModelProto, feeds: Feeds) -> None:
+    """The picture and the text of a trace."""
+    shown = pyopnb.show(pyopnb.Session(model).trace(feeds))
+    assert "<img" in shown._repr_html_() or "<svg" in shown._repr_html_(), "no picture"
+    assert str(shown), "no text"
+
+
+def missing(model: ModelProto, feeds: Feeds) -> None:
+    """Of what onnxruntime has just run nothing is missing."""
+    _plain(model, feeds)
+    rows = pyopnb.missing(model)
+    assert not rows, f"said to be missing: {', '.join(row.op for row in rows)}"
+
+
+def fill(model: ModelProto, feeds: Feeds) -> None:
+    """Filling what lacks nothing changes nothing, and says nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pyopnb.Filled)
+        filled = pyopnb.fill(model)
+    assert filled.graph == model.graph and list(filled.functions) == list(model.functions), "the model was changed"
+
+
+def reference(model: ModelProto, feeds: Feeds) -> None:
+    """ONNX's reference evaluator, as a trace has it, gives what onnxruntime gives, but for rounding."""
+    got, want = pyopnb.trace(model, feeds, on="reference"), _plain(model, feeds)
+    wrong = [name for name in want if not _close(got[name], want[name])]
+    assert not wrong, f"other values: {', '.join(wrong[:5])}"
+
+
+def skeletons(model: ModelProto, feeds: Feeds) -> None:
+    """The skeleton of each operator of the main graph, as written, runs in the place of its nodes and agrees."""
+    want = _plain(model, feeds)
+    first: dict[tuple[str, str], NodeProto] = {}
+    local = {(function.domain, function.name) for function in model.functions}
+    for node in model.graph.node:
+        first.setdefault((node.domain, node.op_type), node)
+    wrong = []
+    for (domain, op_type), node in first.items():
+        if (domain, op_type) in local or any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute):
+            continue  # of a function the calls are seen as its nodes; no op can be given a body that reads outer names
+        try:
+            if said := _through_skeleton(model, node, feeds, want):
+                wrong.append(f"{op_type}: {said}")
+        except Exception as error:  # each operator's own failure is told
+            wrong.append(f"{op_type}: {type(error).__name__}: {_brief(error)}")
+    assert not wrong, "; ".join(wrong)
+
+
+def _through_skeleton(model: ModelProto, node: NodeProto, feeds: Feeds, want: dict[str, Any]) -> str:
+    text = str(pyopnb.skeleton(model, node))
+    head, _, body = text.partition("\n")
+    if "raise NotImplementedError" in body or "No custom op of ONNX Runtime can have" in body:
+        return ""  # the skeleton itself says that it is not done, or that no op can do it
+    namespace: dict[str, Any] = {"__name__": "cell"}
+    exec(body, namespace)
+    name = f"pyopnb::{node.op_type}"
+    assert head == "%%pyop", f"the cell's first line is {head!r}"
+    pyopnb.pyop(name)(namespace[node.op_type])
+    try:
+        got = dict(pyopnb.Session(pyopnb.replace(model, f"{node.domain}::{node.op_type}", name))(feeds).items())
+    finally:
+        pyopnb.registry.remove(name)
+    wrong = [output for output in want if not _close(got[output], want[output])]
+    return f"other values: {', '.join(wrong)}" if wrong else ""
+
+
+def _close(got: Any, want: Any) -> bool:
+    """Whether a result agrees, but for what rounding does: errors are judged by the largest number of the tensor."""
+    if isinstance(want, (list, tuple)):
+        return len(got) == len(want) and all(map(_close, got, want))
+    if isinstance(want, dict):
+        return list(got) == list(want) and all(map(_close, got.values(), want.values()))
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return False
+    if want.dtype.kind not in "fV":
+        return bool((got == want).all())
+    scale = float(np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=1e-30))
+    bound = (2e-2 if want.dtype.itemsize < 4 else 2e-4) * scale
+    return bool(np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=bound, equal_nan=True))
+
+
+def text(model: ModelProto, feeds: Feeds) -> None:
+    """The text of a model, read back, is the model."""
+    difference = first_difference(model, pyopnb.parse(pyopnb.text(model, most=100_000_000)))
+    assert difference is None, difference
+
+
+def saved(model: ModelProto, feeds: Feeds) -> None:
+    """A saved model, with its weights inside or beside it, is the model, and a session of the file gives the same bits."""
+    want = _plain(model, feeds)
+    for external in (False, True):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            pyopnb.save(model, path, external_data=external)
+            difference = first_difference(model, onnx.load(path))
+            assert difference is None, difference
+            _assert_same(dict(pyopnb.Session(path)(feeds).items()), want)
+            _assert_same(dict(pyopnb.Session(pyopnb.load(path).model, base_dir=folder)(feeds).items()), want)
+
+
+def divergence(model: ModelProto, feeds: Feeds) -> None:
+    """A copy with other weights in one node: that node is the first divergence, of two traces and of the bisection."""
+    copy, origins = _perturbed(model, feeds)
+    a, b = (pyopnb.Session(proto).trace(feeds) for proto in (model, copy))
+    found = pyopnb.diff(a, b)
+    assert found.origins, "no origin"
+    named = [{tensor.b for tensor in step.outputs} for step in found.origins]
+    assert all(outputs & origins for outputs in named), f"origins {[s.name for s in found.origins]}, expected {origins}"
+    bisected = pyopnb.first_divergence(model, copy, feeds)
+    assert bisected.origin is not None, "the bisection found none"
+    outputs = {tensor.b for tensor in bisected.origin.outputs}
+    assert outputs & origins, f"the bisection found {bisected.origin.name}, expected {origins}"
+
+
+def _perturbed(model: ModelProto, feeds: Feeds) -> tuple[ModelProto, set[str]]:
+    """A copy with one weight changed so that an output changes much; and the outputs of the nodes where that begins."""
+    before, outputs = _exposed(model, feeds), [output.name for output in model.graph.output]
+    for place in _from_the_middle(len(list(_weights(model)))):
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        _, change = list(_weights(copy))[place]
+        change()
+        try:
+            after = _exposed(copy, feeds)
+        except Exception:  # not every number in a model is a weight: the next is tried
+            continue
+        if not any(_far(before[output], after[output]) for output in outputs):
+            continue
+        changed = {key for key in before if not _same(before[key], after[key])}
+        begun: set[str] = set()
+        constants: set[str] = set()  # a diff may name a constant's reader, in which the other number is a change of its own
+        for node in copy.graph.node:
+            if set(node.output) & changed and not (set(node.input) & changed) - constants:
+                begun.update(node.output)
+                constants.update(node.output if node.op_type == "Constant" else ())
+        return copy, begun
+    raise AssertionError(f"no weight of the {model.graph.name or 'graph'} changes an output")
+
+
+def _from_the_middle(count: int) -> list[int]:
+    return sorted(range(count), key=lambda place: abs(place - count // 2))
+
+
+def _far(a: Any, b: Any) -> bool:
+    """Whether two results are much apart, so that no tolerance hides it."""
+    if isinstance(a, (list, dict)):
+        a, b = ([*v.values()] if isinstance(v, dict) else v for v in (a, b))
+        return len(a) != len(b) or any(map(_far, a, b))
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        return True
+    if a.dtype.kind != "f":
+        return bool((a != b).any())
+    return bool(np.abs(a - b).max(initial=0) > 0.02 * np.abs(a).max(initial=1e-30))
+
+
+def _weights(model: ModelProto) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What may be changed: float tensors of initializers and constants, and floats of a node; those in bodies as well."""
+    graphs = list(_graphs(model.graph))
+    nodes = [node for graph in graphs for node in graph.node]
+    constants = [attribute.t for node in nodes for attribute in node.attribute if attribute.HasField("t")]
+    for tensor in [*(tensor for graph in graphs for tensor in graph.initializer), *constants]:
+        if tensor.data_type in (1, 10, 11) and np.prod(tensor.dims, dtype=int):
+            yield tensor.name, lambda tensor=tensor: _change_tensor(tensor)
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.floats:
+                yield node.name, lambda attribute=attribute: _change_floats(attribute)
+            elif attribute.type == AttributeProto.FLOAT:
+                yield node.name, lambda attribute=attribute: setattr(attribute, "f", attribute.f * 3 + 1)
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                yield from _graphs(inner)
+
+
+def _change_tensor(tensor: onnx.TensorProto) -> None:
+    array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(numpy_helper.from_array((array * 1.5 + 0.25).astype(array.dtype), tensor.name))
+
+
+def _change_floats(attribute: AttributeProto) -> None:
+    attribute.floats[:] = [value * 1.5 + 0.25 for value in attribute.floats]
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+WAYS: dict[str, Callable[[ModelProto, Feeds], None]] = {
+    "session": session,
+    "trace": trace,
+    "summaries": summaries,
+    "show": show,
+    "show trace": show_trace,
+    "missing": missing,
+    "fill": fill,
+    "reference": reference,
+    "skeletons": skeletons,
+    "text": text,
+    "save": saved,
+    "divergence": divergence,
+}
