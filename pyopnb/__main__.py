@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("--trace", action="store_true", help="with --feeds: compare every intermediate tensor too")
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
+    diff.add_argument("--stol", type=float, help="… + stol * the largest |b| of the array")
     diff.add_argument("--json", action="store_true", help="print JSON, which this command and from_json can read")
     diff.add_argument("--html", metavar="OUT.html", help="also write an HTML page")
     diff.set_defaults(command=_diff)
@@ -119,8 +120,8 @@ def _diff(args: argparse.Namespace) -> int:
     trace_diff = None
     if kinds == [_SAVED_DIFF]:
         result = _load_diff(args.a)
-        if args.rtol is not None or args.atol is not None:
-            result = result.judged(rtol=args.rtol, atol=args.atol)
+        if (args.rtol, args.atol, args.stol) != (None, None, None):
+            result = result.judged(rtol=args.rtol, atol=args.atol, stol=args.stol)
     elif len(kinds) == 1 or _SAVED_DIFF in kinds or kinds.count(_MODEL) == 1:
         expected = "two models, two files of arrays, or one saved diff"
         raise FeedError("diff", expected=expected, got=" and ".join(kinds))
@@ -173,7 +174,7 @@ def _compare(args: argparse.Namespace, trace: bool) -> Any:
     else:
         feeds = _read_feeds(args.feeds)
         a, b = (_run_model(path, feeds, trace) for path in (args.a, args.b))
-    return pyopnb.diff(a, b, rtol=args.rtol, atol=args.atol)
+    return pyopnb.diff(a, b, rtol=args.rtol, atol=args.atol, stol=args.stol)
 
 
 def _read_feeds(path: str) -> dict[str, Any]:

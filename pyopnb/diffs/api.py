@@ -29,17 +29,19 @@ _Value: TypeAlias = np.ndarray | Mapping[str, Any] | list[Any]
 
 
 @overload
-def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = None) -> TraceDiff: ...
+def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> TraceDiff: ...
 @overload
 def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
 @overload
-def diff(a: ModelProto, b: Any, *, rtol: float | None = None, atol: float | None = None) -> ModelDiff: ...
+def diff(
+    a: ModelProto, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+) -> ModelDiff: ...
 @overload
-def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None) -> Diff: ...
+def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Diff: ...
 @overload
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any: ...
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any: ...
 @hide_internal_frames
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None) -> Any:
+def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any:
     """Compare two values, two runs, two models, or two versions of an op.
 
     Parameters
@@ -56,11 +58,14 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
-    rtol, atol : float, optional
-        An element passes if ``|a - b| <= atol + rtol * |b|``; for models, an element of a weight. Without both: 1e-7 and 1e-12
-        for float64, 1e-5 and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, for complex numbers
-        those of their parts, and 0 for all others. If only one is given, the other is 0. Only ``atol`` applies to integers, and
-        neither to bools and strings. NaN agrees with NaN at the same index, and an infinity with one of the same sign.
+    rtol, atol, stol : float, optional
+        An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the largest finite ``|b|`` of
+        the array; for models, an element of a weight. Without any, ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5
+        and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, for complex numbers those of their parts,
+        and 0 for all others. Where some are given, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
+        leaves the other two as they are; it is the default for two traces by ONNX Runtime at different levels of optimisation,
+        whose kernels add up in different orders. Only ``atol`` applies to integers, and none to bools and strings. NaN agrees
+        with NaN at the same index, and an infinity with one of the same sign.
 
     Returns
     -------
@@ -106,10 +111,10 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     _refuse_folders(a, b)
     a, b = _read_arrays(a, b)
     if isinstance(a, Trace) or isinstance(b, Trace):
-        return _diff_runs(a, b, rtol, atol)
+        return _diff_runs(a, b, (rtol, atol, stol))
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
         _require((a, b), (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
-        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
             if tolerance is not None:
                 raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
         return diff_versions(a, b)
@@ -117,8 +122,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     if isinstance(a, sure) or isinstance(b, sure) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
         _require((a, b), types, "a model", "a ModelProto, bytes or a path")
-        return diff_models(a, b, rtol, atol)
-    return compared(a, b, rtol, atol)
+        return diff_models(a, b, rtol, atol, stol)
+    return compared(a, b, rtol, atol, stol)
 
 
 def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
@@ -158,16 +163,16 @@ def _require(sides: tuple[Any, Any], types: tuple[type, ...], what: str, suggest
             raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
 
 
-def _diff_runs(a: Any, b: Any, rtol: float | None, atol: float | None) -> TraceDiff:
+def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]) -> TraceDiff:
     from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays  # what other diffs do not need
 
     if isinstance(a, Trace) and isinstance(b, Trace):
-        return diff_traces(a, b, rtol, atol)
+        return diff_traces(a, b, *tolerances)
     trace, other = (a, b) if isinstance(a, Trace) else (b, a)
     if not isinstance(other, (Mapping, Result)):
         expected = "a trace, or arrays by name, to compare with a trace"
         raise FeedError("diff", expected=expected, got=type(other).__name__, next='{"y": array}')
-    return diff_with_arrays(trace, dict(other.items()), rtol, atol, first=trace is a)
+    return diff_with_arrays(trace, dict(other.items()), *tolerances, first=trace is a)
 
 
 def _is_one_path(a: Any, b: Any) -> bool:

@@ -131,7 +131,7 @@ class ToleranceDiff(DiffBase):
 
     __slots__ = ()
 
-    def judged(self, *, rtol: float | None = None, atol: float | None = None) -> Self:
+    def judged(self, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Self:
         """Apply another tolerance to the same facts, without the arrays.
 
         The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
@@ -139,7 +139,7 @@ class ToleranceDiff(DiffBase):
 
         Parameters
         ----------
-        rtol, atol : float, optional
+        rtol, atol, stol : float, optional
             As in `pyopnb.diff`.
 
         Returns
@@ -159,14 +159,14 @@ class ToleranceDiff(DiffBase):
         >>> diff.verdict, diff.judged(atol=0.5).verdict
         ('different', 'close')
         """
-        check_tolerances(rtol, atol)
-        return self._judged(rtol, atol)
+        check_tolerances(rtol, atol, stol)
+        return self._judged(rtol, atol, stol)
 
-    def _judged(self, rtol: float | None, atol: float | None) -> Self:
+    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Self:
         raise NotImplementedError
 
 
-def check_tolerances(rtol: float | None, atol: float | None) -> None:
+def check_tolerances(rtol: float | None, atol: float | None, stol: float | None = None) -> None:
     """Refuse tolerances that are negative or not finite.
 
     Raises
@@ -174,7 +174,7 @@ def check_tolerances(rtol: float | None, atol: float | None) -> None:
     FeedError
         One is.
     """
-    for name, value in (("rtol", rtol), ("atol", atol)):
+    for name, value in (("rtol", rtol), ("atol", atol), ("stol", stol)):
         if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
             raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=sanitize(repr(value), 80))
 

@@ -198,7 +198,7 @@ def _tolerance_line(part: Part, left: int, right: int, low: int, high: int) -> l
     points = []
     for step in range(65):
         octave = left + (right - left) * step / 64
-        allowed = part.atol + part.rtol * 2.0 ** min(1023.0, max(-1022.0, octave))
+        allowed = part.floor + part.rtol * 2.0 ** min(1023.0, max(-1022.0, octave))
         down = (high - math.log2(allowed)) / (high - low) if allowed > 0 else math.inf
         if 0 <= down <= 1:
             points.append((step / 64, down))

@@ -18,6 +18,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "close": "Every element is within the tolerance.",
         "incomparable": "Types, names or lengths differ, so there are no pairs of elements.",
         "rtol, atol": "The tolerance: an element passes if |a-b| <= atol + rtol * |b|. b is the reference.",
+        "stol": "More tolerance: this part of the largest |b| of the array, for every element.",
         "would pass": "The smallest tolerances with which the verdict becomes close, as diff takes them.",
         "worst": "The element with the largest |a-b|; before that, elements of which one is NaN or infinite.",
         "ULP": "Unit in the last place: how many numbers of the dtype lie between a and b. Large near 0.",
@@ -43,7 +44,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
 )
 """Terms and what they mean."""
 
-_PATTERNS = {"rtol, atol": r"\brtol\b|\batol\b|tolerance", "would pass": r"would (just |also )?pass"}
+_PATTERNS = {"stol": r"\bstol\b", "rtol, atol": r"\brtol\b|\batol\b|tolerance", "would pass": r"would (just |also )?pass"}
 
 
 def glossary(*texts: str) -> str:

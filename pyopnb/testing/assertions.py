@@ -23,6 +23,7 @@ def assert_close(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    stol: float | None = None,
     at_least: str = "close",
     where: str = "",
 ) -> Any:
@@ -33,7 +34,7 @@ def assert_close(
     actual, expected
         What `pyopnb.diff` takes; ``expected`` is the reference. Given one diff alone, assert that, under the
         tolerance if there is one.
-    rtol, atol : float, optional
+    rtol, atol, stol : float, optional
         As in `pyopnb.diff`.
     at_least : {"close", "value-identical", "bit-identical"}
         The worst verdict that passes.
@@ -74,7 +75,9 @@ def assert_close(
     if at_least not in _PASSING:
         known = ", ".join(_PASSING)
         raise FeedError("assert_close, at_least", expected=known, got=sanitize(at_least), next=closest(str(at_least), _PASSING))
-    result = _judge(actual, rtol, atol) if expected is _NOT_GIVEN else diff(actual, expected, rtol=rtol, atol=atol)
+    result = (
+        _judge(actual, rtol, atol, stol) if expected is _NOT_GIVEN else diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
+    )
     # The verdicts of models and ops are others, which only `ok` can rank.
     if result.ok and (result.verdict not in _PASSING or _PASSING.index(result.verdict) <= _PASSING.index(at_least)):
         return result
@@ -87,14 +90,14 @@ def assert_close(
     raise error
 
 
-def _judge(result: Any, rtol: float | None, atol: float | None) -> Any:
+def _judge(result: Any, rtol: float | None, atol: float | None, stol: float | None) -> Any:
     """A given diff, under a tolerance if one is given."""
     __tracebackhide__ = True
     got = type(result).__name__
     if not hasattr(result, "verdict") or not hasattr(result, "ok"):
         raise FeedError("assert_close", expected="two values, or a diff", got=got, next="assert_close(actual, expected)")
-    if rtol is None and atol is None:
+    if rtol is None and atol is None and stol is None:
         return result
     if not hasattr(result, "judged"):
-        raise FeedError("assert_close", expected=f"no tolerance for a {got}", got="rtol or atol")
-    return result.judged(rtol=rtol, atol=atol)
+        raise FeedError("assert_close", expected=f"no tolerance for a {got}", got="rtol, atol or stol")
+    return result.judged(rtol=rtol, atol=atol, stol=stol)

@@ -50,6 +50,8 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("diff bf16.pb bf16.pb", 0, "bit-identical: bfloat16[2]"),
         ("diff saved.json", 1, "different: float32[3]"),
         ("diff saved.json --atol 1", 0, "close: float32[3]"),
+        ("diff saved.json --stol 1", 0, "close: float32[3]"),
+        ("diff x.npy far.npy --stol 1", 0, "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 0, stol 1 (of "),
         ("diff relu.onnx relu.onnx", 0, "identical: 1 node"),
         (
             "diff relu.onnx leaky.onnx",

@@ -57,8 +57,8 @@ class Diff(ToleranceDiff):
     def __str__(self) -> str:
         return report.text(self.parts, self.worst)
 
-    def _judged(self, rtol: float | None, atol: float | None) -> Diff:
-        return Diff(tuple(part.judged(rtol, atol) for part in self.parts))
+    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Diff:
+        return Diff(tuple(part.judged(rtol, atol, stol) for part in self.parts))
 
     def _to_fields(self) -> dict[str, Any]:
         return {"parts": [_plain(part) for part in self.parts]}
@@ -71,7 +71,7 @@ class Diff(ToleranceDiff):
         return cls(parts)
 
 
-def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Diff:
+def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Diff:
     """What sets two arrays, or values made of them, apart; see `pyopnb.diff`.
 
     Raises
@@ -79,19 +79,19 @@ def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = Non
     FeedError
         Something is not made of arrays, or a tolerance is negative or not finite.
     """
-    check_tolerances(rtol, atol)
+    check_tolerances(rtol, atol, stol)
     total = elements(a)
     if total < _LENGTHY:
-        return Diff(tuple(parts(a, b, rtol, atol)))
+        return Diff(tuple(parts(a, b, rtol, atol, stol)))
     with tracking("elements", total):
-        return Diff(tuple(parts(a, b, rtol, atol)))
+        return Diff(tuple(parts(a, b, rtol, atol, stol)))
 
 
 # ---- JSON --------------------------------------------------------------------------------------------------------------------
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    held = {name: getattr(part, name) for name in ("path", "verdict", "a", "b", "reason", "rtol", "atol")}
+    held = {name: getattr(part, name) for name in ("path", "verdict", "a", "b", "reason", "rtol", "atol", "stol")}
     facts = None if part.facts is None else asdict(replace(part.facts, spread={}))
     if facts is not None and part.facts is not None:
         facts["spread"] = [(*exponents, count) for exponents, count in part.facts.spread.items()]
@@ -120,7 +120,9 @@ def _number(value: Any) -> Any:
 def _part(held: Mapping[str, Any]) -> Part:
     facts = None if held["facts"] is None else _facts(held["facts"])
     path = tuple(key if isinstance(key, int) else str(key) for key in held["path"])
-    return Part(path, str(held["a"]), str(held["b"]), str(held["reason"]), float(held["rtol"]), float(held["atol"]), facts)
+    given = float(held["rtol"]), float(held["atol"])
+    # What was written before there was a stol has none.
+    return Part(path, str(held["a"]), str(held["b"]), str(held["reason"]), *given, facts, float(held.get("stol", 0.0)))
 
 
 def _facts(held: Mapping[str, Any]) -> ArrayStats:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, family, quick_stats
+from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, family, quick_stats, scale_of
 from pyopnb.diffs.base import TOLERANCES
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, NotationError, sanitize
@@ -38,7 +38,7 @@ class Part:
         Their types.
     reason : str
         Why they cannot be compared; empty where they can.
-    rtol, atol : float
+    rtol, atol, stol : float
         The tolerance that was applied: 0 where the dtype is exact.
     counted : ArrayStats or LazyStats or None
         None where there are no two arrays of the same type.
@@ -51,6 +51,7 @@ class Part:
     rtol: float = 0.0
     atol: float = 0.0
     counted: ArrayStats | LazyStats | None = None
+    stol: float = 0.0
 
     @property
     def name(self) -> str:
@@ -67,7 +68,9 @@ class Part:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Part):
             return NotImplemented
-        mine, theirs = ((part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.facts) for part in (self, other))
+        mine, theirs = (
+            (part.path, part.a, part.b, part.reason, part.rtol, part.atol, part.stol, part.facts) for part in (self, other)
+        )
         return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]  # facts hold dicts
@@ -89,18 +92,29 @@ class Part:
         """Whether the verdict is one of the first three."""
         return VERDICTS.index(self.verdict) < 3
 
-    def judged(self, rtol: float | None, atol: float | None) -> Part:
+    @property
+    def scale(self) -> float:
+        """The largest finite ``|b|``, of which ``stol`` is a part."""
+        return 0.0 if self.facts is None else self.facts.peak or 0.0
+
+    @property
+    def floor(self) -> float:
+        """What ``|a - b|`` may be wherever b is 0: ``atol + stol * scale``."""
+        return self.atol + self.stol * self.scale if self.stol else self.atol
+
+    def judged(self, rtol: float | None, atol: float | None, stol: float | None = None) -> Part:
         """The same facts under another tolerance."""
         if self.facts is None:
             return self
-        facts, (rtol, atol) = self.facts, tolerance(self.a.partition("[")[0], rtol, atol)
-        if (rtol, atol) == (self.rtol, self.atol):
+        facts, (rtol, atol, stol) = self.facts, tolerance(self.a.partition("[")[0], rtol, atol, stol)
+        if (rtol, atol, stol) == (self.rtol, self.atol, self.stol):
             return self
-        passes = not facts.odd and facts.frontier.passes(rtol, atol)
+        judged = replace(self, rtol=rtol, atol=atol, stol=stol)
+        passes = not facts.odd and facts.frontier.passes(rtol, judged.floor)
         if facts.largest is not None and not facts.frontier.corners and not facts.frontier.at_zero:
             passes = not facts.odd and facts.largest <= atol  # integers, whose largest difference is exact
-        over = 0 if passes else facts.differing if not rtol and not atol else None
-        return replace(self, rtol=rtol, atol=atol, counted=replace(facts, over=over, axes=()))
+        over = 0 if passes else facts.differing if not rtol and not atol and not stol else None
+        return replace(judged, counted=replace(facts, over=over, axes=()))
 
 
 def largest_difference(part: Part) -> float:
@@ -129,20 +143,24 @@ def named(path: _Path) -> str:
     return "".join(f"[{sanitize(repr(key), 80)}]" for key in path)
 
 
-def tolerance(name: str, rtol: float | None, atol: float | None) -> tuple[float, float]:
-    """The tolerance for a dtype. If only one of the two is given, the other is 0.
+def tolerance(name: str, rtol: float | None, atol: float | None, stol: float | None = None) -> tuple[float, float, float]:
+    """The tolerance for a dtype. What is not given beside others is 0; a ``stol`` of True is the dtype's default ``rtol``.
 
     Examples
     --------
-    >>> tolerance("float32", None, None), tolerance("float32", 1e-3, None), tolerance("int8", 1e-3, 1), tolerance("bool", 1, 1)
-    ((1e-05, 1e-05), (0.001, 0.0), (0.0, 1.0), (0.0, 0.0))
+    >>> tolerance("float32", None, None), tolerance("float32", 1e-3, None), tolerance("float32", None, None, True)
+    ((1e-05, 1e-05, 0.0), (0.001, 0.0, 0.0), (1e-05, 1e-05, 1e-05))
+    >>> tolerance("int8", 1e-3, 1, 1e-3), tolerance("bool", 1, 1, 1)
+    ((0.0, 1.0, 0.0), (0.0, 0.0, 0.0))
     """
     if name in ("bool", "string"):
-        return 0.0, 0.0
-    if rtol is None and atol is None:
-        return TOLERANCES.get(name, (0.0, 0.0))
-    given = float(rtol or 0.0), float(atol or 0.0)
-    return (0.0, given[1]) if family(dtype(name).numpy) == "integer" else given
+        return 0.0, 0.0, 0.0
+    default = TOLERANCES.get(name, (0.0, 0.0))
+    scaled = default[0] if stol is True else float(stol or 0.0)
+    if rtol is None and atol is None and (stol is None or stol is True):
+        return *default, scaled
+    given = float(rtol or 0.0), float(atol or 0.0), scaled
+    return (0.0, given[1], 0.0) if family(dtype(name).numpy) == "integer" else given
 
 
 def elements(value: Any, depth: int = 0) -> int:
@@ -163,7 +181,7 @@ def elements(value: Any, depth: int = 0) -> int:
     return sum(elements(item, depth + 1) for item in value) if isinstance(value, (list, tuple)) else 0
 
 
-def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
+def parts(a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None) -> Iterator[Part]:
     """Pair the arrays of two values; what has no partner is a part as well.
 
     Raises
@@ -171,10 +189,13 @@ def parts(a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Pa
     FeedError
         Something is neither an array nor a value that is made of arrays.
     """
-    yield from _walk((), a, b, rtol, atol)
+    yield from _walk((), a, b, (rtol, atol, stol))
 
 
-def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -> Iterator[Part]:
+_Given = tuple[float | None, float | None, float | None]
+
+
+def _walk(path: _Path, a: Any, b: Any, given: _Given) -> Iterator[Part]:
     one, two = _normalize(a, path, "a"), _normalize(b, path, "b")
     types = _type_text(one), _type_text(two)
     if len(path) > _DEEPEST:
@@ -183,40 +204,39 @@ def _walk(path: _Path, a: Any, b: Any, rtol: float | None, atol: float | None) -
         yield Part(path, *types, reason="" if one is two else f"a is {types[0]}, b is {types[1]}")
     elif isinstance(one, dict) and isinstance(two, dict):
         for key in [*one, *(key for key in two if key not in one)]:
-            yield from _member((*path, key), one, two, key, rtol, atol)
+            yield from _member((*path, key), one, two, key, given)
         if not one and not two:
             yield Part(path, *types)
     elif isinstance(one, list) and isinstance(two, list):
         for index in range(max(len(one), len(two))):
             left, right = (dict(enumerate(values[index : index + 1])) for values in (one, two))
-            yield from _member((*path, index), left, right, 0, rtol, atol)
+            yield from _member((*path, index), left, right, 0, given)
         if not one and not two:
             yield Part(path, *types)
     elif isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
-        yield _arrays(path, one, two, types, rtol, atol)
+        yield _arrays(path, one, two, types, given)
     else:
         yield Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
 
 
-def _member(
-    path: _Path, one: dict[Any, Any], two: dict[Any, Any], key: Any, rtol: float | None, atol: float | None
-) -> Iterator[Part]:
+def _member(path: _Path, one: dict[Any, Any], two: dict[Any, Any], key: Any, given: _Given) -> Iterator[Part]:
     if key in one and key in two:
-        yield from _walk(path, one[key], two[key], rtol, atol)
+        yield from _walk(path, one[key], two[key], given)
     else:
         side, value = ("a", one[key]) if key in one else ("b", two[key])
         types = _type_text(_normalize(value, path, side))
         yield Part(path, *((types, "missing") if side == "a" else ("missing", types)), reason=f"only in {side}: {types}")
 
 
-def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], rtol: float | None, atol: float | None) -> Part:
+def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], given: _Given) -> Part:
     for array, side in ((a, "a"), (b, "b")):
         if why := _why_no_tensor(array):
             return Part(path, *types, reason=f"{side} {why}")
     if types[0] != types[1]:
         return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}{_shape_hint(a.shape, b.shape)}")
-    applied = tolerance(dtype(a.dtype).name, rtol, atol)
-    return Part(path, *types, rtol=applied[0], atol=applied[1], counted=quick_stats(a, b, *applied))
+    rtol, atol, stol = tolerance(dtype(a.dtype).name, *given)
+    floor = atol + stol * scale_of(b) if stol else atol
+    return Part(path, *types, rtol=rtol, atol=atol, stol=stol, counted=quick_stats(a, b, rtol, floor))
 
 
 def _shape_hint(a: tuple[int, ...], b: tuple[int, ...]) -> str:

@@ -93,9 +93,9 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     if facts.count == 1:
         return _extent_of_one(part, facts)
     total = f"of {facts.count:,} elements"
-    if not part.rtol and not part.atol:
+    if not part.rtol and not part.atol and not part.stol:
         return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {_verb(facts.differing)}"
-    tolerance = f"rtol {part.rtol:g}, atol {part.atol:g}"
+    tolerance = _tolerance(part)
     if facts.over:
         return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
     where = "some are outside" if facts.over is None else "within"
@@ -103,9 +103,14 @@ def _extent(part: Part, facts: ArrayStats) -> str:
 
 
 def _extent_of_one(part: Part, facts: ArrayStats) -> str:
-    if not part.rtol and not part.atol:
+    if not part.rtol and not part.atol and not part.stol:
         return "different"
-    return f"{'outside' if facts.over is None or facts.over else 'within'} rtol {part.rtol:g}, atol {part.atol:g}"
+    return f"{'outside' if facts.over is None or facts.over else 'within'} {_tolerance(part)}"
+
+
+def _tolerance(part: Part) -> str:
+    scaled = f", stol {part.stol:g} (of {format_number(part.scale)})" if part.stol else ""
+    return f"rtol {part.rtol:g}, atol {part.atol:g}{scaled}"
 
 
 def _verb(count: int) -> str:
@@ -170,6 +175,8 @@ def _passing(facts: ArrayStats) -> list[str]:
 
 def _passing_pairs(part: Part, facts: ArrayStats) -> list[str]:
     """Tolerances that pass when the other one stays as it is."""
+    if part.stol:
+        return []
     rtol = facts.frontier.rtol(part.atol)
     pairs = [f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}"] if part.rtol else []
     return [*pairs, f"rtol={rtol:g}, atol={part.atol:g}"] if part.atol and rtol is not None and rtol < 1 else pairs

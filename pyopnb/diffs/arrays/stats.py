@@ -23,7 +23,7 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.progress import advance
 
-__all__ = ["ArrayStats", "Axis", "LazyStats", "Place", "array_stats", "family", "quick_stats"]
+__all__ = ["ArrayStats", "Axis", "LazyStats", "Place", "array_stats", "family", "quick_stats", "scale_of"]
 
 _WORST = 5  # elements that are kept
 _SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
@@ -292,6 +292,23 @@ def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyS
     if kind == "string" or a.size > _SHORT:
         return array_stats(a, b, rtol, atol)
     return LazyStats(a.copy(), b.copy(), kind, _count(a, b, kind, rtol, atol))
+
+
+def scale_of(b: np.ndarray) -> float:
+    """The largest finite ``|b|``; 0 where there is none. Block by block, in constant memory.
+
+    Examples
+    --------
+    >>> scale_of(np.float16([1, -3, np.nan, np.inf])), scale_of(np.zeros(0))
+    (3.0, 0.0)
+    """
+    largest = 0.0
+    wide = np.complex128 if b.dtype.kind == "c" else np.float64
+    flat = b.reshape(-1) if b.flags.c_contiguous else b.flat
+    for start in range(0, b.size, _SHARED):
+        sizes = np.abs(np.asarray(flat[start : start + _SHARED]).astype(wide))
+        largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
+    return largest
 
 
 def _count(a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, chunk: int | None = None) -> _stats.Stats:

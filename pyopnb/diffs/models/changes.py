@@ -133,14 +133,17 @@ class _Level:
     outer: Mapping[str, str] | None
 
 
-def find_changes(a: ModelSource, b: ModelSource, rtol: float | None, atol: float | None) -> tuple[list[Change], Counts]:
+_Tolerances = tuple[float | None, float | None, float | None]
+
+
+def find_changes(a: ModelSource, b: ModelSource, tolerances: _Tolerances) -> tuple[list[Change], Counts]:
     """Find every change between two models.
 
     Parameters
     ----------
     a, b : ModelSource
-    rtol, atol : float, optional
-        For the weights.
+    tolerances : tuple of (float or None)
+        For the weights: ``rtol``, ``atol`` and ``stol``.
 
     Returns
     -------
@@ -158,7 +161,7 @@ def find_changes(a: ModelSource, b: ModelSource, rtol: float | None, atol: float
     changes = [*_interface(a.proto.graph, b.proto.graph, levels[0]), *_header(a.proto, b.proto)]
     changes += _functions(a.proto, b.proto, contents, levels)
     while levels:
-        changes += _GraphComparison(levels.popleft(), levels, counts, (rtol, atol)).changes()
+        changes += _GraphComparison(levels.popleft(), levels, counts, tolerances).changes()
     return sorted(changes, key=lambda change: KINDS.index(change.kind)), counts
 
 
@@ -244,9 +247,7 @@ def _function(function: FunctionProto, local: Mapping[tuple[str, str], FunctionP
 
 
 class _GraphComparison:
-    def __init__(
-        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: tuple[float | None, float | None]
-    ) -> None:
+    def __init__(self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: _Tolerances) -> None:
         self.path, self.a, self.b, self.outer = level.path, level.a, level.b, dict(level.outer or {})
         self.levels, self.counts, self.tolerances = levels, counts, tolerances
         self.matching: Matching

@@ -135,11 +135,12 @@ class ModelDiff(ToleranceDiff):
         names = [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
         return "not counted as changes: " + ", ".join([*names, *(["another order of nodes"] if self.moved else [])])
 
-    def _judged(self, rtol: float | None, atol: float | None) -> ModelDiff:
+    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> ModelDiff:
         return replace(
             self,
             changes=tuple(
-                c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol)) for c in self.changes
+                c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol, stol=stol))
+                for c in self.changes
             ),
         )
 
@@ -155,13 +156,13 @@ class ModelDiff(ToleranceDiff):
         return cls(changes, (one, other), pairs, renamed, _typed(fields["moved"], bool))
 
 
-def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> ModelDiff:
+def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> ModelDiff:
     """Compare two models; see `pyopnb.diff`.
 
     Parameters
     ----------
     a, b : ModelProto, bytes or path
-    rtol, atol : float, optional
+    rtol, atol, stol : float, optional
         For the weights.
 
     Returns
@@ -183,7 +184,7 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
     how much: 1 of 2 nodes
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
-    changes, counts = find_changes(open_readonly(a), open_readonly(b), rtol, atol)
+    changes, counts = find_changes(open_readonly(a), open_readonly(b), (rtol, atol, stol))
     return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b), counts.tensors)
 
 

@@ -10,9 +10,9 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import Run, as_made, runner
+from pyopnb.diffs.traces.isolate import Run, Tolerances, as_made, runner
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.diffs.traces.steps import Step, Tensor
+from pyopnb.diffs.traces.steps import Step, Tensor, default_stol
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
@@ -34,6 +34,7 @@ def first_divergence(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    stol: float | None = None,
     on: str | tuple[str, str] = "onnxruntime",
     optimised: bool | tuple[bool, bool] = True,
     at_once: int = 8,
@@ -49,7 +50,7 @@ def first_divergence(
         May be the same model, run in two ways.
     feeds : mapping
         Arrays by the names of a's inputs.
-    rtol, atol : float, optional
+    rtol, atol, stol : float, optional
         As for `diff`.
     on : str or tuple of str
         ``"onnxruntime"``, or ``"reference"`` for ONNX's reference evaluator; a tuple for a and b.
@@ -89,7 +90,8 @@ def first_divergence(
     sides = tuple(
         _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
     )
-    search = _Search((sides[0], sides[1]), feeds, rtol, atol, at_once)
+    tolerances = rtol, atol, default_stol((sides[0].trace.runtime, sides[1].trace.runtime), rtol, atol, stol)
+    search = _Search((sides[0], sides[1]), feeds, tolerances, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
         search.compare(search.outputs())
@@ -159,8 +161,7 @@ class _Search:
 
     sides: tuple[_Side, _Side]
     feeds: Mapping[str, Any]
-    rtol: float | None
-    atol: float | None
+    tolerances: Tolerances
     at_once: int
     bad: str | None = None
     good: set[str] = field(default_factory=set)
@@ -196,7 +197,7 @@ class _Search:
         for name in names:
             pair = self.pairs[name]
             values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
-            diff = compared({name: values[0]}, {name: values[1]}, self.rtol, self.atol)
+            diff = compared({name: values[0]}, {name: values[1]}, *self.tolerances)
             self.compared[name] = Tensor(pair.a, name, pair.by, diff)
             if diff.ok:
                 self.good.add(name)
@@ -237,9 +238,7 @@ class _Search:
             ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.producer]
             arrays = self._run([*ends, self.bad])
             pairs = [Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)]
-            comparison = TraceComparison(
-                (a.trace, b.trace), (a.graph, b.graph), arrays, pairs, self.rtol, self.atol, only=self.bad
-            )
+            comparison = TraceComparison((a.trace, b.trace), (a.graph, b.graph), arrays, pairs, self.tolerances, only=self.bad)
             tensors = comparison.tensors()
             steps = comparison.steps(tensors)
             self.compared |= tensors

@@ -12,9 +12,9 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import as_made, run_isolated
+from pyopnb.diffs.traces.isolate import Tolerances, as_made, run_isolated
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
-from pyopnb.diffs.traces.steps import Step, Tensor
+from pyopnb.diffs.traces.steps import Step, Tensor, default_stol
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
@@ -23,7 +23,9 @@ from pyopnb.runtime.trace.trace import Trace
 __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 
 
-def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None) -> TraceDiff:
+def diff_traces(
+    a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+) -> TraceDiff:
     """Find where two runs diverge; see `pyopnb.diff`.
 
     Returns
@@ -46,7 +48,8 @@ def diff_traces(a: Trace, b: Trace, rtol: float | None = None, atol: float | Non
             got=f"{_names(a)}, and {_names(b)}, of which none correspond",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
-    return TraceComparison((a, b), graphs, arrays, pairs, rtol, atol).diff(alignment)
+    tolerances = rtol, atol, default_stol((a.runtime, b.runtime), rtol, atol, stol)
+    return TraceComparison((a, b), graphs, arrays, pairs, tolerances).diff(alignment)
 
 
 def _names(trace: Trace) -> str:
@@ -55,7 +58,13 @@ def _names(trace: Trace) -> str:
 
 
 def diff_with_arrays(
-    trace: Trace, arrays: Mapping[str, Any], rtol: float | None = None, atol: float | None = None, *, first: bool
+    trace: Trace,
+    arrays: Mapping[str, Any],
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+    *,
+    first: bool,
 ) -> TraceDiff:
     """Find where a run diverges from arrays of another, given by the names of the run's tensors; see `pyopnb.diff`.
 
@@ -63,7 +72,7 @@ def diff_with_arrays(
     ----------
     trace : Trace
     arrays : mapping
-    rtol, atol : float, optional
+    rtol, atol, stol : float, optional
     first : bool
         Whether the trace is a.
 
@@ -88,7 +97,9 @@ def diff_with_arrays(
     graph = TraceGraph(trace.model)
     pairs = [Pair(name, name, "given") for name in own if name in arrays]
     sides = (own, dict(arrays)) if first else (dict(arrays), own)
-    return TraceComparison((trace, trace), (graph, graph), sides, pairs, rtol, atol, arrays_side=1 if first else 0).diff()
+    return TraceComparison(
+        (trace, trace), (graph, graph), sides, pairs, (rtol, atol, stol), arrays_side=1 if first else 0
+    ).diff()
 
 
 @dataclass
@@ -103,7 +114,8 @@ class TraceComparison:
         The arrays of both.
     pairs : sequence of Pair
         The tensors that both have.
-    rtol, atol : float, optional
+    tolerances : tuple of (float or None)
+        ``rtol``, ``atol`` and ``stol``.
     arrays_side : int, optional
         0 if a is arrays instead of a run, 1 if b is: ``traces`` and ``graphs`` then have those of the other side twice.
     only : str, optional
@@ -116,8 +128,7 @@ class TraceComparison:
     graphs: tuple[TraceGraph, TraceGraph]
     arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
     pairs: Sequence[Pair]
-    rtol: float | None
-    atol: float | None
+    tolerances: Tolerances
     arrays_side: int | None = None
     only: str | None = None
 
@@ -167,10 +178,10 @@ class TraceComparison:
         trace, graph = self.traces[1], self.graphs[1]
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
-            isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.rtol, self.atol)
+            isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances)
             for pair in self.pairs:
                 values = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
-                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, self.rtol, self.atol)
+                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, *self.tolerances)
                 result = isolated.get(pair.b)
                 facts = () if result is None else (result.diff, result.why, result.steady)
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)
@@ -218,7 +229,7 @@ class TraceComparison:
         for other, array in self.arrays[1].items():
             name = prefixes[0] + other.removeprefix(prefixes[1])
             if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].producer:
-                diff = compared({other: self.arrays[0][name]}, {other: array}, self.rtol, self.atol)
+                diff = compared({other: self.arrays[0][name]}, {other: array}, *self.tolerances)
                 yield Tensor(name, other, "name", diff)
 
 

@@ -16,6 +16,7 @@ from pyopnb.diffs.traces.steps import (
     EFFECTS,
     Step,
     Tensor,
+    default_stol,
     format_body,
     format_error,
     format_step,
@@ -204,6 +205,8 @@ class TraceDiff(ToleranceDiff):
             if names:
                 yield f"{what}: {_join_names(names)}"
         sides = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
+        if scaled := max((part.stol for part in self.parts), default=0.0):
+            sides += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
         yield f"{sides}; {plural(self.runs, 'pair')} of runs" if self.runs is not None else sides
 
     def _output_lines(self) -> Iterator[str]:
@@ -223,8 +226,9 @@ class TraceDiff(ToleranceDiff):
 
     # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
-    def _judged(self, rtol: float | None, atol: float | None) -> TraceDiff:
-        judged = {tensor.b: tensor.judged(rtol, atol) for tensor in (*self.feeds, *self.tensors)}
+    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> TraceDiff:
+        given = rtol, atol, default_stol((self.a, self.b), rtol, atol, stol)
+        judged = {tensor.b: tensor.judged(*given) for tensor in (*self.feeds, *self.tensors)}
 
         def judge(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(judged[tensor.b] for tensor in tensors)
@@ -234,7 +238,7 @@ class TraceDiff(ToleranceDiff):
                 step,
                 outputs=judge(step.outputs),
                 inputs=judge(step.inputs),
-                inside=tuple(tensor.judged(rtol, atol) for tensor in step.inside),
+                inside=tuple(tensor.judged(*given) for tensor in step.inside),
             )
             for step in self.steps
         )

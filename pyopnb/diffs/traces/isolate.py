@@ -29,7 +29,7 @@ from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.session import run_each
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Isolated", "Run", "as_made", "run_isolated", "runner"]
+__all__ = ["Isolated", "Run", "Tolerances", "as_made", "run_isolated", "runner"]
 
 _BATCH = 2**28  # bytes of the results of one such model
 
@@ -53,6 +53,9 @@ class Isolated:
     steady: bool | None = None
 
 
+Tolerances = tuple[float | None, float | None, float | None]
+"""``rtol``, ``atol`` and ``stol``, as `pyopnb.diff` takes them."""
+
 Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Runs a model on several feeds, in one session."""
 
@@ -62,8 +65,7 @@ def run_isolated(
     graph: TraceGraph,
     segments: Mapping[str, Segment],
     given: Mapping[str, Any],
-    rtol: float | None,
-    atol: float | None,
+    tolerances: Tolerances,
 ) -> dict[str, Isolated]:
     """Run every segment of a trace on the arrays of another.
 
@@ -76,7 +78,8 @@ def run_isolated(
         By the tensor that each makes.
     given : mapping
         The other trace's arrays, under the names of this one.
-    rtol, atol : float, optional
+    tolerances : tuple of (float or None)
+        ``rtol``, ``atol`` and ``stol``.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def run_isolated(
     current = {name: segment for name, segment in runnable.items() if name not in old}
     for group, run in ((current, runner(trace)), (old, _in_evaluator(trace.versions))):
         for batch in _batches(group, given):
-            results.update(_Isolation(trace, graph, given, run).results(batch, rtol, atol))
+            results.update(_Isolation(trace, graph, given, run).results(batch, tolerances))
     return {name: results[name] for name in segments}
 
 
@@ -142,9 +145,7 @@ class _Isolation:
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in trace.model.graph.sparse_initializer}
 
-    def results(
-        self, segments: Mapping[str, Segment], rtol: float | None, atol: float | None
-    ) -> Iterator[tuple[str, Isolated]]:
+    def results(self, segments: Mapping[str, Segment], tolerances: Tolerances) -> Iterator[tuple[str, Isolated]]:
         """Every segment's result. If a model of several cannot run, its halves are tried, down to the one at fault."""
         try:
             model, outputs, inputs = self._model(segments)
@@ -156,10 +157,10 @@ class _Isolation:
                 yield items[0][0], Isolated(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0]))
                 return
             for half in (items[: len(items) // 2], items[len(items) // 2 :]):
-                yield from self.results(dict(half), rtol, atol)
+                yield from self.results(dict(half), tolerances)
             return
         for name, output in outputs.items():
-            diff = compared({name: as_made(self.given[name])}, {name: as_made(first[output])}, rtol, atol)
+            diff = compared({name: as_made(self.given[name])}, {name: as_made(first[output])}, *tolerances)
             yield name, Isolated(diff, steady=compared(first[output], second[output]).verdict == "bit-identical")
             advance("comparisons", 1)
 

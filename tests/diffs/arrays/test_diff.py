@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import pyopnb
 from pyopnb import Diff, diff
@@ -50,10 +53,46 @@ def test_judged_again_is_judged_anew() -> None:
         (np.float32([1.0]), np.float32([0.0]), {"rtol": 1e9}, "different"),
         (np.float32([1.0]), np.float32([0.0]), {"atol": 1.0}, "close"),
         (None, None, {"rtol": 0.0}, "bit-identical"),
+        (np.float32([1, 101]), np.float32([0, 100]), {"stol": 0.01}, "close"),
+        (np.float32([1, 101]), np.float32([0, 100]), {"stol": 0.0099}, "different"),
+        (np.float32([1, -np.inf]), np.float32([0, -np.inf]), {"stol": 1e9}, "different"),
+        (np.float16([2e-3, -4]), np.float16([0, -4]), {"stol": True}, "close"),
+        (np.complex64([1e-4, 3 + 4j]), np.complex64([0, 3 + 4j]), {"stol": 2.1e-5}, "close"),
+        (np.float64([2, 1]), np.float64([1, 1]), {"stol": 0.5, "rtol": 0.5}, "close"),
+        (np.int8([1]), np.int8([3]), {"stol": 9}, "different"),
     ],
 )
 def test_hard_cases_judged_again(a: Any, b: Any, tolerances: Any, verdict: str) -> None:
     assert diff(a, b).judged(**tolerances).verdict == verdict == diff(a, b, **tolerances).verdict
+
+
+@given(
+    hnp.arrays(np.float32, 5, elements=st.floats(-8, 8, width=32)),
+    hnp.arrays(np.float32, 5, elements=st.floats(-8, 8, width=32)),
+    *[st.sampled_from([0.0, 0.125, 0.25, 1.0])] * 3,
+)
+def test_a_tolerance_of_the_scale(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stol: float) -> None:
+    wide = b.astype(np.float64)
+    passes = bool((np.abs(a - wide) <= atol + rtol * np.abs(wide) + stol * np.abs(wide).max()).all())
+    found = diff(a, b, rtol=rtol, atol=atol, stol=stol)
+    assert found.ok == passes == diff(a, b).judged(rtol=rtol, atol=atol, stol=stol).ok
+    assert Diff.from_json(found.to_json()) == found
+    backwards = diff(a[::-1], b[::-1], rtol=rtol, atol=atol, stol=stol)
+    assert backwards.ok == passes
+
+
+def test_json_from_before_there_was_a_tolerance_of_the_scale() -> None:
+    held = json.loads(diff(A, B).to_json())
+    assert held["parts"][0].pop("stol") == 0
+    assert Diff.from_json(json.dumps(held)) == diff(A, B)
+
+
+def test_text_says_the_scale() -> None:
+    text = str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=0.5))
+    assert "within rtol 0, atol 0, stol 0.5 (of 100)" in text and "would" not in text
+    assert "outside rtol 0, atol 0, stol 0.001 (of 100)" in str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=1e-3))
+    with pytest.raises(pyopnb.FeedError, match="diff, stol: expected a finite number"):
+        diff(A, B, stol=-1)
 
 
 def test_json_is_strict() -> None:

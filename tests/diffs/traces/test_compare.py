@@ -14,7 +14,7 @@ from onnx import ModelProto, helper, numpy_helper
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import FeedError, diff, trace
+from pyopnb import FeedError, TraceDiff, diff, trace
 from pyopnb.diffs.traces.steps import Step, Tensor
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
@@ -243,6 +243,34 @@ def test_the_runtime_with_and_without_optimisation_and_the_reference() -> None:
     exact = diff(runs[0], runs[2], rtol=0, atol=0)
     assert exact.origin is not None and exact.origin.isolated > 0
     assert exact.a.startswith("onnxruntime") and exact.b.startswith("onnx.reference")
+
+
+def test_the_largest_number_counts_between_levels_of_optimisation() -> None:
+    """What cancels out is off by a part of the numbers that it came from; a fused kernel adds them up in another order."""
+    x = np.float32([[1, 1e-3], [300, 1]])
+    near = x + np.float32([[1e-3, 0], [0, 0]])
+    model = parsed("(float[2,2] x) => (float[2,2] y) { y = Identity(x) }")
+
+    def runs(*options: dict[str, Any]) -> list[Any]:
+        one, other = (trace(model, x, **QUICK, **more) for more in options)
+        other.values["y"] = near
+        return [one, other]
+
+    best, plain, reference = {}, {"optimised": False}, {"on": "reference"}
+    for options, verdict in (((best, plain), "close"), ((plain, best), "close"), ((best, best), "different")):
+        found = diff(*runs(*options))
+        assert found["y"].diff.verdict == verdict, str(found)
+        assert found.judged()["y"].diff.verdict == verdict and TraceDiff.from_json(found.to_json()) == found
+        assert (found["y"].diff.worst.stol, "stol 1e-05" in str(found)) == (
+            (1e-5, True) if verdict == "close" else (0.0, False)
+        )
+    assert all(diff(*runs(best, plain), **{name: 1e-5})["y"].diff.verdict == "different" for name in ("rtol", "atol"))
+    assert diff(*runs(best, best), stol=1e-5)["y"].diff.ok and diff(*runs(best, reference), stol=True)["y"].diff.ok
+    assert not diff(*runs(best, reference))["y"].diff.ok
+    other = parsed("(float[2,2] x) => (float[2,2] y) { y = Add(x, c) }".replace("{", "<float c = {1e-3}> {"))
+    sides: dict[str, Any] = {"optimised": (True, False)}
+    assert pyopnb.first_divergence(model, other, {"x": x}, **sides).verdict == "close"
+    assert pyopnb.first_divergence(model, other, {"x": x}, **sides, rtol=1e-5).verdict == "different"
 
 
 def test_arrays_from_anywhere() -> None:
