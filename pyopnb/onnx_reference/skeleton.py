@@ -9,8 +9,9 @@ import keyword
 import os
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,9 @@ import onnx
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
 from pyopnb.models.edit.select import select_sites
-from pyopnb.models.io import read_model
+from pyopnb.models.functions import function_key
+from pyopnb.models.index import GraphIndex
+from pyopnb.models.io import read_model, without_weights
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
@@ -32,6 +35,7 @@ from pyopnb.models.nodes import (
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, runs_as_newest, schema_of_op
+from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import DEFAULT_DOMAIN, canonical_domain, registry, split_name
 from pyopnb.ops.types import ANY, TensorType
@@ -173,7 +177,7 @@ class _Described:
         self.site, self.similar = site, similar
         self.version = _versions(proto, site).get(canonical_domain(site.node.domain))
         self.schema = _schema(site.node, self.version)
-        self.types = Types(proto)
+        self.types = _PortTypes(proto)
         self.inputs = self._inputs()
         self.outputs = [self._merged(n, inputs=False) for n in range(len(site.node.output))]
         values = [attribute_values(s.node, proto, s.where) for s in similar]
@@ -186,7 +190,10 @@ class _Described:
         """What the types of the port have in common at all nodes; `ANY` if nothing."""
         ends = [(s, s.node.input if inputs else s.node.output) for s in self.similar]
         kinds = [self.types.of(s, names[place]) for s, names in ends if place < len(names) and names[place]]
-        return _common_type(kinds)
+        common = _common_type(kinds)
+        if inputs or common.dtype or self.schema is None:
+            return common
+        return common.like(dtype=_only_dtype(self.schema, place))
 
     def _inputs(self) -> list[_Input]:
         node, ports = self.site.node, list(self.schema.inputs) if self.schema else []
@@ -237,6 +244,70 @@ class _Described:
         if known and known.required:
             return _Attr(name, hint, "")
         return _Attr(name, f"{hint} | None" if hint else "", "None")
+
+
+class _PortTypes:
+    """The types of values that hold in every run that ONNX Runtime makes of a model."""
+
+    def __init__(self, proto: ModelProto) -> None:
+        self._copy = _without_claims(proto)
+        self._declared, self._inferred = Types(proto), Types(self._copy)
+        self._twins = {id(site.scope): twin.scope for site, twin in zip(walk(proto), walk(self._copy), strict=True)}
+        # Outputs of nodes whose operators onnx knows; of others the declared type is all that is known.
+        standard = {n for node in proto.graph.node if _schema(node, None) is not None for n in node.output}
+        self._claimed = standard & {info.name for info in proto.graph.output}
+        called = Counter(function_key(site.node) for site in walk(proto))
+        self._shared = [function for function in proto.functions if called[function_key(function)] != 1]
+
+    def of(self, site: Site, name: str) -> TensorType:
+        """The type of a value at a node; ``any[...]`` in a function that several nodes call, each with types of its own."""
+        if any(_holds(function, site) for function in self._shared):
+            return ANY
+        declared = self._declared.of(site, name)
+        inferred = self._inferred.of(replace(site, scope=self._twins[id(site.scope)]), name)
+        if inferred.shape is None and name in self._claimed and declared.shape is not None:
+            return TensorType(declared.dtype, tuple(None if isinstance(dim, int) else dim for dim in declared.shape))
+        return _tolerated(declared, inferred)
+
+
+def _without_claims(proto: ModelProto) -> ModelProto:
+    """A copy that declares shapes only of what a run is fed and of what onnx cannot infer.
+
+    ONNX Runtime warns of a wrong shape of an output, and goes on.
+    """
+    copy = without_weights(proto).proto
+    for graph in GraphIndex(copy.graph).walk():
+        scope = graph.scope
+        known = [node for node in scope.node if _schema(node, None) is not None]
+        inferable = {name for node in known for name in node.output}
+        for info in scope.output:
+            if info.name in inferable:
+                info.ClearField("type")
+        kept = [info for info in scope.value_info if info.name not in inferable]
+        del scope.value_info[:]
+        scope.value_info.extend(kept)
+    return copy
+
+
+def _tolerated(declared: TensorType, inferred: TensorType) -> TensorType:
+    """What is certain of a type: a size that is declared where onnx infers none was true when the model was exported."""
+    if inferred.shape is None:
+        return declared if declared.dtype or declared.shape is not None else inferred
+    shape = declared.shape
+    if shape is None or len(shape) != len(inferred.shape):
+        return TensorType(inferred.dtype or declared.dtype, inferred.shape)
+    named = [i is not None and not (isinstance(i, str) and _UNKNOWN.fullmatch(i)) for i in inferred.shape]
+    dims = [i if n else d if isinstance(d, str) else None for d, i, n in zip(shape, inferred.shape, named, strict=True)]
+    return TensorType(inferred.dtype or declared.dtype, tuple(dims))
+
+
+def _only_dtype(schema: Any, place: int) -> DType | None:
+    """The dtype that an output has in all nodes of its operator, whatever the inputs have; None where there are several."""
+    port = schema.outputs[min(place, len(schema.outputs) - 1)] if schema.outputs else None
+    if port is None or len(port.types) != 1 or port.type_str in {given.type_str for given in schema.inputs}:
+        return None
+    match = re.fullmatch(r"tensor\((\w+)\)", next(iter(port.types)))
+    return dtype(match[1]) if match else None
 
 
 def _versions(proto: ModelProto, site: Site) -> dict[str, int]:
@@ -365,6 +436,7 @@ def _text(described: _Described, domain: str, op_type: str, lacking: bool) -> st
     lines += [f"class {class_name}:"]
     body = _docstring(described)
     body += _init(described)
+    body += _infer(described)
     body += _compute(described, f"{domain}::{op_type}")
     return "\n".join([*lines, *(f"    {line}" if line else "" for line in body)]) + "\n"
 
@@ -412,6 +484,14 @@ def _init(described: _Described) -> list[str]:
         *(["    self.attrs = attrs"] if others else []),
         "",
     ]
+
+
+def _infer(described: _Described) -> list[str]:
+    """The type of a Cast's output, where its nodes do not have one in common."""
+    if full_name(described.site.node) != "::Cast" or not described.has_reference or described.outputs[0].dtype is not None:
+        return []
+    name = described.inputs[0].name
+    return [f"def infer(self, {name}):", f"    return {name}.like(dtype=self.to)", ""]
 
 
 def _signature(method: str, parts: Sequence[tuple[str, _Attr]]) -> list[str]:

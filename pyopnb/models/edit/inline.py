@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.attribute_limits import check_attributes
-from pyopnb.models.functions import check_functions
+from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
 from pyopnb.models.ort_capabilities import schema_domains
 
@@ -61,10 +62,19 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     del ready.opset_import[:]
     ready.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in known.items())
     _give_defaults(ready)
+    _forget_types(ready)
     try:
         return onnx.inliner.inline_selected_functions(ready, sorted(holders))
     except (RuntimeError, ValueError):
         return proto
+
+
+def _forget_types(model: ModelProto) -> None:
+    """Remove the types that a function with several calls declares for its values: each call has its own."""
+    called = Counter(function_key(site.node) for site in walk(model))
+    for function in model.functions:
+        if called[function_key(function)] > 1 and getattr(function, "value_info", None):  # onnx has it since 1.16
+            del function.value_info[:]
 
 
 def _give_defaults(model: ModelProto) -> None:
