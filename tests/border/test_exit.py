@@ -406,10 +406,10 @@ def test_an_interrupt_right_at_the_start_of_a_run(fresh):
         {OP.replace(chr(10), chr(10) + " " * 8)}
         session = pyopnb.Session(chain("exit::Twice"))
         run = _bridge.run
-        def interrupted(epoch, function, arguments):
+        def interrupted(epoch, function, arguments, *rest):
             def raising(*arguments):
                 raise KeyboardInterrupt  # as the interpreter does when a signal arrived while the run began
-            return run(epoch, raising, arguments)
+            return run(epoch, raising, arguments, *rest)
         _bridge.run = interrupted
         try:
             session(x=X)
