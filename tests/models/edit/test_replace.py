@@ -220,7 +220,7 @@ def test_an_attr_that_the_node_does_not_have() -> None:
     ("compute", "said"),
     [
         (lambda self, x, z: x, "input z: expected any.*got nothing"),
-        (lambda self: 1, "expected 0 inputs, got 1"),
+        (lambda self: 1, "expected no inputs, got 1"),
     ],
 )
 def test_another_number_of_inputs(compute: Any, said: str) -> None:
