@@ -255,7 +255,7 @@ class Epoch:
         try:
             got = graph.session(x=x)
         except (Boom, pyopnb.ResultError, pyopnb.EscapedInput) as error:
-            raised = error
+            raised = error.with_traceback(None)
         finally:
             NOW.plan = outer
         self.judge(graph, plan, before, got, raised, first)
@@ -263,6 +263,7 @@ class Epoch:
             self.seen["runs"] += 1
             if raised is None or not isinstance(raised, pyopnb.EscapedInput):
                 self.kept += plan.kept
+        del raised  # its frames lead to those of a run outside, and would keep that one's input
         if plan.kept and x.size:
             x[...] = x.reshape(-1)[0]  # what was kept must not read the caller's array
 
