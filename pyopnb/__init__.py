@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from pyopnb.models.op_metadata import KeptOp
     from pyopnb.models.save import save
     from pyopnb.models.support.missing import Missing, missing
-    from pyopnb.models.text.parse import parse, text
+    from pyopnb.models.text.parse import parse
+    from pyopnb.models.text.write import text
     from pyopnb.notebook.live.interact import interact
     from pyopnb.notebook.live.watch import watch
     from pyopnb.onnx_reference.evaluator_ops import reference_ops
@@ -138,7 +139,8 @@ _AT_FIRST_USE = {
     "pyopnb.models.edit.wrap": ["wrap"],
     "pyopnb.models.support.missing": ["Missing", "missing"],
     "pyopnb.models.build": ["model", "node"],
-    "pyopnb.models.text.parse": ["parse", "text"],
+    "pyopnb.models.text.parse": ["parse"],
+    "pyopnb.models.text.write": ["text"],
     "pyopnb.onnx_reference.evaluator_ops": ["reference_ops"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],

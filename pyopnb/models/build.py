@@ -245,11 +245,11 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
         Attributes to leave as they are.
     """
     for attribute in node.attribute:
-        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name or attribute.name in but:
+        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name:
             continue
         single = attribute.type == AttributeProto.INT
         meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
-        if _declared(node, attribute.name) == meant:
+        if _declared(node, attribute.name) == meant and attribute.name not in but:
             value = float(attribute.i) if single else list(map(float, attribute.ints))
             attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
 

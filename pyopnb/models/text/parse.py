@@ -1,28 +1,29 @@
-"""Models read from and written in ONNX's text form."""
+"""Models read from ONNX's text form."""
 
 from __future__ import annotations
 
-import math
+import os
 import re
-from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import ModelProto, numpy_helper
 
 from pyopnb.models.build import ints_to_floats, type_outputs
-from pyopnb.models.nodes import bodies, forget_inferred
+from pyopnb.models.external_data import entries, is_external, read_data, taken_in
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.tensors import tensors
 from pyopnb.models.text.advice import advise
-from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, format_model, quote
+from pyopnb.models.text.annotations import Annotations, nodes_of_text
+from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
-from pyopnb.models.text.validate import Fault, find_faults
+from pyopnb.models.text.validate import Fault, find_faults, tensor_fault
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, hide_internal_frames, sanitize
 
-__all__ = ["parse", "text"]
+__all__ = ["complete", "parse", "read_annotated", "read_plain"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
@@ -45,7 +46,7 @@ _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 
 
 @hide_internal_frames
-def parse(text: str, *, name: str | None = None) -> ModelProto:
+def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str] | None = None) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 
     Parameters
@@ -57,6 +58,8 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
         that occurs.
     name : str, optional
         Of a graph that has none in the text; ``graph`` if not given.
+    weights : path, optional
+        The file of that name that `text` wrote: its tensors are read from it into the model.
 
     Returns
     -------
@@ -73,9 +76,9 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     -----
     Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
     form defines them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which
-    mean the reverse in the notation of hints, are refused. ``#`` begins a comment. An int where ONNX's own operator has a float
-    attribute is that float, unless its type is written (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or
-    float8 are the integers that their bits are.
+    mean the reverse in the notation of hints, are refused. ``#`` begins a comment, and ``#@`` an annotation, as `text` writes
+    them. An int where ONNX's own operator has a float attribute is that float, unless its type is written
+    (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or float8 are the integers that their bits are.
 
     Examples
     --------
@@ -87,73 +90,78 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     pyopnb.ops.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
     ONNX, got Softmx. Try: Softmax
     """
-    model = _parse(_check(text), "graph" if name is None else name)
-    layout = Layout(text)
-    import_domains(model)
-    fault = next(find_faults(model), None)
-    if fault is not None:
-        raise ModelError(
-            f"{layout.where(_place(fault, layout))}, {fault.what}", expected=fault.expected, got=fault.got, next=fault.next
-        )
+    model, notes = read_annotated(_check(text), "graph" if name is None else name, weights)
+    return model if notes.verbatim else complete(model, notes)
+
+
+def read_annotated(text: str, name: str, weights: str | os.PathLike[str] | None) -> tuple[ModelProto, Annotations]:
+    """Read a text and merge its annotations, without adding or checking anything.
+
+    Parameters
+    ----------
+    text, name, weights
+        As for `parse`.
+
+    Returns
+    -------
+    tuple of ModelProto and Annotations
+    """
+    notes = Annotations.read(text)
+    return notes.merge(read_plain(text, name, weights)), notes
+
+
+def read_plain(text: str, name: str = "graph", weights: str | os.PathLike[str] | None = None) -> ModelProto:
+    """Read a text without its annotations.
+
+    Parameters
+    ----------
+    text, name, weights
+        As for `parse`.
+
+    Returns
+    -------
+    ModelProto
+    """
+    model = _parse(text, name)
     _pack(model)
-    for number, node in enumerate(_nodes(model)):
-        ints_to_floats(node, _TypedAttributes(layout, number))
-    type_outputs(model)
+    if weights is not None:
+        _take_in(model, Path(os.fspath(weights)))
     return model
 
 
-@hide_internal_frames
-def text(model: ModelProto, *, most: int = 1_000_000) -> str:
-    """Write a model in ONNX's text form, which `parse` reads back as an equal model.
+def complete(model: ModelProto, notes: Annotations) -> ModelProto:
+    """Add to a model what its text need not say, and refuse what no graph may have.
 
     Parameters
     ----------
     model : ModelProto
-    most : int
-        Values that all tensors of the model may have together.
+        It is changed.
+    notes : Annotations
+        Of the text that it was read from, for the lines of errors.
 
     Returns
     -------
-    str
+    ModelProto
+        The same.
 
     Raises
     ------
     ModelError
-        The text form cannot express something in the model: a domain with a hyphen, bytes that are no UTF-8, a list of graphs,
-        doc strings of nodes, sparse initializers … It names the first. Nothing is left out silently: the text is read back and
-        compared.
-
-    Notes
-    -----
-    Tensors are equal if their values are, bit by bit, in whichever field of the proto they are. Types of outputs that `model`
-    or `parse` inferred are left out, and inferred again.
-
-    Examples
-    --------
-    >>> print(text(parse("(float32[N,3] x) => (y) { y = LeakyRelu<alpha = 0.5>(x) }")))
-    <
-       ir_version: ...,
-       opset_import: ["" : ...]
-    >
-    graph (float[N,3] x) => (y) {
-       y = LeakyRelu <alpha = 0.5> (x)
-    }
     """
-    if not isinstance(model, ModelProto) or not model.HasField("graph"):
-        got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
-        raise ModelError("model", expected="a ModelProto", got=got)
-    model = _without_inferred(model)
-    written = format_model(model, most)
-    try:
-        again = _parse(written, "graph")
-        _pack(again)
-    except ModelError as error:
-        raise ModelError("model", expected="what the installed onnx can read back", got=str(error).rstrip(".")) from error
-    difference = _first_difference(_normalize(model), _normalize(again), "model")
-    if difference is not None:
-        where, value = difference
-        raise ModelError(where, expected="what ONNX's text form can hold", got=sanitize(repr(value), 80))
-    return written
+    layout = notes.layout
+    import_domains(model)
+    fault = next(find_faults(model), None)
+    if fault is not None:
+        raise ModelError(
+            f"{layout.where(_place(fault, layout, model, notes))}, {fault.what}",
+            expected=fault.expected,
+            got=fault.got,
+            next=fault.next,
+        )
+    for number, node in enumerate(notes.nodes):
+        ints_to_floats(node, _TypedAttributes(layout, number))
+    type_outputs(model)
+    return model
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
@@ -185,7 +193,7 @@ def _parse(text: str, name: str) -> ModelProto:
     import onnx.parser
 
     at = _start(text)
-    named = f"{quote(name, 'name')} " if text[at : at + 1] == "(" else ""
+    named = f"{quote(name)} " if text[at : at + 1] == "(" else ""
     ready = _respell(text[:at]) + named + _respell(text[at:])
     try:
         return onnx.parser.parse_model(ready)
@@ -300,7 +308,9 @@ def _opener(tokens: list[Token], number: int) -> Token:
 # ---- after the parser --------------------------------------------------------------------------------------------------------
 
 
-def _place(fault: Fault, layout: Layout) -> int:
+def _place(fault: Fault, layout: Layout, model: ModelProto, notes: Annotations) -> int:
+    if notes and len(nodes_of_text(model)) != len(notes.nodes):
+        return 0  # annotations brought graphs of their own
     if fault.node is None:
         return layout.head(fault.scope, fault.name, outputs=fault.part == "result")
     if fault.part == "op":
@@ -308,12 +318,20 @@ def _place(fault: Fault, layout: Layout) -> int:
     return int(getattr(layout, fault.part)(fault.node, fault.name))
 
 
+def _take_in(model: ModelProto, path: Path) -> None:
+    """Read the tensors that are in one file of weights."""
+    for tensor in tensors(model):
+        if is_external(tensor) and entries(tensor).get("location") == path.name:
+            taken_in(tensor, read_data(tensor, path.parent))
+            tensor.ClearField("data_location")
+
+
 def _pack(model: ModelProto) -> None:
     """Pack values of 4 and 2 bits: the parser stores each in an element of its own."""
     small = {row.onnx: row for row in DTYPES if 0 < row.bits < 8}
     for tensor in tensors(model):
         row = small.get(tensor.data_type)
-        if row is not None and len(tensor.int32_data) == math.prod(tensor.dims):
+        if row is not None and tensor_fault(tensor) is None and not is_external(tensor):
             values = np.asarray(tensor.int32_data, np.int64)
             array = values.astype(row.numpy) if "int" in row.name else values.astype(np.uint8).view(row.numpy)
             tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
@@ -327,72 +345,3 @@ class _TypedAttributes:
 
     def __contains__(self, name: object) -> bool:
         return self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
-
-
-def _nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Every node in the order of the text."""
-    ahead: list[Any] = [model.graph, *model.functions][::-1]
-    while ahead:
-        item = ahead.pop()
-        if isinstance(item, NodeProto):
-            yield item
-            inner: Iterable[GraphProto | FunctionProto | NodeProto] = bodies(item)
-        else:
-            inner = item.node
-        ahead.extend(reversed(list(inner)))
-
-
-# ---- comparing ---------------------------------------------------------------------------------------------------------------
-
-
-def _without_inferred(model: ModelProto) -> ModelProto:
-    """The model without inferred types of outputs: reading the text infers them again."""
-    declared = ModelProto()
-    declared.CopyFrom(model)
-    forget_inferred(declared)
-    return declared
-
-
-def _normalize(model: ModelProto) -> ModelProto:
-    """A copy with the values of each tensor in the field that onnx.numpy_helper uses."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for tensor in tensors(copy):
-        if tensor.data_location != TensorProto.EXTERNAL:
-            plain = numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name)
-            for field in (*(d.name for d, _ in plain.ListFields()), "raw_data", *_FIELDS):
-                tensor.ClearField(field)
-            tensor.MergeFrom(plain)
-    return copy
-
-
-_FIELDS = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
-
-
-def _first_difference(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
-    """The path of the first field in which two messages differ, and the value of the first; None where they are equal."""
-    if a.SerializeToString(deterministic=True) == b.SerializeToString(deterministic=True):
-        return None
-    mine, theirs = ({d.name: v for d, v in message.ListFields()} for message in (a, b))
-    for name in dict.fromkeys([*mine, *theirs]):
-        found = _difference_in_field(mine.get(name), theirs.get(name), f"{path}.{name}")
-        if found is not None:
-            return found
-    return None
-
-
-def _difference_in_field(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
-    if hasattr(a if a is not None else b, "ListFields"):
-        empty = type(a if a is not None else b)()
-        return _first_difference(empty if a is None else a, empty if b is None else b, path)
-    if isinstance(a, (str, bytes, int, float, type(None))) and isinstance(b, (str, bytes, int, float, type(None))):
-        same = repr(a) == repr(b) or (not a and not b and repr(a) != "-0.0" and repr(b) != "-0.0")
-        return None if same else (path, a)
-    a, b = a or [], b or []
-    if len(a) != len(b):
-        return path, a[0] if len(a) else f"{len(b)} entries of the text"
-    for place, (one, other) in enumerate(zip(a, b, strict=True)):
-        found = _difference_in_field(one, other, f"{path}[{place}]")
-        if found is not None:
-            return found
-    return None

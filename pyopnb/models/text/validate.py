@@ -17,7 +17,7 @@ from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import closest, sanitize, suggest
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Fault", "Meant", "find_faults", "is_unknown", "known_ops", "wrong_attribute"]
+__all__ = ["Fault", "Meant", "find_faults", "is_unknown", "known_ops", "tensor_fault", "wrong_attribute"]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
@@ -148,7 +148,7 @@ def _head_faults(
                 yield from _duplicate(tensor.name, "an initializer", [*outer, owners], head)
             owners[tensor.name] = "an initializer"
         for tensor in scope.initializer:
-            if wrong := _tensor_fault(tensor):
+            if wrong := tensor_fault(tensor):
                 yield Fault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
         for part, infos in (("head", scope.input), ("result", scope.output)):
             for info in infos:
@@ -381,15 +381,23 @@ def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iter
         remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
         yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
     for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
-        if wrong := _tensor_fault(tensor):
+        if wrong := tensor_fault(tensor):
             expected, got, remedy = wrong
             yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
 
 
-def _tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
+def tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
     """What was expected, what is there, and a remedy, if the values of a tensor do not fit its type.
 
     The parser stores one value an element, even of dtypes that are packed.
+
+    Parameters
+    ----------
+    tensor : TensorProto
+
+    Returns
+    -------
+    tuple of str, str and (str or None), or None
     """
     if any(size < 0 for size in tensor.dims):
         return "sizes from 0 to 2**63 - 1", str(min(tensor.dims)), None
