@@ -61,13 +61,13 @@ _CLOSING = {")": "(", "}": "{", ">": "<", "]": "["}
 _DEEPEST = 60
 """Depth of brackets in an annotation; protobuf's limit is 100 nested messages."""
 
-Message = Any
+_Message = Any
 
 
-def places(model: ModelProto) -> list[Message]:
+def places(model: ModelProto) -> list[_Message]:
     """What can have an annotation above it, in the order of the text: the model, its nodes, each function and its nodes."""
-    found: list[Message] = [model]
-    ahead: list[Message] = [model.graph, *model.functions][::-1]
+    found: list[_Message] = [model]
+    ahead: list[_Message] = [model.graph, *model.functions][::-1]
     while ahead:
         item = ahead.pop()
         found += [item] if isinstance(item, (NodeProto, FunctionProto)) else []
@@ -177,7 +177,7 @@ class Annotations:
         found = (re.fullmatch(r"#@\s*set\b\s*([a-z\s]*)", note) for number, _, note in self._lines if number == 0)
         return {*_EMPTY} - {name for match in found if match for name in match[1].split()}
 
-    def _merge_line(self, message: Message, note: str) -> None:
+    def _merge_line(self, message: _Message, note: str) -> None:
         path, rest = _LINE.findall(note)[0]  # it takes all that begins so
         rest = rest.strip()
         word = _WORD.fullmatch(rest)
@@ -210,12 +210,12 @@ class _Unreadable(Exception):
         self.expected, self.got, self.next = expected, got, next
 
 
-def _refuse_elsewhere(word: str, message: Message) -> None:
+def _refuse_elsewhere(word: str, message: _Message) -> None:
     if not isinstance(message, ModelProto):
         raise _Unreadable(f"{word} above the model", f"{word} of a {type(message).__name__}")
 
 
-def _follow(message: Message, path: str) -> Message:
+def _follow(message: _Message, path: str) -> _Message:
     """The message to which a path leads."""
     for name, place, quoted in _STEPS.findall(path):
         descriptor = _field(message, name)
@@ -229,14 +229,14 @@ def _follow(message: Message, path: str) -> Message:
     return message
 
 
-def _field(message: Message, name: str) -> Any:
+def _field(message: _Message, name: str) -> Any:
     fields = message.DESCRIPTOR.fields_by_name
     if name not in fields:
         raise _Unreadable(f"a field of a {type(message).__name__}", sanitize(name, 60), closest(name, fields))
     return fields[name]
 
 
-def _entry(entries: Any, name: str, place: str, wanted: str) -> Message:
+def _entry(entries: Any, name: str, place: str, wanted: str) -> _Message:
     if place:
         if int(place) < len(entries):
             return entries[int(place)]
@@ -249,7 +249,7 @@ def _entry(entries: Any, name: str, place: str, wanted: str) -> Message:
     raise _Unreadable("the name of one entry", got, closest(wanted, names) if not found else None)
 
 
-def _merge_fields(message: Message, fields: str) -> None:
+def _merge_fields(message: _Message, fields: str) -> None:
     if _depth(fields) > _DEEPEST:
         raise _Unreadable(f"fields nested at most {_DEEPEST} deep", "more")
     try:
@@ -267,7 +267,7 @@ def _depth(fields: str) -> int:
     return deepest
 
 
-def _insert(message: Message, path: str, fields: str) -> None:
+def _insert(message: _Message, path: str, fields: str) -> None:
     last = re.fullmatch(r"(?:(.*)\.)?([a-z]\w*)\[(\d+)\]", path, re.DOTALL)
     if last is None:
         raise _Unreadable("the place of the new entry, as attribute[1] insert …", sanitize(path, 60) or "nothing")
@@ -283,7 +283,7 @@ def _insert(message: Message, path: str, fields: str) -> None:
     entries.insert(int(last[3]), entries.pop())
 
 
-def _clear(message: Message, names: list[str]) -> None:
+def _clear(message: _Message, names: list[str]) -> None:
     if not names:
         raise _Unreadable("the fields to clear", "nothing")
     for name in names:
@@ -291,7 +291,7 @@ def _clear(message: Message, names: list[str]) -> None:
         message.ClearField(name)
 
 
-def _clear_empty(there: Iterable[Message], names: set[str]) -> None:
+def _clear_empty(there: Iterable[_Message], names: set[str]) -> None:
     """Clear the empty strings that onnx's parser sets and what onnx.helper makes does not have."""
     for item in there:
         if not isinstance(item, NodeProto):
@@ -318,7 +318,7 @@ _TYPED = {"float32": "float_data", "complex64": "float_data", "float64": "double
           "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data"}  # fmt: skip
 
 
-def _store(message: Message, *, raw: bool) -> None:
+def _store(message: _Message, *, raw: bool) -> None:
     if isinstance(message, ModelProto) and raw:
         for tensor in tensors(message):
             store_raw(tensor)
@@ -407,7 +407,7 @@ class _Changes:
 
     numbers: dict[int, int]
 
-    def of(self, want: Message, have: Message, number: int, path: str) -> Iterator[tuple[int, str, str]]:
+    def of(self, want: _Message, have: _Message, number: int, path: str) -> Iterator[tuple[int, str, str]]:
         if want.SerializeToString(deterministic=True) == have.SerializeToString(deterministic=True):
             return
         if id(have) in self.numbers:
@@ -438,7 +438,13 @@ class _Changes:
         yield from deeper
 
     def _list(
-        self, descriptor: Any, want: Any, have: Message, rest: Message, at: tuple[int, str], deeper: list[tuple[int, str, str]]
+        self,
+        descriptor: Any,
+        want: Any,
+        have: _Message,
+        rest: _Message,
+        at: tuple[int, str],
+        deeper: list[tuple[int, str, str]],
     ) -> bool:
         """Change a list; whether it must be cleared first."""
         number, path = at
@@ -490,7 +496,7 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a == b or a != a) and repr(a) == repr(b)
 
 
-def _set(message: Message, descriptor: Any, value: Any) -> None:
+def _set(message: _Message, descriptor: Any, value: Any) -> None:
     if descriptor.message_type is None:
         setattr(message, descriptor.name, value)
     else:
@@ -498,5 +504,5 @@ def _set(message: Message, descriptor: Any, value: Any) -> None:
         getattr(message, descriptor.name).CopyFrom(value)
 
 
-def _one_line(message: Message) -> str:
+def _one_line(message: _Message) -> str:
     return str(text_format.MessageToString(message, as_one_line=True, as_utf8=True)).strip()

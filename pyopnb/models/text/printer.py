@@ -310,7 +310,8 @@ def _function(function: FunctionProto) -> str:
 
 
 def _default(attribute: AttributeProto) -> str:
-    if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        raise _Inexpressible  # its nodes would stand outside the function's braces
+    # A graph's nodes would stand outside the function's braces; and a default refers to nothing.
+    if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) or attribute.ref_attr_name:
+        raise _Inexpressible
     text = _attribute(attribute, 0)
     return text if ": " in text.partition("=")[0] else text.replace(" =", f": {_KINDS[attribute.type]} =", 1)
