@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/border with the native module built for AddressSanitizer and UndefinedBehaviorSanitizer, then once more for leaks.
+# tests/border and the runs on ONNX Runtime's threads with the native module built for AddressSanitizer and UndefinedBehaviorSanitizer, then once more for leaks.
 # Usage: asan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `make asan` makes both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,7 +19,7 @@ echo "asan: errors"
 # did wrong, a plain process shows as well.
 left_out=(--ignore=tests/border/test_misbehaviour.py)
 [ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py)
-ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border "${left_out[@]}"
+ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_parallel.py "${left_out[@]}"
 
 # Python and onnxruntime leave hundreds of allocations behind at exit, and a suppression by library would cover ours as well,
 # because every stack runs through libpython. Walking the stacks is slow: one file, which takes every way through the border,
