@@ -22,6 +22,7 @@ from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import document, escape
 from pyopnb.models.io import read_model, to_model
+from pyopnb.models.versions import FILL
 from pyopnb.ops.errors import FeedError, ModelError, PyopError, sanitize
 
 __all__ = ["main"]
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("b", nargs="?", help="the reference; omitted for a saved diff")
     diff.add_argument("--feeds", metavar="F.npz", help="run both models on these arrays, and compare their outputs")
     diff.add_argument("--trace", action="store_true", help="with --feeds: compare every intermediate tensor too")
+    diff.add_argument("--fill", action="store_true", help="with --feeds: let ONNX's reference run nodes that the runtime lacks")
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
     diff.add_argument("--stol", type=float, help="… + stol * the largest |b| of the array")
@@ -173,7 +175,7 @@ def _compare(args: argparse.Namespace, trace: bool) -> Any:
         a, b = (Path(path) if _kind(path) == _MODEL else arrays_in(path) for path in (args.a, args.b))
     else:
         feeds = _read_feeds(args.feeds)
-        a, b = (_run_model(path, feeds, trace) for path in (args.a, args.b))
+        a, b = (_run_model(path, feeds, trace, args.fill) for path in (args.a, args.b))
     return pyopnb.diff(a, b, rtol=args.rtol, atol=args.atol, stol=args.stol)
 
 
@@ -185,18 +187,18 @@ def _read_feeds(path: str) -> dict[str, Any]:
     return feeds
 
 
-def _run_model(path: str, feeds: dict[str, Any], trace: bool) -> Any:
+def _run_model(path: str, feeds: dict[str, Any], trace: bool, fill: bool) -> Any:
     """The outputs of a model, or its trace."""
     where = f"model {sanitize(path)}"
     try:
-        session = pyopnb.Session(path)
+        session = pyopnb.Session(path, fill=fill)
         if trace:
             return session.trace(feeds, times=False)
         return dict(zip([output.name for output in session.get_outputs()], session.run(None, feeds), strict=True))
     except PyopError as error:
         if where in error.where:
             raise
-        raise ModelError(f"{where}: {error}".rstrip(".")) from None
+        raise error.at(f"{where}: {error.where}", "--fill" if error.next == FILL else error.next) from None
     except Exception as error:  # of ONNX Runtime or of an op
         raise ModelError(f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}") from None
 

@@ -230,6 +230,9 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
 
 
 def _nearest_op(name: str, known: set[str]) -> str:
+    own = next((op.name for op in registry if op.op_type == name), None)
+    if own is not None:
+        return own
     close = suggest(name, sorted(known))
     return close if close in known else f"a domain of your own for a new op: demo::{sanitize(name)}"
 

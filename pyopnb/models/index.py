@@ -229,7 +229,12 @@ class GraphIndex:
                 owners[name] = f"an output of {sanitize(node.op_type)}"
 
     def refuse_unknown_names(self) -> None:
-        """Raise a ModelError where a node, a body in it or an output reads a name that nothing defines.
+        """Raise the first error of `unknown_names`."""
+        for _, error in self.unknown_names():
+            raise error
+
+    def unknown_names(self) -> Iterator[tuple[str, ModelError]]:
+        """The names that a node, a body in it or an output reads and that nothing defines, each with its error.
 
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
         """
@@ -238,12 +243,12 @@ class GraphIndex:
             for index, node in enumerate(graph.scope.node):
                 for name in node.input:
                     if name and graph.resolve(name) is None:
-                        raise self._unknown(f"{graph._around(index, self)}, input {sanitize(name)}", name)
+                        yield name, self._unknown(f"{graph._around(index, self)}, input {sanitize(name)}", name)
                 if not canonical_domain(node.domain):
                     graphs += [body for _, body in graph.bodies.get(index, ())]
             for name in graph.outputs:
                 if graph.resolve(name) is None:
-                    raise self._unknown(f"output {sanitize(name)}{graph._inside}", name)
+                    yield name, self._unknown(f"output {sanitize(name)}{graph._inside}", name)
 
     @property
     def _inside(self) -> str:

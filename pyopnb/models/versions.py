@@ -20,7 +20,11 @@ from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newes
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["NewImport", "changed_in", "lower_versions", "new_imports", "version_numbers"]
+__all__ = ["FILL", "NewImport", "changed_in", "lower_versions", "new_imports", "version_numbers"]
+
+
+FILL = "pyopnb.Session(model, fill=True)"
+"""What is advised where ONNX's reference implementation can run what the runtime lacks; whoever has no session rewrites it."""
 
 
 # ---- operators ---------------------------------------------------------------------------------------------------------------
@@ -236,7 +240,7 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
         _refuse_newer_content(proto, newest_ir)
         proto.ir_version = newest_ir
     for new in new_imports(proto):
-        _refuse_changed(new, "pyopnb.replace(model, …, op)" if filled else "pyopnb.Session(model, fill=True)")
+        _refuse_changed(new, "pyopnb.replace(model, …, op)" if filled else FILL)
         new.entry.version = new.newest
     return lowered()
 

@@ -18,6 +18,7 @@ from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.models.support.missing import missing
+from pyopnb.models.support.type_flow import MIXED
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
@@ -144,7 +145,9 @@ def fill_source(source: ModelSource, nodes: Where = (), original: object = None)
     filling = _Filling(proto)
     filling.lower_versions()
     filling.fill_nodes([(site, "asked for") for site in wanted])
-    filling.fill_nodes([(row.site, row.reason) for row in missing(proto) if row.site is not None])
+    lacking = [(row.kind, row.site, row.reason) for row in missing(proto) if row.site is not None]
+    filling.leave([(site, reason) for kind, site, reason in lacking if kind == MIXED])
+    filling.fill_nodes([(site, reason) for kind, site, reason in lacking if kind != MIXED])
     return filling.done
 
 
@@ -209,6 +212,14 @@ class _Filling:
         for site, _ in changes:
             if len(site.node.output) != 1:
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
+
+    def leave(self, lacking: Iterable[tuple[Site, str]]) -> None:
+        """Note nodes that nothing can replace, as they have no meaning."""
+        for site, reason in lacking:
+            if id(site.node) not in self._settled:
+                self._alive.append(site)
+                self._settled.add(id(site.node))
+                self.done.append(FilledNode(site.where, "", reason))
 
     def _version(self, node: NodeProto) -> int | None:
         return self._versions.get(id(node), imported_versions(self.proto).get(canonical_domain(node.domain)))

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 __all__ = [
     "ArgumentError",
@@ -239,6 +239,10 @@ class PyopError(Exception):
         facts = ", ".join(f"{word} {fact}" for word, fact in (("expected", expected), ("got", got)) if fact)
         text = f"{where}: {facts}." if facts else where if where.endswith((".", "!", "?")) else f"{where}."
         super().__init__(f"{text} Try: {next}" if next else text)
+
+    def at(self, where: str, next: str | None) -> Self:
+        """The same error of another place, with another advice."""
+        return type(self)(where, expected=self.expected, got=self.got, next=next)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (type(self), self.where, self.expected, self.got, self.next)

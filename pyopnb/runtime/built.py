@@ -21,7 +21,7 @@ from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
 from pyopnb.runtime.feeds import Feeds
 from pyopnb.runtime.options import LENT, session_options
-from pyopnb.runtime.plan import Plan, is_op, planned_nodes, refuse_lowered, refuse_unknown
+from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.settings import Setting, Settings
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Recipe:
         As ``InferenceSession`` takes them.
     modules : frozenset of str
         Modules that the retired PyOp's nodes may have their classes from.
-    lowered : bool
-        Whether versions of the model were lowered.
+    filled : bool
+        Whether stand-ins run what the runtime lacks, as far as there are some.
     """
 
     options: onnxruntime.SessionOptions | None
@@ -55,7 +55,7 @@ class Recipe:
     provider_options: Sequence[Any] | None
     keywords: Mapping[str, Any]
     modules: frozenset[str]
-    lowered: bool = False
+    filled: bool = False
 
     def build(
         self, source: ModelSource, *, epoch: int | None = None, setting: Setting | None = None, prepare: Prepare | None = None
@@ -141,10 +141,20 @@ class Recipe:
         except Exception as error:
             if plan.wanted:
                 return error
-            refuse_unknown(source.proto, error)
-            if self.lowered:
-                refuse_lowered(source.proto)
+            self._explain(source.proto, error)
             raise
+
+    def _explain(self, proto: ModelProto, error: Exception) -> None:
+        """Raise a message of ours for what ONNX Runtime refused, if it is known; ONNX Runtime's error is its context."""
+        __tracebackhide__ = True
+        if not type(error).__module__.startswith("onnxruntime"):
+            return  # an op's own
+        from pyopnb.models.support.refusal import explain_refusal  # what most sessions never need
+
+        remove_markers(proto)
+        known = explain_refusal(proto, str(error), filled=self.filled)
+        if known is not None:
+            raise known from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,20 @@ from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_opset, schema_domains
 from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.text.validate import is_unknown, known_ops
-from pyopnb.ops.errors import FeedError, ModelError, UnknownOp, closest, hide_internal_frames, plural, sanitize, suggest
+from pyopnb.models.versions import FILL
+from pyopnb.ops.coerce import cast_expression
+from pyopnb.ops.dtypes import DTYPES, dtype
+from pyopnb.ops.errors import (
+    FeedError,
+    ModelError,
+    PyopError,
+    UnknownOp,
+    closest,
+    hide_internal_frames,
+    plural,
+    sanitize,
+    suggest,
+)
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
@@ -36,6 +49,7 @@ from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["KEPT_SESSIONS", "call", "run", "trace"]
 
+_DTYPE_NAMES = frozenset(row.name for row in DTYPES)
 _FLOAT = tensor_type("float32[...]")
 
 KEPT_SESSIONS = 64
@@ -43,14 +57,16 @@ KEPT_SESSIONS = 64
 
 
 @hide_internal_frames
-def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
+def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.
 
     Parameters
     ----------
     model : ModelProto, bytes or path
     *feeds, **named
-        By name, or in the order of the model's inputs, or one dict of all by name.
+        By name, or in the order of the model's inputs, or one dict of all by name: also for a feed that is called ``fill``.
+    fill : bool
+        As for `Session`.
 
     Returns
     -------
@@ -72,7 +88,18 @@ def run(model: Any, /, *feeds: Any, **named: Any) -> Result:
     >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
     array([1., 2.], dtype=float32)
     """
-    return Session(model)(*feeds, **named)
+    return _session(model, fill)(*feeds, **named)
+
+
+def _session(model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = None) -> Session:
+    """A session for one run, whose errors advise what is typed for that run."""
+    __tracebackhide__ = True
+    try:
+        return Session(model, base_dir=base_dir, fill=fill)
+    except PyopError as error:
+        if error.next != FILL:
+            raise
+        raise error.at(error.where, "fill=True") from None
 
 
 @hide_internal_frames
@@ -89,6 +116,7 @@ def trace(
     optimised: bool = True,
     progress: Progress | bool = False,
     base_dir: str | os.PathLike[str] | None = None,
+    fill: bool = False,
     **named: Any,
 ) -> Trace:
     """Run a model once, and look at every named tensor.
@@ -106,6 +134,8 @@ def trace(
         As for `Session.trace`.
     base_dir : path, optional
         The folder of the external data of a model in memory.
+    fill : bool
+        As for `Session`; on the reference implementation, nothing is missing.
 
     Returns
     -------
@@ -130,7 +160,7 @@ def trace(
     __tracebackhide__ = True
     options = TraceOptions(only, level, bodies, check, times, optimised, progress)
     if on == "onnxruntime":
-        session = Session(model, base_dir=base_dir)
+        session = _session(model, fill, base_dir)
         return run_traced(session, session._built, session._feeds_by_name(feeds, named), options)
     if on != "reference":
         next_ = closest(str(on), ("onnxruntime", "reference"))
@@ -383,6 +413,8 @@ def _make_entry(
     ints_to_floats(made)
     try:
         session = Session(_model(made, types, opset), _options(version))
+    except PyopError as error:
+        raise _of_call(error, op, list(types)) from None
     except Exception as error:
         raise _with_note(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
     return _Entry(session, list(types), (domain, op_type), version, epoch)
@@ -495,6 +527,20 @@ def _options(version: Version | None) -> onnxruntime.SessionOptions:
     if version is not None:
         options.intra_op_num_threads = 1
     return options
+
+
+def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
+    """The error of a node that nobody made, as one of the call; its advice is typed for inputs that are called as the ports."""
+    _, end, rest = error.where.partition(")")
+    if not (end and error.where.startswith("node 'call' (")):
+        return error
+    next_ = error.next
+    if next_ == FILL:
+        next_ = f"pyopnb.reference({', '.join([repr(op if '::' in op else f'::{op}'), *names])})"
+    wanted = (error.expected or "").partition(", as ")[0].split(", ")  # two at most, or it is anybody's guess
+    if rest.startswith(", input ") and next_ is None and _DTYPE_NAMES.issuperset(wanted) and len(wanted) < 3:
+        next_ = cast_expression(rest.removeprefix(", input "), dtype(wanted[-1]))
+    return error.at(f"call of {sanitize(op)}{rest}", next_)
 
 
 def _with_note(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:

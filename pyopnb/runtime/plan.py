@@ -10,22 +10,19 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.models.markers import PREFIX, NumberedNode
+from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
     bodies,
     declared_outputs,
-    full_name,
     input_types,
     linked_attributes,
     walk,
 )
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.ort_capabilities import newest_version, schema_domains
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
-from pyopnb.ops.registry import Op, canonical_domain, registry
+from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.registry import Op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
@@ -40,8 +37,6 @@ __all__ = [
     "fixed_by_hints",
     "is_op",
     "planned_nodes",
-    "refuse_lowered",
-    "refuse_unknown",
 ]
 
 
@@ -277,38 +272,3 @@ def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -
                 got=str(kind),
                 next="put a Cast before the node, where ONNX has one",
             )
-
-
-def refuse_unknown(proto: ModelProto, error: BaseException) -> None:
-    """Where ONNX Runtime refused a model for an unknown op, name the node; ONNX Runtime names only its number."""
-    functions = {(f.domain, f.name) for f in proto.functions}
-    for site in walk(proto):
-        node = site.node
-        if node.domain in schema_domains() or node.domain.startswith(PREFIX) or (node.domain, node.op_type) in functions:
-            continue
-        if f"{node.domain}:{node.op_type}" in str(error):
-            close = closest(full_name(node), [op.name for op in registry])
-            raise UnknownOp(
-                site.where,
-                expected="an op of the registry, or of a library registered in the options",
-                got=f"{sanitize(full_name(node))}, which is in neither",
-                next=f"define it: %%pyop{f', or write {close}' if close else ''}",
-            ) from None  # it stays the context, and says no more
-
-
-def refuse_lowered(proto: ModelProto) -> None:
-    """Where ONNX Runtime refused a model whose versions were lowered, name a node that it lacks something for."""
-    from pyopnb.models.support.type_flow import lacks  # what most sessions never need
-
-    for site, lack in lacks(proto):
-        if lack.kind.startswith("unknown"):
-            continue
-        newest = newest_version(canonical_domain(site.node.domain))
-        schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
-        newer = schema is not None and newest is not None and schema.since_version > newest
-        raise ModelError(
-            site.where,
-            expected="a node that the installed onnxruntime can run",
-            got=lack.reason,
-            next="pyopnb.Session(model, fill=True)" if newer or lack.kernel else None,  # no version takes what is wrong
-        ) from None  # ONNX Runtime's error stays the context, and says no more

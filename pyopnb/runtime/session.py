@@ -134,7 +134,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if self.lowered:
             source.given = None  # the bytes or the file, which are not what is to be loaded now
             _say_lowered(self.lowered, source.proto, self.filled)
-        self._swap(replace(recipe, lowered=bool(self.lowered)).build(source))
+        self._swap(replace(recipe, filled=bool(self.filled)).build(source))
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
@@ -184,7 +184,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         session = Session.__new__(Session)
         session._prepare()
         session.filled = session.lowered = ()
-        recipe = replace(built.recipe, options=options, lowered=False)
+        recipe = replace(built.recipe, options=options, filled=False)
         session._swap(recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare))
         return session
 
@@ -579,6 +579,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         options = TraceOptions(only, level, bodies, check, times, optimised, progress)
         built = self._update()
         return run_traced(self, built, _feeds_by_name(built.feeds, feeds, named), options)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be pickled or copied: the ops, the runtime's memory and its threads belong to this process."""
+        path = getattr(self, "_model_path", None)
+        raise ArgumentError(
+            "Session: it cannot be pickled or copied",
+            expected="a session that is made in the process that runs it",
+            got="one of this process",
+            next=f"pyopnb.Session({sanitize(repr(os.fspath(path))) if path else 'model'}) in each process",
+        )
 
     def __repr__(self) -> str:
         if "_built" not in vars(self):

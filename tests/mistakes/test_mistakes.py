@@ -11,6 +11,7 @@ import in_lines
 import in_models
 import in_onnx_cells
 import in_pyop_cells
+import in_refused_models
 import in_runs
 import pytest
 from IPython.core.error import UsageError
@@ -20,7 +21,7 @@ from mistake import Mistake
 import pyopnb
 from pyopnb.__main__ import main
 
-PARTS = (in_pyop_cells, in_onnx_cells, in_models, in_runs, in_lines)
+PARTS = (in_pyop_cells, in_onnx_cells, in_models, in_refused_models, in_runs, in_lines)
 TABLE = [row for part in PARTS for row in part.MISTAKES]
 # What is wrong in the text of a class, each Python says in its own words; the other messages are pyopnb's.
 PARAMETERS = [
@@ -41,7 +42,8 @@ def type_(run, tmp_path, monkeypatch) -> Type:
 
     def type_(cell: str) -> tuple[bool, str]:
         if cell.startswith(COMMAND):
-            with capture_output() as shown:
+            with capture_output() as shown, warnings.catch_warnings():
+                warnings.simplefilter("default")
                 code = main(shlex.split(cell.removeprefix(COMMAND)))
             return code == 0, shown.stdout + shown.stderr
         with warnings.catch_warnings(record=True) as warned:

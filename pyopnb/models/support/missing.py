@@ -34,7 +34,8 @@ class MissingNode:
     op : str
         ``domain::OpType-N``, with the version of the domain that introduced the operator, where that is known.
     kind : str
-        ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"`` or ``"opset too new"``.
+        ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``, ``"mixed dtypes"`` or
+        ``"opset too new"``.
     reason : str
     """
 

@@ -19,14 +19,17 @@ from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
-from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, type_mismatch, unserved_types
+from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, port_at, type_mismatch, unserved_types
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
-from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
+from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
 from pyopnb.models.versions import changed_in
 from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.registry import canonical_domain, registry
 
-__all__ = ["Lack", "lacks"]
+__all__ = ["MIXED", "Lack", "Misfit", "lacks"]
+
+MIXED = "mixed dtypes"
+"""The kind of lack of a node whose inputs must have one dtype and do not: it has no meaning, and `fill` gives it none."""
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")
@@ -43,6 +46,27 @@ _Task = Generator["_Task", Any, Any]
 
 
 @dataclass(frozen=True)
+class Misfit:
+    """An input whose type the operator does not take, or not beside another input's.
+
+    Attributes
+    ----------
+    place : int
+    takes : tuple of str
+        What the operator takes there, in the runtime's notation.
+    other : int or None
+        The input that must have the same type.
+    kinds : tuple of (str or None)
+        The types of all inputs.
+    """
+
+    place: int
+    takes: tuple[str, ...]
+    other: int | None
+    kinds: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class Lack:
     """What the runtime lacks for a node.
 
@@ -54,12 +78,15 @@ class Lack:
         The version of the domain that introduced the operator, as the model or, for a newer one, ONNX has it.
     kernel : bool
         Whether only a kernel is lacking, which does not matter for a node that never runs.
+    misfit : Misfit or None
+        The input that is wrong, where it is one.
     """
 
     kind: str
     reason: str
     since: int | None = None
     kernel: bool = False
+    misfit: Misfit | None = None
 
 
 @dataclass
@@ -421,4 +448,27 @@ def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) 
                 reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
                 return Lack("opset too new", reason, int(schema.since_version))
     wrong = type_mismatch(operator, kinds, outputs) if not is_constant(node) else None
-    return Lack("no kernel for dtype", wrong, since) if wrong else None
+    misfit = _misfit(operator, kinds) if not is_constant(node) else None
+    if wrong:
+        return Lack("no kernel for dtype", wrong, since, misfit=misfit)
+    if misfit is not None and misfit.other is not None:
+        (one, a), (two, b) = ((place, kinds[place] or "") for place in (misfit.other, misfit.place))
+        names = [port.name if (port := port_at(operator.inputs, place)) else str(place) for place in (one, two)]
+        reason = f"{names[0]} is {to_notation(a)} and {names[1]} is {to_notation(b)}; the operator takes one type for both"
+        return Lack(MIXED, reason, since, misfit=misfit)
+    return None
+
+
+def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
+    """The first input that the operator does not take, or of another type than an input of the same type variable."""
+    first: dict[str, int] = {}
+    for place, kind in enumerate(kinds):
+        port = port_at(operator.inputs, place)
+        if not kind or port is None:
+            continue
+        if kind not in port.takes:
+            return Misfit(place, tuple(sorted(port.takes)), None, tuple(kinds))
+        same = first.setdefault(port.type, place) if port.homogeneous or not port.variadic else place
+        if kinds[same] != kind:
+            return Misfit(place, tuple(sorted(port.takes)), same, tuple(kinds))
+    return None

@@ -247,7 +247,7 @@ class Meant:
 
 
 def wrong_attribute(
-    node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = ()
+    node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = (), *, exact: bool = False
 ) -> tuple[str, str, str, str | Meant | None] | None:
     """An attribute that ONNX's own operator does not have, or of another kind than the operator takes.
 
@@ -260,6 +260,8 @@ def wrong_attribute(
         Domain to version.
     functions : container of (str, str)
         Domains and names of local functions.
+    exact : bool
+        Whether an int for a float is wrong as well, as it is for the runtime.
 
     Returns
     -------
@@ -279,7 +281,7 @@ def wrong_attribute(
             expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
             return name, expected, sanitize(name), closest(name, known)
         kind = AttributeProto.AttributeType.Name(known[name].type.value)
-        if not _fits(attribute, kind):
+        if not _fits(attribute, kind, exact):
             value = onnx.helper.get_attribute_value(attribute)
             value = value.decode(errors="replace") if isinstance(value, bytes) else value
             got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
@@ -298,13 +300,13 @@ _SPATIAL = {"kernel_shape": 2, "strides": 2, "dilations": 2, "pads": 4}
 """Values of a list for two spatial axes, as pictures have."""
 
 
-def _fits(attribute: AttributeProto, kind: str) -> bool:
+def _fits(attribute: AttributeProto, kind: str, exact: bool) -> bool:
     got = AttributeProto.AttributeType.Name(attribute.type)
     if got == kind or attribute.ref_attr_name or got == "UNDEFINED":
         return True
     if got in ("INTS", "FLOATS", "STRINGS") and not (attribute.ints or attribute.floats or attribute.strings):
         return kind.endswith("S")  # an empty list says nothing about its items
-    return (got, kind) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
+    return not exact and (got, kind) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
 
 
 def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant | None:
@@ -314,6 +316,8 @@ def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant |
     try:
         if kind == "INTS" and isinstance(value, int):
             made: Any = [value] * _SPATIAL.get(name, 1)
+        elif kind == "FLOATS" and isinstance(value, list):
+            made = [float(item) for item in value]
         elif kind in ("INT", "FLOAT"):
             made = (int if kind == "INT" else float)(value[0] if isinstance(value, list) and len(value) == 1 else value)
         else:

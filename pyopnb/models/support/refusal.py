@@ -1,0 +1,235 @@
+"""Why the runtime refused a model, named in the model itself: ONNX Runtime's own text names neither node nor remedy.
+
+Nothing is looked at before the runtime has refused, so what it takes is never refused here, and a reason that its text does not
+mention is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+from pyopnb.models.index import GraphIndex
+from pyopnb.models.markers import PREFIX
+from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.ort_capabilities import has_op, newest_version, operators, schema_domains
+from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
+from pyopnb.models.support.type_flow import Lack, Misfit, lacks
+from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
+from pyopnb.models.versions import FILL
+from pyopnb.ops.coerce import cast_expression
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import ModelError, PyopError, UnknownOp, closest, plural, sanitize
+from pyopnb.ops.registry import canonical_domain, registry
+
+__all__ = ["explain_refusal"]
+
+_Candidate = tuple[PyopError, tuple[str, ...]]
+"""An error, and the words that the runtime's text has if that is what it refused."""
+
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
+_DTYPE_ATTRS = ("to", "dtype")
+
+
+def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> PyopError | None:
+    """The error that says why the runtime refused a model.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    said : str
+        The runtime's text.
+    filled : bool
+        Whether `fill` did what it can, which is not advised then.
+
+    Returns
+    -------
+    PyopError or None
+        None where the text is about something else.
+    """
+    try:
+        for error, words in _candidates(proto, filled):
+            if all(word in said for word in words):
+                return error
+    except ModelError as error:  # a cycle, or a function that calls itself: the types cannot be followed
+        return error
+    return None
+
+
+def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
+    functions = {(function.domain, function.name) for function in proto.functions}
+    imports = imported_versions(proto)
+    for site in walk(proto):
+        node = site.node
+        known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
+        if known or registry.find(node.domain, node.op_type) is not None:
+            continue
+        unknown = _unknown_op(site, imports)
+        if unknown is not None:
+            yield unknown
+        else:
+            yield from _attributes(site, imports)
+            yield from _ports(site, imports)
+    for scope in (proto.graph, *proto.functions):
+        graph = GraphIndex(scope)
+        yield from ((error, (name,)) for name, error in graph.unknown_names())
+        graph.refuse_duplicates()
+    for site, lack in lacks(proto):
+        if not lack.kind.startswith("unknown"):
+            yield _lacking(site, lack, filled), (site.node.op_type,)
+
+
+# ---- operators ---------------------------------------------------------------------------------------------------------------
+
+
+def _unknown_op(site: Site, imports: dict[str, int]) -> _Candidate | None:
+    node, domain = site.node, canonical_domain(site.node.domain)
+    if domain not in schema_domains():
+        close = closest(full_name(node), [op.name for op in registry])
+        error: PyopError = UnknownOp(
+            site.where,
+            expected="an op of the registry, or of a library registered in the options",
+            got=f"{sanitize(full_name(node))}, which is in neither",
+            next=f"define it: %%pyop{f', or write {close}' if close else ''}",
+        )
+        return error, (f"{node.domain}:{node.op_type}",)
+    if is_unknown(domain, node.op_type) or not (has_op(domain, node.op_type) or onnx.defs.has(node.op_type, domain)):
+        error = UnknownOp(
+            site.where,
+            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
+            got=sanitize(full_name(node)),
+            next=_meant_op(node.op_type, domain),
+        )
+        return error, (node.op_type,)
+    version = imports.get(domain)
+    if domain in ("", "ai.onnx.ml") and version is not None and not onnx.defs.has(node.op_type, version, domain):
+        versions = operators().get((domain, node.op_type), ())
+        since = versions[0].since if versions else onnx.defs.get_schema(node.op_type, domain).since_version
+        error = ModelError(
+            site.where,
+            expected=f"version {since} of {domain or 'ai.onnx'} or newer, in which {node.op_type} came",
+            got=f"version {version} imported",
+            next=f'helper.make_opsetid("{domain}", {since})',
+        )
+        return error, (node.op_type,)
+    return None
+
+
+def _meant_op(op_type: str, domain: str) -> str:
+    """What to type for an op type that its domain does not have: the domain that was forgotten, or the nearest name."""
+    others = [op.domain for op in registry if op.op_type == op_type]
+    others += [other for other, name in operators() if name == op_type and other != domain]
+    if others:
+        return f'domain="{sanitize(others[0])}"'
+    names = sorted({name for place, name in operators() if place == domain})
+    return sanitize(closest(op_type, names) or f"define it: %%pyop -d demo {op_type}")
+
+
+# ---- attributes --------------------------------------------------------------------------------------------------------------
+
+
+def _attributes(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
+    node = site.node
+    wrong = wrong_attribute(node, imports, exact=True)
+    if wrong is not None:
+        name, expected, got, meant = wrong
+        next_ = meant.written if isinstance(meant, Meant) else meant
+        yield ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_), (node.op_type, name)
+    schema = find_schema(canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain)))
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in sorted(schema.attributes.items()) if schema is not None else ():
+        if attribute.required and name not in given:
+            kind = AttributeProto.AttributeType.Name(attribute.type.value)
+            value = _EXAMPLES.get(kind) if name not in _DTYPE_ATTRS else "onnx.TensorProto.FLOAT"
+            where, expected = f"{site.where}, attr {name}", f"{_ARTICLES.get(kind, kind.lower())}, which {node.op_type} needs"
+            yield ModelError(where, expected=expected, got="nothing", next=value and f"{name}={value}"), (node.op_type, name)
+
+
+_EXAMPLES = {"INT": "0", "FLOAT": "1.0", "INTS": "[1, 1]", "FLOATS": "[1.0]"}
+_ARTICLES = {"INT": "an int", "FLOAT": "a float", "INTS": "a list of ints", "FLOATS": "a list of floats", "STRING": "a text"}
+
+
+# ---- inputs and outputs ------------------------------------------------------------------------------------------------------
+
+
+def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
+    node = site.node
+    schema = find_schema(canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain)))
+    if schema is None:
+        return
+    for side, names, ports, least, most in (
+        ("input", node.input, schema.inputs, schema.min_input, schema.max_input),
+        ("output", node.output, schema.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            limit = most if len(names) > most else least
+            word = "" if least == most else "at most " if len(names) > most else "at least "
+            known = ", ".join(port.name for port in ports[:limit])
+            next_ = repr([sanitize(name) for name in names[:most]]) if len(names) > most else None
+            expected = f"{word}{plural(limit, side)} ({known})"
+            yield ModelError(site.where, expected=expected, got=str(len(names)), next=next_), (node.op_type,)
+        for port, name in zip(ports, names, strict=False):
+            if not name and side == "input" and port.option == _OPTION.Single:
+                yield ModelError(f"{site.where}, input {port.name}", expected="a name", got="an empty one"), (node.op_type,)
+
+
+# ---- types -------------------------------------------------------------------------------------------------------------------
+
+
+def _lacking(site: Site, lack: Lack, filled: bool) -> ModelError:
+    newest = newest_version(canonical_domain(site.node.domain))
+    schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
+    newer = schema is not None and newest is not None and schema.since_version > newest
+    if lack.misfit is not None and not newer:
+        return _misfit(site, lack.misfit)
+    return ModelError(
+        site.where,
+        expected="a node that the installed onnxruntime can run",
+        got=lack.reason,
+        next=FILL if (newer or lack.kernel) and not filled else None,
+    )
+
+
+def _misfit(site: Site, misfit: Misfit) -> ModelError:
+    """An input of another dtype than the others, or than the operator takes; the constant one, as that was made by hand."""
+    place, other = misfit.place, misfit.other
+    names = site.node.input
+    if other is not None and _constant(site, names[other]) is not None and _constant(site, names[place]) is None:
+        place, other = other, place
+    got, wanted = misfit.kinds[place] or "", misfit.takes if other is None else (misfit.kinds[other] or "",)
+    name, constant = sanitize(names[place]), _constant(site, names[place])
+    beside = f", as {sanitize(names[other])} is" if other is not None else ""
+    next_ = None
+    if constant is not None and (row := _castable(got, wanted)) is not None:
+        next_ = cast_expression(name if name.isidentifier() else "array", dtype(row))
+    return ModelError(
+        f"{site.where}, input {name}",
+        expected=f"{join_types(wanted)}{beside}",
+        got=f"{to_notation(got)}{constant or ''}",
+        next=next_,
+    )
+
+
+def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
+    """The number of the dtype to cast to: of those that the operator takes, the one of the same kind."""
+    kinds = [kind for kind in wanted if kind.startswith("tensor(")]
+    if not got.startswith("tensor(") or not kinds:
+        return None
+    near = [kind for kind in kinds if kind in _NEAR.get(got, ())]
+    best = near[0] if near else kinds[0] if len(kinds) == 1 else None
+    return int(proto_of(best).tensor_type.elem_type) if best else None
+
+
+_NEAR = {"tensor(double)": ("tensor(float)",), "tensor(int32)": ("tensor(int64)",), "tensor(int64)": ("tensor(int32)",)}
+
+
+def _constant(site: Site, name: str) -> str | None:
+    """``" in an initializer"`` or ``" in a Constant"``; None for what is neither, as far as the node's own graph shows."""
+    scope = site.scope
+    if isinstance(scope, GraphProto) and any(tensor.name == name for tensor in scope.initializer):
+        return " in an initializer"
+    producer: NodeProto | None = next((node for node in scope.node if name in node.output), None)
+    return " in a Constant" if producer is not None and is_constant(producer) else None
