@@ -395,7 +395,7 @@ def _number(value: float) -> str:
 
 
 def _array(value: np.ndarray) -> tuple[str, str]:
-    builtin = value.dtype.kind in "biuf" and hasattr(np, value.dtype.name)
+    builtin = value.dtype.kind in "biuf" and value.dtype.isbuiltin != 2
     if value.size > _MOST_ITEMS or not (builtin or value.dtype == object):
         return "", f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}"
     items = ", ".join(_number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist())

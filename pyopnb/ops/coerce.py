@@ -9,7 +9,7 @@ import numpy as np
 from pyopnb.ops.dtypes import DType
 from pyopnb.ops.types import type_of
 
-__all__ = ["cast_expression", "describe_value"]
+__all__ = ["cast_expression", "describe_value", "dtype_expression"]
 
 
 def describe_value(value: Any) -> str:
@@ -64,5 +64,19 @@ def cast_expression(name: str, want: DType) -> str:
     """
     if want.name == "string":
         return f"np.asarray({name}).astype(str)"
-    module = "np" if hasattr(np, want.name) else "ml_dtypes"
-    return f"np.asarray({name}, dtype={module}.{want.numpy.name})"
+    return f"np.asarray({name}, dtype={dtype_expression(want)})"
+
+
+def dtype_expression(want: DType) -> str:
+    """The expression of a dtype other than that of strings: ``np.float32``, ``ml_dtypes.bfloat16``.
+
+    Parameters
+    ----------
+    want : DType
+
+    Returns
+    -------
+    str
+    """
+    name = "bool_" if want.name == "bool" else want.numpy.name  # NumPy 1.26 has no np.bool
+    return f"{'ml_dtypes' if want.numpy.isbuiltin == 2 else 'np'}.{name}"

@@ -368,7 +368,7 @@ def _literal(value: Any) -> str | None:
 
 
 def _array_constant(value: np.ndarray | np.generic) -> str | None:
-    if value.dtype.kind not in "biuf" or not hasattr(np, value.dtype.name) or value.size > _LONGEST_CONSTANT:
+    if value.dtype.kind not in "biuf" or value.dtype.isbuiltin == 2 or value.size > _LONGEST_CONSTANT:
         return None
     if not np.isfinite(value).all():
         return None

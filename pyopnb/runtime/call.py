@@ -505,7 +505,7 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
             f"call of {sanitize(op)}, input {sanitize(name)}",
             expected=str(want),
             got=str(type_of(array)),
-            next=f"np.asarray({name}, dtype=np.{want.dtype.name})" if hasattr(np, want.dtype.name) else None,
+            next=cast_expression(name, want.dtype),
         )
 
 

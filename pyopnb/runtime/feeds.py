@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from pyopnb.ops.coerce import cast_expression, describe_value
+from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType, dtype
 from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, closest, plural, sanitize, suggest
 from pyopnb.ops.plain_values import is_plain, plain_array
@@ -387,7 +387,7 @@ def example_expression(want: TensorType | None) -> str:
     shape = str(sizes[0]) if len(sizes) == 1 else str(sizes)
     if want.dtype.name == "string":
         return f'np.full({shape}, "text")'
-    return f"np.zeros({shape}, {'np' if hasattr(np, want.dtype.name) else 'ml_dtypes'}.{want.dtype.numpy.name})"
+    return f"np.zeros({shape}, {dtype_expression(want.dtype)})"
 
 
 # ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------

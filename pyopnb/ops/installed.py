@@ -1,0 +1,40 @@
+"""The packages that pyopnb is built on: a version that is too old is named, before something in it is missed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+__all__ = ["require"]
+
+
+def require(package: str, least: str, install: str) -> None:
+    """Import a package, with advice where it is missing or too old.
+
+    Parameters
+    ----------
+    package : str
+    least : str
+        The oldest version that serves: ``"1.19"``.
+    install : str
+        What is installed for it, and is advised.
+
+    Raises
+    ------
+    ImportError
+    """
+    try:
+        module = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:  # the package is there, and something that it needs is not
+            raise
+        raise ImportError(f"pyopnb needs {package}, and none is installed. Type: pip install {install}") from None
+    found = str(getattr(module, "__version__", "0"))
+    if _numbers(found) < _numbers(least):
+        raise ImportError(
+            f"pyopnb needs {package} {least} or newer, and {found[:40]} is installed. Type: pip install -U '{package}>={least}'"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -1,0 +1,66 @@
+"""What is installed beside pyopnb: too old, missing, or one of onnxruntime's other builds."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pyopnb
+from pyopnb.ops.installed import require
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("package", "text", "message"),
+    [
+        ("onnx", "__version__ = '1.18.0'", "pyopnb needs onnx 1.19 or newer, and 1.18.0 is installed. Type: pip install -U 'onnx>=1.19'"),
+        ("onnxruntime", "__version__ = '1.9.2'", "pyopnb needs onnxruntime 1.25 or newer, and 1.9.2 is installed. Type: pip install -U"),
+        ("onnxruntime", "raise ModuleNotFoundError(name='onnxruntime')", "pyopnb needs onnxruntime, and none is installed. Type: pip install onnxruntime (or onnxruntime-gpu, -directml or -openvino, of which one is enough)"),
+        ("onnx", "import google_is_not_there", "No module named 'google_is_not_there'"),
+    ],
+)  # fmt: skip
+def test_what_is_too_old_or_missing_is_named(tmp_path, package, text, message) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text)
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path(pyopnb.__file__).parents[1])!r}]\nimport pyopnb"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].partition(": ")[2].startswith(message), done.stderr
+
+
+def test_a_development_version_is_new_enough(tmp_path, monkeypatch) -> None:
+    (tmp_path / "almost.py").write_text("__version__ = '1.20.0rc1.dev3+gabc'")
+    monkeypatch.syspath_prepend(tmp_path)
+    require("almost", "1.20", "almost")
+    with pytest.raises(ImportError, match=r"almost 1\.21 or newer, and 1\.20\.0rc1"):
+        require("almost", "1.21", "almost")
+
+
+def test_another_build_of_onnxruntime_is_enough() -> None:
+    # With --no-deps and this group, nothing asks for the plain one.
+    needed = PROJECT["project"]["dependencies"]
+    group = PROJECT["dependency-groups"]["without-onnxruntime"]
+    assert group == [each for each in needed if not each.startswith("onnxruntime")]
+    assert len(group) == len(needed) - 1 and not any("onnxruntime" in each for each in group)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "pip install --group without-onnxruntime && pip install --no-deps ." in readme
+
+
+def test_nothing_asks_which_distribution_brought_onnxruntime() -> None:
+    # The other builds have its modules, but not its name among the installed distributions.
+    asks = re.compile(r"""(version|distribution|requires|metadata|files)\(\s*["']onnxruntime""")
+    assert [path for path in Path(pyopnb.__file__).parent.rglob("*.py") if asks.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_the_oldest_lane_has_the_lowest_versions() -> None:
+    lowest = dict(each.split(">=") for each in PROJECT["project"]["dependencies"])
+    tried = dict(line.split("==") for line in (ROOT / "tests/oldest.txt").read_text().splitlines() if "==" in line)
+    for name, version in lowest.items():
+        assert tried[name] == version or tried[name] == f"{version}.0", name
