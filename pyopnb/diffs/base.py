@@ -17,6 +17,9 @@ __all__ = [
     "DiffBase",
     "ToleranceDiff",
     "check_tolerances",
+    "checked_items",
+    "checked_text",
+    "checked_whole",
     "fit_lines",
     "from_document",
     "one_line",
@@ -112,7 +115,7 @@ class DiffBase(Displayable):
             return from_document(cls, json.loads(text, parse_constant=_refuse_constant))
         except FeedError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             got = sanitize(f"{type(error).__name__}: {error}")
             raise FeedError(f"{cls.__name__}.from_json", expected="what to_json wrote", got=got) from None
 
@@ -207,6 +210,52 @@ def from_document(cls: type[_Diff], document: Any) -> _Diff:
 
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+# ---- JSON that is read -------------------------------------------------------------------------------------------------------
+
+
+def checked_items(value: Any, most: int = 10**7, least: int = 0) -> list[Any]:
+    """A list of JSON; a text is none, although its letters would do as one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is something else, or has too few or too many items.
+    """
+    if type(value) is not list:
+        raise TypeError(f"a list expected, not {type(value).__name__}")
+    if not least <= len(value) <= most:
+        raise ValueError(f"a list of {len(value)} items")
+    return value
+
+
+def checked_text(value: Any) -> str:
+    """A text of JSON.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    if type(value) is not str:
+        raise TypeError(f"text expected, not {type(value).__name__}")
+    return value
+
+
+def checked_whole(value: Any, least: int = 0, most: int = 2**63) -> int:
+    """An integer of JSON.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is something else, or out of range.
+    """
+    if type(value) is not int:
+        raise TypeError(f"an integer expected, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"an integer out of range: {str(value)[:40]}")
+    return value
 
 
 # ---- text --------------------------------------------------------------------------------------------------------------------

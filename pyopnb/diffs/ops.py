@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any
 
-from pyopnb.diffs.base import DiffBase, fit_lines
+from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
@@ -68,10 +68,10 @@ class OpDiff(DiffBase):
 
     @classmethod
     def _from_fields(cls, fields: Any) -> OpDiff:
-        if fields["same_code"] not in (True, False, None):
+        if fields["same_code"] is not None and type(fields["same_code"]) is not bool:
             raise TypeError("same_code is true, false or null")
-        schema, source = (tuple(map(_string, fields[name])) for name in ("schema", "source"))
-        return cls(_string(fields["a"]), _string(fields["b"]), schema, source, fields["same_code"])
+        schema, source = (tuple(map(checked_text, checked_items(fields[name]))) for name in ("schema", "source"))
+        return cls(checked_text(fields["a"]), checked_text(fields["b"]), schema, source, fields["same_code"])
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
@@ -144,9 +144,3 @@ def _attr_fields(attr: Attr) -> tuple[str, str, str]:
 
 def _format_outputs(schema: Schema) -> str:
     return "as many as the node has" if schema.outputs is None else ", ".join(map(str, schema.outputs)) or "none"
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text expected, not {type(value).__name__}")
-    return value

@@ -10,7 +10,16 @@ from typing import Any
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
-from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines, from_document, to_document
+from pyopnb.diffs.base import (
+    MAX_LINES,
+    ToleranceDiff,
+    checked_items,
+    checked_text,
+    checked_whole,
+    fit_lines,
+    from_document,
+    to_document,
+)
 from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, find_changes
 from pyopnb.models.io import open_readonly
 from pyopnb.ops.errors import FeedError, plural, sanitize
@@ -150,10 +159,12 @@ class ModelDiff(ToleranceDiff):
 
     @classmethod
     def _from_fields(cls, fields: Any) -> ModelDiff:
-        one, other = (_typed(count, int) for count in fields["nodes"])
-        changes = tuple(map(_change_from_dict, fields["changes"]))
-        pairs, renamed = _typed(fields["pairs"], int), _typed(fields["renamed"], int)
-        return cls(changes, (one, other), pairs, renamed, _typed(fields["moved"], bool))
+        one, other = map(checked_whole, checked_items(fields["nodes"], 2, 2))
+        changes = tuple(map(_change_from_dict, checked_items(fields["changes"])))
+        pairs, renamed = checked_whole(fields["pairs"]), checked_whole(fields["renamed"])
+        if type(fields["moved"]) is not bool:
+            raise TypeError("moved is true or false")
+        return cls(changes, (one, other), pairs, renamed, fields["moved"])
 
 
 def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> ModelDiff:
@@ -266,25 +277,28 @@ def _change_to_dict(change: Change) -> dict[str, Any]:
     return {**document, "values": None if change.values is None else to_document(change.values)}
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{kind.__name__} expected, not {type(value).__name__}")
-    return value
-
-
 def _change_from_dict(document: Mapping[str, Any]) -> Change:
     if document["kind"] not in KINDS:
         raise ValueError(f"no kind of change: {document['kind']}")
-    a, b = (tuple(map(_node_from_dict, document[side])) for side in ("a", "b"))
-    facts = tuple(Fact(_typed(fact["what"], str), _optional(fact["a"]), _optional(fact["b"])) for fact in document["facts"])
+    a, b = (tuple(map(_node_from_dict, checked_items(document[side]))) for side in ("a", "b"))
+    facts = tuple(map(_fact_from_dict, checked_items(document["facts"])))
     values = None if document["values"] is None else from_document(Diff, document["values"])
-    return Change(document["kind"], _typed(document["path"], str), a, b, facts, values)
+    change = Change(document["kind"], checked_text(document["path"]), a, b, facts, values)
+    try:
+        list(format_change(change)), list(_places(change))  # a change of a kind without the facts that it needs
+    except IndexError:
+        raise ValueError(f"a change without facts: {change.kind}") from None
+    return change
+
+
+def _fact_from_dict(document: Mapping[str, Any]) -> Fact:
+    return Fact(checked_text(document["what"]), _optional(document["a"]), _optional(document["b"]))
 
 
 def _optional(value: Any) -> str | None:
-    return None if value is None else str(_typed(value, str))
+    return None if value is None else checked_text(value)
 
 
 def _node_from_dict(document: Mapping[str, Any]) -> NodeAt:
-    outputs = tuple(_typed(name, str) for name in document["outputs"])
-    return NodeAt(_typed(document["place"], int), _typed(document["op"], str), _typed(document["name"], str), outputs)
+    outputs = tuple(map(checked_text, checked_items(document["outputs"])))
+    return NodeAt(checked_whole(document["place"]), checked_text(document["op"]), checked_text(document["name"]), outputs)

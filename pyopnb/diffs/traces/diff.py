@@ -11,7 +11,7 @@ from typing import Any
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
-from pyopnb.diffs.base import ToleranceDiff, fit_lines, from_document, to_document
+from pyopnb.diffs.base import ToleranceDiff, checked_items, checked_text, checked_whole, fit_lines, from_document, to_document
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     Step,
@@ -212,7 +212,8 @@ class TraceDiff(ToleranceDiff):
     def _output_lines(self) -> Iterator[str]:
         """The outputs, apart from one that the headline shows."""
         shown = "" if self.origin is None or self.feeds_differ else self.origin.worst.b
-        outputs = [tensor for tensor in self.tensors if tensor.b in self.outputs and tensor.b != shown]
+        named = frozenset(self.outputs)
+        outputs = [tensor for tensor in self.tensors if tensor.b in named and tensor.b != shown]
         for tensor in outputs[:_MAX_TENSORS]:
             result = tensor.diff.verdict if same_values(tensor.diff) else summarize(tensor.diff.worst)
             yield f"output {sanitize(tensor.b, 80)}: {result}"
@@ -251,17 +252,17 @@ class TraceDiff(ToleranceDiff):
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> TraceDiff:
-        feeds, tensors = (tuple(map(_tensor_from_dict, fields[name])) for name in ("feeds", "tensors"))
+        feeds, tensors = (tuple(map(_tensor_from_dict, checked_items(fields[name]))) for name in ("feeds", "tensors"))
         by_name = {tensor.b: tensor for tensor in (*feeds, *tensors)}
         names = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
         strings: dict[str, Any] = {name: _strings(fields[name]) for name in names}
         diff = cls(
-            str(fields["a"]),
-            str(fields["b"]),
+            checked_text(fields["a"]),
+            checked_text(fields["b"]),
             feeds,
             tensors,
-            tuple(_step_from_dict(step, by_name) for step in fields["steps"]),
-            runs=None if fields["runs"] is None else int(fields["runs"]),
+            tuple(_step_from_dict(step, by_name) for step in checked_items(fields["steps"])),
+            runs=None if fields["runs"] is None else checked_whole(fields["runs"]),
             **strings,
         )
         if not diff.parts:
@@ -315,25 +316,24 @@ def _step_to_dict(step: Step) -> dict[str, Any]:
 
 
 def _tensor_from_dict(document: Mapping[str, Any]) -> Tensor:
-    a, b, by, why = (str(document[name]) for name in ("a", "b", "by", "why"))
-    if document["steady"] not in (None, True, False):
+    a, b, by, why = (checked_text(document[name]) for name in ("a", "b", "by", "why"))
+    if document["steady"] is not None and type(document["steady"]) is not bool:
         raise ValueError("steady is neither true nor false nor null")
     alone = None if document["alone"] is None else from_document(Diff, document["alone"])
     return Tensor(a, b, by, from_document(Diff, document["diff"]), alone, why, document["steady"])
 
 
 def _step_from_dict(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
-    name, op, a = (str(document[key]) for key in ("name", "op", "a"))
-    first, second = (None if version is None else int(version) for version in document["versions"])
-    outputs, inputs = (tuple(tensors[name] for name in document[port]) for port in ("outputs", "inputs"))
-    if not outputs:
-        raise ValueError("a step without outputs")
-    inside = tuple(map(_tensor_from_dict, document["inside"]))
+    name, op, a = (checked_text(document[key]) for key in ("name", "op", "a"))
+    versions = checked_items(document["versions"], 2, 2)
+    first, second = (None if version is None else checked_whole(version) for version in versions)
+    outputs, inputs = (tuple(tensors[name] for name in _strings(document[port])) for port in ("outputs", "inputs"))
+    if not outputs or len({output.b for output in outputs}) < len(outputs):
+        raise ValueError("a step without outputs, or with one twice")
+    inside = tuple(map(_tensor_from_dict, checked_items(document["inside"])))
     texts = {key: _strings(document[key]) for key in ("between", "between_a", "changes")}
     return Step(name, op, a, outputs, inputs, versions=(first, second), inside=inside, **texts)
 
 
 def _strings(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError("a list of names is something else")
-    return tuple(map(str, value))
+    return tuple(map(checked_text, checked_items(value)))

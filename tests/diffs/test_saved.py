@@ -1,0 +1,139 @@
+"""Saved diffs that somebody changed: each is refused, or is displayed and judged like one that was found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from limits import LIMIT
+
+import pyopnb
+from pyopnb.__main__ import main
+from pyopnb.diffs.arrays.stats import ArrayStats
+
+SLOW = LIMIT / 60  # seconds; a second on a machine that does nothing else
+
+_NET = """(float[N,3] x) => (float[N,3] z) { y = %s(x)  z = Abs(y) }"""
+
+
+@cache
+def saved() -> tuple[tuple[type, str], ...]:
+    """A diff of each kind, as JSON."""
+    random = np.random.default_rng(0)
+    a = random.normal(size=(9, 7, 3)).astype(np.float32)
+    b = a + random.normal(size=a.shape).astype(np.float32) * 1e-3
+    b[0, 0, 0], b[1, 1, 1], b[2, 2, 2] = np.nan, 0, np.inf
+    arrays = pyopnb.diff(
+        {"a": a, "i": np.arange(9), "s": np.array(["x"], object)}, {"a": b, "i": np.arange(1, 10), "s": np.array(["y"], object)}
+    )
+    one, other = (pyopnb.parse(_NET % op) for op in ("Sin", "Tanh"))
+    traces = pyopnb.diff(*(pyopnb.trace(model, x=np.ones((2, 3), np.float32)) for model in (one, other)))
+    models = pyopnb.diff(one, other)
+    return tuple((type(found), found.to_json()) for found in (arrays, traces, models))
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(path for key, inner in items for path in paths(inner, (*at, key)))]
+
+
+def put(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    document = copy.deepcopy(document)
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return document
+
+
+ODD = [None, True, 0, -1, 1, 2**31, 2**63, 2**70, -(2**63), 10**400, 0.0, -0.0, 5e-324, 1e308, -1.5, "NaN", "Infinity", "-Infinity",
+       "", "x", "x" * 10_000, "y" * 10_000, [], {}, [0], [[0, 0]], [[-1, 1]], [[0, 1]], [[1, 0], [1, 0]], [1] * 1000, {"-5": 1}, {"99999999": 1}, {"x": 1},
+       [[-1023, 1024, 1], [1024, -1023, 1]], "float32[9,7,3]", "float32[2,N]", "bool[1]"]  # fmt: skip
+
+
+def shown(kind: type, text: str) -> None:
+    start = time.monotonic()
+    said = ""
+    try:
+        found = kind.from_json(text)
+    except pyopnb.FeedError as error:
+        said = str(error)
+    else:
+        repr(found), found._repr_html_(), pyopnb.show(found), found.to_json()
+        if hasattr(found, "judged"):
+            for tolerance in ({"rtol": 1e-3}, {"atol": 1e-3}, {"rtol": 0.0, "atol": 0.0}):
+                str(found.judged(**tolerance))
+    assert time.monotonic() - start < SLOW and len(said) < 2000
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_mutated_diff_is_refused_or_displayed(data: st.DataObject) -> None:
+    kind, text = data.draw(st.sampled_from(saved()))
+    document = json.loads(text)
+    for _ in range(data.draw(st.integers(1, 3))):
+        chosen = data.draw(
+            st.sampled_from([path for path in paths(document) if path and path not in (("format",), ("version",))])
+        )
+        document = put(
+            document, chosen, data.draw(st.sampled_from(ODD) | st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+        )
+    shown(kind, json.dumps(document))
+
+
+@pytest.mark.one_python
+def test_every_field_with_every_odd_value() -> None:
+    for kind, text in saved():
+        document = json.loads(text)
+        seen = set()
+        for path in paths(document):
+            general = tuple("*" if isinstance(key, int) else key for key in path)
+            if path and general not in seen and path not in (("format",), ("version",)):
+                seen.add(general)
+                for value in ODD[len(seen) % 4 :: 4]:  # a quarter for each: they take turns
+                    shown(kind, json.dumps(put(document, path, value)))
+
+
+@pytest.mark.parametrize("corner", [[-1.0, 1.0], [0, 1.0], [1.0, -1.0], ["NaN", 1.0]])
+def test_corners_are_above_zero(corner: list[Any], tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kind, text = saved()[0]
+    damaged = json.dumps(put(json.loads(text), ("parts", 0, "facts", "frontier", "corners"), [corner]))
+    with pytest.raises(
+        pyopnb.FeedError, match=r"Diff.from_json: expected what to_json wrote, got ValueError: (corners|no number)"
+    ):
+        kind.from_json(damaged)
+    (tmp_path / "diff.json").write_text(damaged)
+    assert main(["diff", str(tmp_path / "diff.json")]) == 2
+    assert "Diff.from_json: expected what to_json wrote" in capsys.readouterr().err
+
+
+def test_a_text_is_no_list_of_its_letters() -> None:
+    for kind, text in saved()[1:]:
+        document = json.loads(text)
+        for path in paths(document):
+            if path and path[-1] in ("outputs", "inputs", "changes", "only_a", "facts"):
+                with pytest.raises(pyopnb.FeedError, match="a list expected, not str"):
+                    kind.from_json(json.dumps(put(document, path, "x" * 10_000)))
+
+
+def test_all_facts_are_saved() -> None:
+    kind, text = saved()[0]
+    facts = json.loads(text)["parts"][0]["facts"]
+    assert facts.keys() == ArrayStats.__dataclass_fields__.keys()
+    for part in kind.from_json(text).parts:
+        again = kind.from_json(text)
+        assert part in again.parts
+    assert kind.from_json(text).to_json() == text
+
+
+def test_a_difference_beyond_float64_has_a_text() -> None:
+    for b in (-1.7e308, 0.0):
+        found = pyopnb.diff(np.array([1.7e308, np.finfo(float).max]), np.array([b, -np.finfo(float).max]))
+        assert found.verdict == "different" and "inf" in str(found)
