@@ -41,7 +41,7 @@ from pyopnb.ops.progress import Progress
 from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import ANY, TensorType, tensor_type, type_of
-from pyopnb.runtime.feeds import as_array, example_expression, feeds_by_name
+from pyopnb.runtime.feeds import as_array, check_characters, example_expression, feeds_by_name
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.run import TraceOptions, run_traced
@@ -275,6 +275,7 @@ def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
     except ValueError as error:
         got = sanitize(str(error).rstrip("."))
     if got is None:
+        check_characters(array, f"call of {sanitize(op)}, input {place}")
         return array.astype(object)
     raise FeedError(
         f"call of {sanitize(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got

@@ -22,6 +22,7 @@ from pyopnb.ops.types import TensorType
 __all__ = [
     "Feeds",
     "as_array",
+    "check_characters",
     "check_feed",
     "check_names",
     "check_output_names",
@@ -204,7 +205,35 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(value, array), next=remedy)
     if array.dtype == object:
         _refuse_other_than_str(name, array, expected)
+    if array.dtype.kind in "OU":
+        check_characters(array, f"feed {sanitize(name)}")
     return array
+
+
+def check_characters(array: np.ndarray, where: str) -> None:
+    """Refuse texts with half a character: a lone surrogate, which UTF-8 does not have, and so no string of ONNX Runtime's.
+
+    Parameters
+    ----------
+    array : ndarray of str
+    where : str
+
+    Raises
+    ------
+    FeedError
+        It names the element.
+    """
+    place = next((n for n, text in enumerate(array.flat) if not text.isascii() and _SURROGATE.search(text)), None)
+    if place is None:
+        return
+    text = str(array.flat[place])
+    at = f"[{', '.join(map(str, np.unravel_index(place, array.shape)))}]" if array.ndim else ""
+    repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    got, next_ = sanitize(ascii(text), 60), sanitize(ascii(repaired), 60)
+    raise FeedError(f"{where}{at}", expected="characters that UTF-8 has", got=got, next=next_)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _describe(value: Any, array: np.ndarray) -> str:

@@ -156,3 +156,31 @@ def test_tables_and_pictures() -> None:
 def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
     with pytest.raises(pyopnb.FeedError, match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0"):
         same("float32[N]")(x=Elsewhere())
+
+
+@pytest.mark.parametrize("kind", [object, None])
+def test_half_a_character_is_named(kind):
+    texts = np.array([["a", "é"], ["b\ud83d", "c"]], dtype=kind)
+    model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N,2]"}, "y")
+    for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
+        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:"):
+            run(x=texts)
+        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1, 0\]: expected characters"):
+            run(x=texts.tolist())
+    with pytest.raises(pyopnb.FeedError, match=r"call of Identity, input 0\[1, 0\]: expected characters"):
+        pyopnb.call("Identity", texts)
+    good = np.array([["\U0001f600", "é"]], dtype=kind)
+    assert pyopnb.Session(model)(x=good)["y"].tolist() == good.tolist()
+
+
+@pytest.mark.parametrize("odd", [None, float("nan"), 1, 1.5, b"b", b"\xff", True, ["a"]], ids=repr)
+def test_nothing_but_str_becomes_a_text(odd):
+    texts = np.empty(2, object)
+    texts[:] = "a", None
+    texts[1] = odd
+    model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N]"}, "y")
+    for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
+        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1\]: expected str, as in string\[N\], got"):
+            run(x=texts)
+    with pytest.raises(pyopnb.FeedError, match="expected what numpy.asarray makes an array of numbers or str, got"):
+        pyopnb.call("Identity", texts)
