@@ -97,7 +97,7 @@ def test_every_field_with_every_odd_value() -> None:
             general = tuple("*" if isinstance(key, int) else key for key in path)
             if path and general not in seen and path not in (("format",), ("version",)):
                 seen.add(general)
-                for value in ODD[len(seen) % 4 :: 4]:  # a quarter for each: they take turns
+                for value in ODD[len(seen) % 8 :: 8]:  # an eighth for each: they take turns
                     shown(kind, json.dumps(put(document, path, value)))
 
 
@@ -115,12 +115,18 @@ def test_corners_are_above_zero(corner: list[Any], tmp_path: Any, capsys: pytest
 
 
 def test_a_text_is_no_list_of_its_letters() -> None:
-    for kind, text in saved()[1:]:
+    refused = 0
+    for kind, text in saved():
         document = json.loads(text)
         for path in paths(document):
-            if path and path[-1] in ("outputs", "inputs", "changes", "only_a", "facts"):
-                with pytest.raises(pyopnb.FeedError, match="a list expected, not str"):
+            at = document
+            for key in path:
+                at = at[key]
+            if isinstance(at, list):
+                refused += 1
+                with pytest.raises(pyopnb.FeedError, match="expected what to_json wrote, got (TypeError|ValueError)"):
                     kind.from_json(json.dumps(put(document, path, "x" * 10_000)))
+    assert refused > 40
 
 
 def test_all_facts_are_saved() -> None:
@@ -133,7 +139,7 @@ def test_all_facts_are_saved() -> None:
     assert kind.from_json(text).to_json() == text
 
 
-def test_a_difference_beyond_float64_has_a_text() -> None:
+def test_a_difference_beyond_float64_is_read_again() -> None:
     for b in (-1.7e308, 0.0):
         found = pyopnb.diff(np.array([1.7e308, np.finfo(float).max]), np.array([b, -np.finfo(float).max]))
-        assert found.verdict == "different" and "inf" in str(found)
+        assert found.verdict == "different" and type(found).from_json(found.to_json()) == found

@@ -104,11 +104,11 @@ def _optional(value: Any, least: float = -math.inf) -> Any:
 def _frontier(held: Mapping[str, Any]) -> Frontier:
     corners = tuple((float(_number(t, 0.0)), float(_number(d, 0.0))) for t, d in checked_items(held["corners"]))
     rising = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(corners))
-    if not rising or any(not 0 < t < math.inf or d != d for t, d in corners):
+    if not rising or not all(0 < t < math.inf and d < math.inf for t, d in corners):
         raise ValueError("corners that do not rise from above 0")
     at_zero = float(_number(held["at_zero"], 0.0))
-    if at_zero != at_zero:
-        raise ValueError("at_zero is no number")
+    if not at_zero < math.inf:
+        raise ValueError("at_zero is not finite")
     return Frontier(corners, at_zero)
 
 

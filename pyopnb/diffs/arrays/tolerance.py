@@ -86,6 +86,4 @@ class Frontier:
     def _first(least: float, passes: Callable[[float], bool]) -> float:
         if passes(0.0) or not least:
             return 0.0
-        if not np.isfinite(least):  # two numbers whose difference is beyond float64
-            return least
         return next(number for number in round_numbers(least) if number >= 0 and passes(number))
