@@ -14,6 +14,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.external_data import entries, find_data, is_external, original, stub
 from pyopnb.models.markers import remove_markers
+from pyopnb.models.names import check_names
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, sanitize
@@ -83,6 +84,7 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
         where = "model"
         if not model.HasField("graph"):
             raise ModelError(where, expected="an ONNX model with a graph", got="a ModelProto without one")
+        check_names(model, where)
         source = _copy(model)
     elif isinstance(model, (bytes, bytearray, memoryview)):
         where = "model bytes"
@@ -183,6 +185,7 @@ def _parse(data: bytes, where: str) -> ModelProto:
         raise ModelError(where, expected="an ONNX model", got=_describe_bytes(data), next=format_advice(data)) from None
     if not proto.HasField("graph"):
         raise ModelError(where, expected="an ONNX model with a graph", got=_describe_bytes(data), next=format_advice(data))
+    check_names(proto, where)
     return proto
 
 
@@ -344,6 +347,7 @@ def as_proto(model: Any) -> ModelProto:
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
             raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
+        check_names(model, "model")
         return model
     if isinstance(model, (bytes, bytearray, memoryview)):
         where, data = "model bytes", bytes(model)

@@ -28,6 +28,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, defs, helper
 
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
+from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import (
     Site,
     attribute_of,
@@ -45,7 +46,7 @@ from pyopnb.ops.registry import Op, Version, registry, split_name
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["LARGEST_VERSION", "default_attribute", "find_schema", "infer_types", "is_onnx_domain", "op_schema"]
+__all__ = ["default_attribute", "find_schema", "infer_types", "is_onnx_domain", "op_schema"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -94,10 +95,6 @@ def is_onnx_domain(domain: str) -> bool:
     bool
     """
     return domain in _onnx_domains() or domain == "ai.onnx"
-
-
-LARGEST_VERSION = 2**31 - 1
-"""The largest version that onnx takes; a file can say more."""
 
 
 def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:

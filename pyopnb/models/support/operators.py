@@ -10,8 +10,9 @@ from google.protobuf.message import EncodeError
 from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TypeProto
 
 from pyopnb.models.attribute_limits import check_nodes, with_inner
+from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import constant_value, is_constant
-from pyopnb.models.onnx_schemas import LARGEST_VERSION, find_schema
+from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind

@@ -1,0 +1,84 @@
+"""Whether the texts of a model are texts: protobuf gives bytes for a name that is not UTF-8, and no reader expects them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from onnx import ModelProto
+
+from pyopnb.models.tensors import is_repeated
+from pyopnb.ops.errors import ModelError, sanitize
+
+__all__ = ["LARGEST_VERSION", "check_names"]
+
+LARGEST_VERSION = 2**31 - 1
+"""The largest version of a domain that onnx and ONNX Runtime take; a file can say more."""
+
+_FREE = {"doc_string"}  # words for people, which ONNX Runtime does not look at
+
+
+def check_names(model: ModelProto, where: str) -> None:
+    """Refuse a model with a name that is not UTF-8, or with a version of a domain that no one can have written.
+
+    Parameters
+    ----------
+    model : ModelProto
+    where : str
+        The model, as messages name it.
+
+    Raises
+    ------
+    ModelError
+        It names the field.
+    """
+    waiting: list[Any] = [model]
+    while waiting:
+        message = waiting.pop()
+        single, repeated, one, many = _fields(message.DESCRIPTOR)
+        for name in single:
+            if type(getattr(message, name)) is not str:
+                raise _refused(model, where)
+        for name in repeated:
+            for text in getattr(message, name):
+                if type(text) is not str:
+                    raise _refused(model, where)
+        for name in many:
+            waiting += getattr(message, name)
+        for name in one:
+            if message.HasField(name):
+                waiting.append(getattr(message, name))
+    for place, scope in enumerate((model, *model.functions)):
+        for entry in scope.opset_import:
+            if not 0 <= entry.version <= LARGEST_VERSION:
+                inside = f", function {sanitize(model.functions[place - 1].name)}" if place else ""
+                name = f"{where}{inside}, import of {sanitize(entry.domain) or 'ai.onnx'}"
+                raise ModelError(name, expected=f"a version up to {LARGEST_VERSION}", got=str(entry.version))
+
+
+@cache
+def _fields(kind: Descriptor) -> tuple[tuple[str, ...], ...]:
+    """The names of a message's texts, single and repeated, and of the messages in it, single and repeated."""
+    texts = [f for f in kind.fields if f.type == f.TYPE_STRING and f.name not in _FREE]
+    inner = [f for f in kind.fields if f.message_type]
+    groups = ([f for f in fields if is_repeated(f) is many] for fields in (texts, inner) for many in (False, True))
+    return tuple(tuple(f.name for f in group) for group in groups)
+
+
+def _refused(model: ModelProto, where: str) -> ModelError:
+    path, text = next((path, text) for path, text in _texts(model) if type(text) is not str)
+    return ModelError(f"{where}, {path}", expected="names in UTF-8", got=sanitize(repr(text), 80))
+
+
+def _texts(model: ModelProto) -> Iterator[tuple[str, Any]]:
+    """Every text of a model with the way to it, ``graph.node[3].input[0]``."""
+    waiting: list[tuple[str, Any]] = [("", model)]
+    while waiting:
+        path, message = waiting.pop()
+        single, repeated, one, many = _fields(message.DESCRIPTOR)
+        yield from ((f"{path}{name}", getattr(message, name)) for name in single)
+        yield from ((f"{path}{name}[{n}]", text) for name in repeated for n, text in enumerate(getattr(message, name)))
+        waiting += ((f"{path}{name}[{n}].", inner) for name in many for n, inner in enumerate(getattr(message, name)))
+        waiting += ((f"{path}{name}.", getattr(message, name)) for name in one if message.HasField(name))
