@@ -2,7 +2,7 @@
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well,
-#               and with test-corpus
+#               with test-corpus, and with mutated models for 5 minutes instead of half a one
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make random-calls   ten million random calls of ops, each judged; count=… and seed=… say which others. make test has a few thousand
@@ -63,7 +63,8 @@ test-all:
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	.venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) -o cache_dir=build/pytest-$*
+	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,30) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
+		-o cache_dir=build/pytest-$*
 
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks

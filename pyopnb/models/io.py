@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.external_data import entries, find_data, is_external, original, stub
 from pyopnb.models.markers import remove_markers
-from pyopnb.models.names import check_names
+from pyopnb.models.names import check_names, check_versions
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, sanitize
@@ -96,6 +96,7 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
         base_dir = path.resolve().parent if base_dir is None else base_dir
     else:
         raise _no_model(model)
+    check_versions(source.proto, where)
     remove_markers(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
     for tensor in filter(is_external, tensors(source.proto)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.models.names import check_names
 from pyopnb.models.nodes import Site, bodies, walk
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.types import TensorType
@@ -22,6 +23,7 @@ __all__ = ["MARKER", "PREFIX", "NumberedNode", "add_markers", "remove_markers"]
 MARKER = "pyopnb_node"
 PREFIX = "pyopnb:"
 _PACKED = "pyopnb_graph:"
+_PACKED_TYPES = AttributeProto.STRING, AttributeProto.STRINGS
 _MAX_DEPTH = 32  # protobuf reads no more graphs inside one another either
 
 
@@ -134,11 +136,15 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
         raise ModelError("model", expected=f"at most {_MAX_DEPTH} graphs packed inside one another", got="more")
     for attribute in packed:
         name = attribute.name.removeprefix(_PACKED)
-        single = attribute.type == AttributeProto.STRING
+        single, where = attribute.type == AttributeProto.STRING, f"{site.where}, attr {sanitize(attribute.name)}"
         try:
+            if attribute.type not in _PACKED_TYPES:
+                raise DecodeError
             graphs = [GraphProto.FromString(raw) for raw in ([attribute.s] if single else attribute.strings)]
         except DecodeError:
-            where = f"{site.where}, attr {sanitize(attribute.name)}"
             raise ModelError(where, expected="a graph that pyopnb packed", got="bytes of something else") from None
-        attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs))
+        for graph in graphs:
+            check_names(graph, where)
+        kind = AttributeProto.GRAPH if single else AttributeProto.GRAPHS
+        attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs, attr_type=kind))
     return bool(packed)

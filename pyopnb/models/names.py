@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 from onnx import ModelProto
 
 from pyopnb.models.tensors import is_repeated
 from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["LARGEST_VERSION", "check_names"]
+__all__ = ["LARGEST_VERSION", "check_names", "check_versions"]
 
 LARGEST_VERSION = 2**31 - 1
 """The largest version of a domain that onnx and ONNX Runtime take; a file can say more."""
@@ -20,12 +21,12 @@ LARGEST_VERSION = 2**31 - 1
 _FREE = {"doc_string"}  # words for people, which ONNX Runtime does not look at
 
 
-def check_names(model: ModelProto, where: str) -> None:
-    """Refuse a model with a name that is not UTF-8, or with a version of a domain that no one can have written.
+def check_names(model: Message, where: str) -> None:
+    """Refuse a model, or a part of one, with a name that is not UTF-8.
 
     Parameters
     ----------
-    model : ModelProto
+    model : ModelProto or GraphProto
     where : str
         The model, as messages name it.
 
@@ -50,6 +51,16 @@ def check_names(model: ModelProto, where: str) -> None:
         for name in one:
             if message.HasField(name):
                 waiting.append(getattr(message, name))
+
+
+def check_versions(model: ModelProto, where: str) -> None:
+    """Refuse a model that imports a version which neither onnx nor ONNX Runtime can take.
+
+    Raises
+    ------
+    ModelError
+        It names the import.
+    """
     for place, scope in enumerate((model, *model.functions)):
         for entry in scope.opset_import:
             if not 0 <= entry.version <= LARGEST_VERSION:
@@ -67,12 +78,12 @@ def _fields(kind: Descriptor) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(f.name for f in group) for group in groups)
 
 
-def _refused(model: ModelProto, where: str) -> ModelError:
+def _refused(model: Message, where: str) -> ModelError:
     path, text = next((path, text) for path, text in _texts(model) if type(text) is not str)
     return ModelError(f"{where}, {path}", expected="names in UTF-8", got=sanitize(repr(text), 80))
 
 
-def _texts(model: ModelProto) -> Iterator[tuple[str, Any]]:
+def _texts(model: Message) -> Iterator[tuple[str, Any]]:
     """Every text of a model with the way to it, ``graph.node[3].input[0]``."""
     waiting: list[tuple[str, Any]] = [("", model)]
     while waiting:

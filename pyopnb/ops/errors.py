@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, Self, TypeVar
 
@@ -63,7 +64,7 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     Returns
     -------
     str
-        With control characters and bidirectional marks, which can reorder a line, as escapes.
+        With control characters, bidirectional marks, which can reorder a line, and characters that nobody sees as escapes.
 
     Examples
     --------
@@ -73,9 +74,18 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
     text = value if isinstance(value, str) else str(value)
     if len(text) > longest:
         text = f"{text[:longest]}… ({len(text)} characters)"
-    if text.isprintable():  # nearly always
+    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
         return text
-    return "".join(c if c.isprintable() or c in "\n " else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if _is_visible(c) or c in "\n " else c.encode("unicode_escape").decode() for c in text)
+
+
+# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of Braille: two names that differ
+# in one of them look the same.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
 
 
 def sanitize_source(source: str) -> str:

@@ -275,3 +275,15 @@ def test_a_model_without_ops_from_memory(clipper):
     assert loaded.model is not clipper
     with pytest.raises(pyopnb.ModelError, match="save it with its ops: pyopnb.save"):
         pyopnb.load(clipper, ops=["demo::A"])
+
+
+@pytest.mark.parametrize(
+    "invisible", ["\u3164", "\ufe00", "\ufe0f", "\u115f", "\u034f", "\u2800", "\uffa0", "\u200b", "\U000e0101"]
+)
+def test_what_nobody_sees_is_escaped(file, invisible):
+    source = f"allowed = True\nallowed{invisible} = False  # {invisible}\n"
+    loaded = pyopnb.load(file((KEY, entry(source, schema=f"(x{invisible})")), (f"{PREFIX}demo::B", entry("é = '日本'\n"))))
+    for shown in (repr(loaded), html.unescape(loaded._repr_html_())):
+        assert invisible not in shown
+        assert f"allowed{invisible.encode('unicode_escape').decode()} = False" in shown
+        assert "é = '日本'" in shown

@@ -59,7 +59,7 @@ def part_from_dict(held: Mapping[str, Any]) -> Part:
     path = tuple(key if type(key) is int else checked_text(key) for key in checked_items(held["path"], _DEEPEST))
     a, b, reason = (checked_text(held[name]) for name in ("a", "b", "reason"))
     # What was written before there was a stol has none.
-    rtol, atol, stol = (float(_number(held.get(name, 0.0), 0.0)) for name in ("rtol", "atol", "stol"))
+    rtol, atol, stol = (float(_number(value, 0.0)) for value in (held["rtol"], held["atol"], held.get("stol", 0.0)))
     if not all(map(math.isfinite, (rtol, atol, stol))):
         raise ValueError("a tolerance that is not finite")
     facts = None if held["facts"] is None else _facts(held["facts"], a)

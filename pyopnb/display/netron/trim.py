@@ -124,8 +124,11 @@ def _cut_texts(proto: ModelProto) -> None:
 
 
 def _cut_doc(owner: object) -> None:
-    if len(owner.doc_string) > _MOST_CHARACTERS:  # type: ignore[attr-defined]  # protos have no types
-        owner.doc_string = owner.doc_string[:_MOST_CHARACTERS] + "…"  # type: ignore[attr-defined]
+    words = owner.doc_string  # type: ignore[attr-defined]  # protos have no types
+    if isinstance(words, bytes):  # not UTF-8
+        words = owner.doc_string = words.decode(errors="replace")  # type: ignore[attr-defined]
+    if len(words) > _MOST_CHARACTERS:
+        owner.doc_string = words[:_MOST_CHARACTERS] + "…"  # type: ignore[attr-defined]
 
 
 def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
