@@ -23,7 +23,9 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import onnx
 from onnx import helper, ModelProto, TensorProto
 import pyopnb
-from takers import TAKERS, VIEWERS
+from takers import TAKERS, prepare
+
+prepare()
 
 IMPORTS = [helper.make_opsetid("", 20), helper.make_opsetid("l", 1)]
 

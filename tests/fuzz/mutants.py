@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from kept import KEPT
+from once_found import KEPT
 from onnx import ModelProto, helper
-from takers import TAKERS
+from takers import TAKERS, prepare
 
 import pyopnb
 from pyopnb.models.tensors import is_repeated
@@ -221,9 +221,7 @@ def check(name: str, take: Callable[[ModelProto, pathlib.Path], Any], model: Mod
 
 
 def main() -> int:
-    import warnings
-
-    warnings.simplefilter("ignore")
+    prepare()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seed = int(os.environ.get("PYOPNB_FUZZ_SEED", "0"))

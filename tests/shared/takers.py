@@ -18,7 +18,7 @@ from onnx import ModelProto
 import pyopnb
 from pyopnb.__main__ import main
 
-__all__ = ["TAKERS", "VIEWERS", "feeds_of"]
+__all__ = ["TAKERS", "VIEWERS", "feeds_of", "prepare"]
 
 
 def feeds_of(model: ModelProto) -> dict[str, Any]:
@@ -109,7 +109,6 @@ TAKERS: dict[str, Callable[[ModelProto, Path], Any]] = {
 }
 
 
-@pyopnb.pyop("taker::Any")
 class _Any:
     def __init__(self, **attrs: Any) -> None: ...
 
@@ -117,5 +116,7 @@ class _Any:
         return inputs[0] if inputs else 0
 
 
-warnings.filterwarnings("ignore", category=pyopnb.Filled)
-warnings.filterwarnings("ignore", category=pyopnb.VersionsLowered)
+def prepare() -> None:
+    """Define the op that they put into models; for the start of a script."""
+    pyopnb.registry.define(_Any, "taker::Any")
+    warnings.simplefilter("ignore")
