@@ -284,6 +284,8 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
         getattr(target, descriptor.name).extend(value)
     elif descriptor.message_type:
         getattr(target, descriptor.name).CopyFrom(value)
+    elif descriptor.type == descriptor.TYPE_STRING and isinstance(value, bytes):  # words that are not UTF-8
+        setattr(target, descriptor.name, value.decode(errors="replace"))
     else:
         setattr(target, descriptor.name, value)
 
