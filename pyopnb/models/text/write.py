@@ -10,6 +10,7 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import tensors
 from pyopnb.models.text.annotations import annotate
@@ -80,6 +81,7 @@ def text(
     if not isinstance(model, ModelProto) or not model.HasField("graph"):
         got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
         raise ModelError("model", expected="a ModelProto", got=got)
+    check_names(model, "model")
     unknown = next((word for word in drop if word not in _DROPPED), None) if not isinstance(drop, str) else drop
     if unknown is not None:
         raise ArgumentError("drop", expected='("metadata", "docs"), or one of them', got=repr(unknown), next=_advise(unknown))
