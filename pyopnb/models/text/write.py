@@ -95,7 +95,11 @@ def text(
         printed.CopyFrom(declared)
         _move_out(printed, Path(os.fspath(weights)))
     _refuse_many(printed, most)
-    return _annotated(whole, declared, format_model(printed), weights)
+    try:
+        return _annotated(whole, declared, format_model(printed), weights)
+    except UnicodeDecodeError as error:  # names are checked, words are left
+        got = sanitize(repr(error.object), 60)
+        raise ModelError("model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)') from None
 
 
 def _advise(word: Any) -> str:
