@@ -18,6 +18,7 @@ __all__ = [
     "Place",
     "entries",
     "find_data",
+    "is_absent",
     "is_external",
     "original",
     "read_data",
@@ -128,6 +129,13 @@ def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
         got=got,
         next="copy the file",
     )
+
+
+def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
+    """Whether there is nothing at all where a tensor's data should be, which is in the folder."""
+    root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
+    path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
+    return path != root and path.is_relative_to(root) and not os.path.lexists(path)
 
 
 def _number(found: dict[str, str], key: str, name: str) -> int:

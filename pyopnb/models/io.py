@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
-from pyopnb.models.external_data import entries, find_data, is_external, original, stub
+from pyopnb.models.external_data import entries, find_data, is_absent, is_external, original, stub
 from pyopnb.models.markers import remove_markers
 from pyopnb.models.names import check_names, check_versions
 from pyopnb.models.tensors import is_repeated, tensors
@@ -52,24 +53,32 @@ class ModelSource:
         Initializers left out of the proto, which holds at most 2 GB.
     given : bytes or str, optional
         The bytes or the path that it was read from; None for a ModelProto.
+    absent : ModelError or None
+        What to raise if nobody else has the external data that is in no file.
     """
 
     proto: ModelProto
     folder: str | None = None
     taken_out: dict[str, TensorProto] = field(default_factory=dict)
     given: bytes | str | None = None
+    absent: ModelError | None = None
 
 
-def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True) -> ModelSource:
+def read_model(
+    model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True, absent: bool = False
+) -> ModelSource:
     """Read a model from what a session takes.
 
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
+        Or what has a ``model_proto``, as torch's ``ONNXProgram``.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is. That of a path is beside it.
     data : bool
         Whether the external data must be there; an edit that does not read weights needs none.
+    absent : bool
+        Whether files may be absent, as options of a session can have their initializers: see `ModelSource`.
 
     Returns
     -------
@@ -80,6 +89,7 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
     ModelError
         No such file, no model in it, or external data in an unknown folder or with two entries of one key.
     """
+    model = _proto_of(model)
     if isinstance(model, ModelProto):
         where = "model"
         if not model.HasField("graph"):
@@ -102,10 +112,16 @@ def read_model(model: Any, base_dir: str | os.PathLike[str] | None = None, *, da
     for tensor in filter(is_external, tensors(source.proto)):
         entries(tensor, where)  # also where nothing is read: what is handed out is read by others
     if data:
-        source.folder = _data_folder(source, base_dir, where)
+        source.folder = _data_folder(source, base_dir, where, absent)
     elif base_dir is not None:
         source.folder = str(Path(os.fspath(base_dir)).resolve())
     return source
+
+
+def _proto_of(model: Any) -> Any:
+    """The model of what holds one, as torch's ``ONNXProgram`` does; anything else as it is."""
+    proto = None if isinstance(model, (ModelProto, bytes, str)) else getattr(model, "model_proto", None)
+    return proto if isinstance(proto, ModelProto) else model
 
 
 def _no_model(thing: Any) -> ModelError:
@@ -290,19 +306,28 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
         setattr(target, descriptor.name, value)
 
 
-def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str) -> str | None:
+def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str, absent: bool = False) -> str | None:
     external = [t for t in tensors(source.proto) if is_external(t) and original(t, source.taken_out) is t]
     if not external:
         return None
     if base_dir is None:
-        raise ModelError(
+        source.absent = ModelError(
             f"{where}, initializer {sanitize(external[0].name)}",
             expected="the folder of its external data",
             got="a model in memory, which has none",
             next="base_dir=…, or give the path of the model",
         )
+        if not absent:
+            raise source.absent
+        # Onnxruntime would look in the current folder, which nobody named.
+        return str(Path(tempfile.gettempdir()).resolve() / f"absent-{os.urandom(8).hex()}")
     for tensor in external:
-        find_data(tensor, base_dir, where)
+        try:
+            find_data(tensor, base_dir, where)
+        except ModelError as error:
+            if not (absent and is_absent(tensor, base_dir)):
+                raise
+            source.absent = source.absent or error
     return str(Path(os.fspath(base_dir)).resolve())
 
 
@@ -322,6 +347,7 @@ def open_readonly(model: Any) -> ModelSource:
     ModelError
         No such file, no model in it, or external data outside its folder.
     """
+    model = _proto_of(model)
     if not isinstance(model, ModelProto):
         return read_model(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
     source = ModelSource(as_proto(model))
@@ -347,6 +373,7 @@ def as_proto(model: Any) -> ModelProto:
     ModelError
         No such file, or no model in it.
     """
+    model = _proto_of(model)
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
             raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,15 @@ class Result(Displayable):
         ItemsView
         """
         return self._arrays.items()
+
+    def values(self) -> ValuesView[Any]:
+        """The outputs without their names.
+
+        Returns
+        -------
+        ValuesView
+        """
+        return self._arrays.values()
 
     def __repr__(self) -> str:
         return "\n".join(_format_output(name, value) for name, value in self._arrays.items()) or "no outputs"

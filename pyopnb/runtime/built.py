@@ -141,6 +141,8 @@ class Recipe:
         except Exception as error:
             if plan.wanted:
                 return error
+            if source.absent is not None and "external" in str(error).lower():
+                raise source.absent from error
             self._explain(source.proto, error)
             raise
 
@@ -217,7 +219,7 @@ class Built:
     def source(self) -> ModelSource:
         """The model as it is run, read again."""
         if self.runtime._model_bytes is None:
-            return read_model(self.runtime._model_path, self.folder)
+            return read_model(self.runtime._model_path, self.folder, absent=True)
         proto = ModelProto.FromString(self.runtime._model_bytes)
         remove_markers(proto)
         return ModelSource(proto, self.folder, self.taken_out)

@@ -158,8 +158,10 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
     missing = [name for name in types if name not in feeds]
     unknown = [name for name in feeds if name not in types and name not in optional]
     if missing or unknown:
+        # The first words are ONNX Runtime's.
+        words = f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
         raise FeedError(
-            "feeds",
+            "feeds" if unknown else words,
             expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
             next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}"
@@ -168,6 +170,10 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
             if unknown
             else f"{sanitize(missing[0])}={example_expression(types[missing[0]])}",
         )
+
+
+def _quoted(names: Collection[str]) -> list[str]:
+    return [sanitize(name) for name in names]
 
 
 def check_output_names(names: Collection[str], outputs: Sequence[str]) -> None:
@@ -199,6 +205,8 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     array = (
         value if isinstance(value, np.ndarray) else as_array(value, expected, f"feed {sanitize(name)}", sanitize(name), True)
     )
+    if expected.dtype.name == "string" and array.dtype.kind in "SV" and array.dtype.names is None:
+        array = _decoded(name, array, expected)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), value, array, expected)
         remedy = fix and f"{sanitize(name)}={fix}"
@@ -234,6 +242,19 @@ def check_characters(array: np.ndarray, where: str) -> None:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
+    """The texts of an array of bytes or of void, which keep what is behind a zero: onnxruntime reads some past their end."""
+    texts = np.empty(array.shape, object)
+    for index, item in np.ndenumerate(array):
+        try:
+            texts[index] = bytes(item).decode()
+        except UnicodeDecodeError:
+            at = f"[{', '.join(map(str, index))}]" if index else ""
+            got = sanitize(repr(bytes(item)), 60)
+            raise FeedError(f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got) from None
+    return texts
 
 
 def _describe(value: Any, array: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.feeds import initializer_to_ortvalue
 
-__all__ = ["LENT", "QUIET", "copied_options", "quiet_options", "session_options"]
+__all__ = ["LENT", "QUIET", "copied_options", "model_folder", "quiet_options", "session_options"]
 
 _COPY = "pyopnb.copy"
 _copies = itertools.count()
@@ -66,6 +66,11 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
     if new:
         options.add_external_initializers(list(new), list(new.values()))
         lent.update((name, (tensors[name], value)) for name, value in new.items())
+
+
+def model_folder(given: onnxruntime.SessionOptions | None) -> str | None:
+    """The folder of external data that options name."""
+    return None if given is None else _entry(given, _FOLDER) or None
 
 
 def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:

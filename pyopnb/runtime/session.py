@@ -27,7 +27,7 @@ from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names, feeds_by_name, from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
-from pyopnb.runtime.options import QUIET
+from pyopnb.runtime.options import QUIET, model_folder
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Parameters
     ----------
     model : ModelProto, bytes or path
-        External data beside a path is found. The model is never changed.
+        Or what has a ``model_proto``, as torch's ``ONNXProgram``. External data beside a path is found. The model is never
+        changed.
     sess_options, providers, provider_options, **kwargs
         As ``InferenceSession`` takes them.
     modules : sequence of str
@@ -126,7 +127,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         _refuse_keywords(kwargs)
         self._prepare()
         recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
-        source = read_model(model, base_dir)
+        folder = model_folder(sess_options) if base_dir is None else base_dir
+        source = read_model(model, folder, absent=sess_options is not None)
         lowered = version_numbers(source.proto)
         self.filled = _fill(source) if fill else ()
         lower_versions(source.proto, filled=fill)

@@ -88,7 +88,7 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
         ),
         (
             "diff relu.onnx two.onnx --feeds x.npz",
-            "model two.onnx: feeds: expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
+            "model two.onnx: Required inputs (['x2']) are missing from input feed (['x']): expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
         ),
         ("diff relu.onnx leaky.onnx --feeds f64.npz", "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x="),
         ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),

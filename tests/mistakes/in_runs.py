@@ -107,7 +107,7 @@ MISTAKES = (
         x = 3
         y, = s(«»)
         """,
-        ("feeds: expected x: float32[N,3], got nothing",),
+        ("Required inputs (['x']) are missing from input feed ([]): expected x: float32[N,3], got nothing",),
         "y.shape == (1, 3)",
     ),
     Mistake(

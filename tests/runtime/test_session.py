@@ -57,7 +57,10 @@ def test_feeds_in_one_dict(twice):
 @pytest.mark.parametrize(
     ("feeds", "text"),
     [
-        ({}, r"feeds: expected x: float32\[N,3\], got nothing\. Try: x=np\.zeros\(\(1, 3\), np\.float32\)"),
+        (
+            {},
+            r"Required inputs \(\['x'\]\) are missing from input feed \(\[\]\): expected x: float32\[N,3\], got nothing\. Try: x=np\.zeros\(\(1, 3\), np\.float32\)",
+        ),
         ({"X": X}, r"feeds: expected x: float32\[N,3\], got X\. Try: write x for X"),
         ({"x": X, "w": X}, r"got x, w\. Try: leave w out"),
         ({"x": X.astype(np.float64)}, r"feed x: expected float32\[N,3\], got float64\[1,3\]\. Try: x=np\.asarray\(x, dtype="),

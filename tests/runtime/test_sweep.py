@@ -107,7 +107,7 @@ def test_what_is_refused(session: Any, options: dict[str, Any], error: type[Exce
 
 
 def test_a_feed_that_is_missing(session: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match="feeds: expected x"):
+    with pytest.raises(pyopnb.FeedError, match=r"Required inputs .*: expected x"):
         pyopnb.sweep(session, limit=[1.0, 2.0])
 
 

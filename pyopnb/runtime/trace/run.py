@@ -346,7 +346,7 @@ def _loader(built: Built) -> Callable[[], tuple[Iterable[TensorProto], str | Non
     data, path, folder, taken_out = built.runtime._model_bytes, built.runtime._model_path, built.folder, built.taken_out
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
-        proto = read_model(path, folder).proto if data is None else ModelProto.FromString(data)
+        proto = read_model(path, folder, absent=True).proto if data is None else ModelProto.FromString(data)
         return [original(tensor, taken_out) for tensor in proto.graph.initializer], folder
 
     return load

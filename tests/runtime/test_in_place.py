@@ -1,0 +1,156 @@
+"""A Session where code has an ``onnxruntime.InferenceSession``: what it takes and says beside what other tests have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import pyopnb
+
+
+def identity(dtype: int = TensorProto.STRING) -> onnx.ModelProto:
+    ends = [helper.make_tensor_value_info(name, dtype, ["N"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@pytest.mark.parametrize(
+    ("array", "texts"),
+    [
+        (np.array([b"a", b"bcd"]), ["a", "bcd"]),
+        (np.array([b"\xc3\xa9", b"b"]), ["é", "b"]),  # onnxruntime reads past the end of the first
+        (np.array([b"ab", b"cdef"], "V4"), ["ab\0\0", "cdef"]),
+        (np.array([b"a", b"b"]).reshape(2)[::-1], ["b", "a"]),
+        (np.array([], "S3"), []),
+    ],
+)
+def test_arrays_of_bytes_and_void_are_texts(array: np.ndarray, texts: list[str]) -> None:
+    (got,) = pyopnb.Session(identity()).run(None, {"x": array})
+    assert got.tolist() == texts
+
+
+def test_bytes_that_are_no_text() -> None:
+    session = pyopnb.Session(identity())
+    with pytest.raises(pyopnb.FeedError, match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$"):
+        session(x=np.array([b"a", b"\xff"]))
+    with pytest.raises(pyopnb.FeedError, match=r"^feed x: expected string\[N\]"):
+        session(x=np.zeros(2, [("a", "i4")]))
+    with pytest.raises(pyopnb.FeedError, match=r"^feed x: expected float32\[N\], got an array of dtype \|S1"):
+        pyopnb.Session(identity(TensorProto.FLOAT))(x=np.array([b"1"]))
+
+
+def test_the_words_of_a_missing_feed() -> None:
+    with pytest.raises(ValueError, match="feed") as raised:
+        pyopnb.Session(identity(TensorProto.FLOAT)).run(None, {})
+    with pytest.raises(ValueError, match="feed") as theirs:
+        onnxruntime.InferenceSession(identity(TensorProto.FLOAT).SerializeToString()).run(None, {})
+    words = str(theirs.value).rstrip(".")
+    assert str(raised.value) == f"{words}: expected x: float32[N], got nothing. Try: x=np.zeros(1, np.float32)"
+
+
+def test_values_of_a_result() -> None:
+    result = pyopnb.run(identity(TensorProto.FLOAT), x=[1, 2])
+    assert [value.tolist() for value in result.values()] == [[1, 2]]
+    assert dict(zip(result.keys(), result.values(), strict=True)) == dict(result.items())
+
+
+class Exported:
+    """What torch's exporter returns, as far as it matters."""
+
+    def __init__(self, model: Any) -> None:
+        self.model_proto = model
+
+
+def test_what_holds_a_model(tmp_path: Path) -> None:
+    exported = Exported(identity(TensorProto.FLOAT))
+    assert pyopnb.Session(exported)(x=[1])["y"].tolist() == [1]
+    assert pyopnb.run(exported, x=[2])["y"].tolist() == [2]
+    assert len(pyopnb.missing(exported)) == 0
+    pyopnb.save(exported, tmp_path / "m.onnx")
+    assert pyopnb.Session(tmp_path / "m.onnx")(x=[3])["y"].tolist() == [3]
+    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path, got Exported"):
+        pyopnb.Session(Exported(None))
+
+
+# Initializers that options of the session have
+
+
+def elsewhere(location: str = "absent.bin") -> onnx.ModelProto:
+    """x + w, whose w is in a file that is not there."""
+    model = identity(TensorProto.FLOAT)
+    model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
+    w = model.graph.initializer.add(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", "0"), ("length", "8")):
+        w.external_data.add(key=key, value=value)
+    return model
+
+
+def options_with(**arrays: np.ndarray) -> tuple[onnxruntime.SessionOptions, list[Any]]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
+    options.add_external_initializers(list(arrays), values)
+    return options, values
+
+
+@pytest.mark.parametrize("kind", ["path", "proto"])
+def test_initializers_that_options_have(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(elsewhere(), path)
+    model = path if kind == "path" else elsewhere()
+    options, _keep = options_with(w=np.float32([10, 20]))
+    session = pyopnb.Session(model, options)
+    assert session(x=[1, 2])["y"].tolist() == [11, 22]
+    # What no options have is still missed, in words, and is not taken from the folder in which the process happens to be.
+    monkeypatch.chdir(tmp_path)
+    if kind == "proto":
+        (tmp_path / "absent.bin").write_bytes(bytes(8))
+    got = "a model in memory" if kind == "proto" else "absent.bin, which is no file in"
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
+    with pytest.raises(pyopnb.ModelError, match=f"initializer w: expected .*, got {got}"):
+        pyopnb.Session(model, quiet)
+    with pytest.raises(pyopnb.ModelError, match=f"initializer w: expected .*, got {got}"):
+        pyopnb.Session(model)
+
+
+def test_options_open_no_other_files(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(bytes(8))
+    (tmp_path / "model").mkdir()
+    path = tmp_path / "model" / "m.onnx"
+    options, _keep = options_with(w=np.float32([10, 20]))
+    for location in ("../secret", "../absent", "/etc/absent"):
+        onnx.save(elsewhere(location), path)
+        with pytest.raises(pyopnb.ModelError, match="which leads elsewhere"):
+            pyopnb.Session(path, options)
+    (tmp_path / "model" / "link").symlink_to(tmp_path / "absent")
+    onnx.save(elsewhere("link"), path)
+    with pytest.raises(pyopnb.ModelError, match="which leads elsewhere"):
+        pyopnb.Session(path, options)
+
+
+def test_the_folder_that_options_name(tmp_path: Path) -> None:
+    (tmp_path / "absent.bin").write_bytes(np.float32([1, 2]).tobytes())
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(tmp_path))
+    assert pyopnb.Session(elsewhere().SerializeToString(), options)(x=[0, 0])["y"].tolist() == [1, 2]
+
+
+def test_ops_beside_initializers_that_options_have() -> None:
+    @pyopnb.pyop("demo::Add3")
+    class Add3:
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            return x + np.float32(3)
+
+    model = elsewhere()
+    model.graph.node[0].output[0] = "a"
+    model.graph.node.append(helper.make_node("Add3", ["a"], ["y"], domain="demo"))
+    model.opset_import.add(domain="demo", version=1)
+    options, _keep = options_with(w=np.float32([10, 20]))
+    assert pyopnb.Session(model, options)(x=[1, 2])["y"].tolist() == [14, 25]
