@@ -224,7 +224,7 @@ def test_an_output_that_is_bound_beside_an_input() -> None:
     binding.bind_input("x", "cpu", 0, np.float32, [2], memory.ctypes.data)
     binding.bind_output("y", "cpu", 0, np.float32, [2], memory[2:].ctypes.data)
     session.run_with_iobinding(binding)
-    assert memory.tolist() == [-1, 3, 0, 3]
+    assert memory.tolist() == [-1, 3, 0, 4]
 
 
 def test_run_with_ort_values() -> None:
