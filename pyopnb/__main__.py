@@ -23,7 +23,7 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import document, escape
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.versions import FILL
-from pyopnb.ops.errors import FeedError, ModelError, PyopError, sanitize
+from pyopnb.ops.errors import FeedError, ModelError, PyopError, moved, sanitize
 
 __all__ = ["main"]
 
@@ -198,7 +198,7 @@ def _run_model(path: str, feeds: dict[str, Any], trace: bool, fill: bool) -> Any
     except PyopError as error:
         if where in error.where:
             raise
-        raise error.at(f"{where}: {error.where}", "--fill" if error.next == FILL else error.next) from None
+        raise moved(error, f"{where}: {error.where}", "--fill" if error.next == FILL else error.next) from None
     except Exception as error:  # of ONNX Runtime or of an op
         raise ModelError(f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}") from None
 

@@ -23,7 +23,7 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, Self, TypeVar
+from typing import ParamSpec, TypeVar
 
 __all__ = [
     "ArgumentError",
@@ -41,6 +41,7 @@ __all__ = [
     "UnknownOp",
     "closest",
     "hide_internal_frames",
+    "moved",
     "one_line",
     "plural",
     "require_native",
@@ -250,12 +251,13 @@ class PyopError(Exception):
         text = f"{where}: {facts}." if facts else where if where.endswith((".", "!", "?")) else f"{where}."
         super().__init__(f"{text} Try: {next}" if next else text)
 
-    def at(self, where: str, next: str | None) -> Self:
-        """The same error of another place, with another advice."""
-        return type(self)(where, expected=self.expected, got=self.got, next=next)
-
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (type(self), self.where, self.expected, self.got, self.next)
+
+
+def moved(error: PyopError, where: str, next: str | None) -> PyopError:
+    """The same error of another place, with another advice."""
+    return type(error)(where, expected=error.expected, got=error.got, next=next)
 
 
 def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:

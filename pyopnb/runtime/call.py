@@ -32,6 +32,7 @@ from pyopnb.ops.errors import (
     UnknownOp,
     closest,
     hide_internal_frames,
+    moved,
     plural,
     sanitize,
     suggest,
@@ -99,7 +100,7 @@ def _session(model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = N
     except PyopError as error:
         if error.next != FILL:
             raise
-        raise error.at(error.where, "fill=True") from None
+        raise moved(error, error.where, "fill=True") from None
 
 
 @hide_internal_frames
@@ -541,7 +542,7 @@ def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
     wanted = (error.expected or "").partition(", as ")[0].split(", ")  # two at most, or it is anybody's guess
     if rest.startswith(", input ") and next_ is None and _DTYPE_NAMES.issuperset(wanted) and len(wanted) < 3:
         next_ = cast_expression(rest.removeprefix(", input "), dtype(wanted[-1]))
-    return error.at(f"call of {sanitize(op)}{rest}", next_)
+    return moved(error, f"call of {sanitize(op)}{rest}", next_)
 
 
 def _with_note(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:
