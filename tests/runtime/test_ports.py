@@ -393,7 +393,8 @@ def test_a_lone_surrogate_is_an_error_and_no_crash() -> None:
 
 def test_text_arrays_of_numpy_are_strings() -> None:
     assert returning(np.array([["a", "bc"]]), "string[...]").tolist() == [["a", "bc"]]
-    assert returning(np.array(["a", "bc"], np.dtypes.StringDType()), "string[...]").tolist() == ["a", "bc"]
+    if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on
+        assert returning(np.array(["a", "bc"], np.dtypes.StringDType()), "string[...]").tolist() == ["a", "bc"]
 
 
 # ---- everything at once ------------------------------------------------------------------------------------------------------
