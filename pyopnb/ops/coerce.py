@@ -78,5 +78,5 @@ def dtype_expression(want: DType) -> str:
     -------
     str
     """
-    name = "bool_" if want.name == "bool" else want.numpy.name  # NumPy 1.26 has no np.bool
+    name = "bool_" if want.name == "bool" else want.numpy.name  # before NumPy 2 there was no np.bool
     return f"{'ml_dtypes' if want.numpy.isbuiltin == 2 else 'np'}.{name}"
