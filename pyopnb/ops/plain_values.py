@@ -218,7 +218,9 @@ def _remedy(value: Any, want: DType, name: str) -> str | None:
     outside = numbers.min(initial=0) < limits[0] or numbers.max(initial=0) > limits[1]
     if outside and max(map(abs, limits)) > _EXACT:  # the clipped float64 is none of the dtype
         return None
-    rounded = f"np.rint({name})" if (numbers != np.floor(numbers)).any() else name
+    rounded = name
+    if (numbers != np.floor(numbers)).any():  # an int that int64 has not makes objects of all, which np.rint does not take
+        rounded = f"np.rint({name})" if np.asarray(value).dtype != object else f"np.rint(np.asarray({name}, dtype=np.float64))"
     return cast_expression(f"np.clip({rounded}, {limits[0]}, {limits[1]})" if outside else rounded, want)
 
 

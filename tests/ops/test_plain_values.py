@@ -10,7 +10,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyopnb.ops.dtypes import DTYPES, dtype
@@ -46,6 +46,7 @@ def advice_followed(advice, value):
         return eval(advice, {"np": np, "ml_dtypes": ml_dtypes, "x": value})
 
 
+@example(dtype("int8"), [1.5, -(2**63) - 1])
 @given(st.sampled_from(INTEGERS), st.lists(st.one_of(NUMBERS, st.booleans()), max_size=4))
 def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
     limits = ml_dtypes.iinfo(row.numpy)
