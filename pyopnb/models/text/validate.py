@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
+from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
@@ -65,11 +66,16 @@ def find_faults(model: ModelProto) -> Iterator[Fault]:
     """
     seen = _Count()
     functions = {(f.domain, f.name) for f in model.functions}
-    imports = imported_versions(model)
+    imports = _versions(model)
     yield from _scope_faults(model.graph, [], imports, functions, seen)
     for function in model.functions:
-        own = imported_versions(model, function)
+        own = _versions(model, function)
         yield from _scope_faults(function, [], own, functions, seen)
+
+
+def _versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
+    """The imported versions, as far as onnx.defs can be asked for them: in an int32."""
+    return {domain: min(version, LARGEST_VERSION) for domain, version in imported_versions(*scopes).items()}
 
 
 @dataclass
