@@ -4,22 +4,12 @@ from __future__ import annotations
 
 __all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
 
-_METADATA = "issue 11, item 17: ONNX's text form has no place for the metadata of nodes"
 _WIDENED = "issue 11, item 15: onnxruntime widens nodes between kernels that it lacks for float16"
 _NARROW = "its outputs are float32, and are judged as such, although float16 is computed with: not yet looked into, see item 15"
 _SEQUENCES = "issue 11, item 16: the skeleton does not say that no custom op can have sequences"
 _REFERENCE = "issue 11, item 13: ONNX's reference gives other values"
 
-_FROM_TORCH = (
-    *("perceptron", "convolutions", "residual", "depthwise", "LSTM", "GRU", "transformer encoder", "attention", "norms"),
-    *("embedding", "U-Net", "upsampling", "autoencoder", "einsum", "selection", "gather", "padding", "squeeze and excite"),
-    *("statistics", "positions"),
-)
-
 KNOWN: dict[tuple[str, str], str] = {
-    **{(f"torch {name}", "text"): _METADATA for name in _FROM_TORCH},
-    ("transformer optimised", "text"): "issue 11, item 17: ONNX's text form has no place for the doc strings of nodes",
-    ("transformer float16", "text"): "issue 11, item 17: a graph whose nodes are not sorted",
     ("transformer float16", "reference"): _NARROW,
     ("transformer float16", "skeletons"): _NARROW,
     ("transformer float16", "divergence"): _WIDENED,
