@@ -292,12 +292,12 @@ class Output:
             return np.asarray(array.astype(object))
         if array.dtype != object:
             raise self._refusal(value, describe_value(value), "np.asarray({}).astype(str)")
-        for index, item in np.ndenumerate(array):
-            if not isinstance(item, str):
-                at = f"[{', '.join(map(str, index))}]" if index else ""
-                got = f"{type(item).__name__} {sanitize(repr(item))}"
-                form = None if item is None else "np.asarray({}).astype(str)"
-                raise self._refusal(value, got, form, at=at, expected="str")
+        if not all(isinstance(item, str) for item in array.flat):
+            index, item = next((index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str))
+            at = f"[{', '.join(map(str, index))}]" if index else ""
+            got = f"{type(item).__name__} {sanitize(repr(item))}"
+            form = None if item is None else "np.asarray({}).astype(str)"
+            raise self._refusal(value, got, form, at=at, expected="str")
         return np.asarray(array).view(np.ndarray)
 
     def wrong_shape(self, value: Any, inputs: str = "") -> ResultError:

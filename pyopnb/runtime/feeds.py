@@ -231,7 +231,9 @@ def check_characters(array: np.ndarray, where: str) -> None:
     FeedError
         It names the element.
     """
-    place = next((n for n, text in enumerate(array.flat) if not text.isascii() and _SURROGATE.search(text)), None)
+    if all(map(str.isascii, array.flat)):
+        return
+    place = next((n for n, text in enumerate(array.flat) if _SURROGATE.search(text)), None)
     if place is None:
         return
     text = str(array.flat[place])
