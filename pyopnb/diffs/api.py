@@ -16,7 +16,7 @@ from pyopnb.diffs.models.diff import ModelDiff, diff_models
 from pyopnb.diffs.ops import OpDiff, diff_versions
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.trace import Trace
 

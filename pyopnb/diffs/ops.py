@@ -11,7 +11,7 @@ from typing import Any
 
 from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
 from pyopnb.ops.errors import sanitize
-from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
 __all__ = ["OpDiff", "diff_versions"]

@@ -35,7 +35,8 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.support.ort_types import kind_of, to_notation
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, plural, sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY
 
 __all__ = [

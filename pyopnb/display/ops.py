@@ -9,7 +9,8 @@ from pyopnb.display.html import details, escape, join, note, source
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
 from pyopnb.ops.errors import sanitize, sanitize_source
-from pyopnb.ops.registry import Op, Registry, Version
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import Registry
 from pyopnb.ops.text_table import Table
 
 __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]

@@ -29,7 +29,8 @@ from pyopnb.display.traces import view_trace
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
 from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import Op, Registry, Version
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import Registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.live_attrs import model_in_use
 from pyopnb.runtime.session import Session

@@ -12,7 +12,8 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.models.nodes import Site, bodies, nodes_in
 from pyopnb.ops.errors import ModelError, sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["check_attributes", "check_nodes", "with_inner"]
 

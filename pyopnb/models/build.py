@@ -18,7 +18,9 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import Op, canonical_domain, find_op, registry, split_name
+from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import TensorType, tensor_type, type_of
 
 __all__ = ["ints_to_floats", "model", "node", "type_outputs"]

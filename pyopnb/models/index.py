@@ -22,7 +22,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, Tensor
 
 from pyopnb.models.nodes import Site, first_output, named_bodies, path_of_body, path_of_function
 from pyopnb.ops.errors import ModelError, sanitize, suggest
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 
 __all__ = ["CAPTURED", "GraphIndex"]
 

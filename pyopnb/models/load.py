@@ -16,7 +16,7 @@ from pyopnb.models.op_metadata import KeptOp, read_ops
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, sanitize_source, suggest
 from pyopnb.ops.exec_module import define_all, exec_source
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 
 __all__ = ["Loaded", "load"]
 

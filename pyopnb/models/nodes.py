@@ -27,7 +27,7 @@ from onnx import (
 
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, plural, sanitize
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [

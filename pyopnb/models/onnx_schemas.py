@@ -42,7 +42,9 @@ from pyopnb.models.nodes import (
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
-from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType
 

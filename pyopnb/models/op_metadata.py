@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
-from pyopnb.ops.registry import Version, registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure
 
 __all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "read_ops", "write_ops"]

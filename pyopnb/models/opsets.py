@@ -8,7 +8,8 @@ from onnx import ModelProto, NodeProto, helper
 
 from pyopnb.models.nodes import imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, schema_domains
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["import_domains"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 
 __all__ = [
     "Kernel",

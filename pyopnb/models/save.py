@@ -19,7 +19,8 @@ from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.models.tensors import tensors
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import ModelError, hide_internal_frames
-from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure
 
 __all__ = ["save"]

@@ -18,7 +18,8 @@ from pyopnb.models.nodes import Site, nodes_in, walk
 from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newest_version
 from pyopnb.ops.errors import ModelError, plural, sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["FILL", "NewImport", "changed_in", "lower_versions", "new_imports", "version_numbers"]
 

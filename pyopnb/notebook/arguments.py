@@ -13,7 +13,8 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from pyopnb.notebook.expressions import Expressions, parse_expressions
 from pyopnb.ops.errors import PyopError, sanitize
-from pyopnb.ops.registry import DEFAULT_DOMAIN, check_opset, registry, split_name
+from pyopnb.ops.names import DEFAULT_DOMAIN, check_opset, split_name
+from pyopnb.ops.registry import registry
 
 __all__ = [
     "ONNX",

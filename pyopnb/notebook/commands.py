@@ -17,7 +17,8 @@ from pyopnb.notebook.expressions import bind, parse_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import Source, history_table
 from pyopnb.ops.errors import UnknownOp, closest, sanitize
-from pyopnb.ops.registry import Version, find_version, registry
+from pyopnb.ops.op import Version, find_version
+from pyopnb.ops.registry import registry
 
 __all__ = ["COMMANDS", "Command", "find_model", "parse_command", "user_namespace"]
 

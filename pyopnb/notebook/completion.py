@@ -18,7 +18,8 @@ from pyopnb.notebook.argument_completion import Completions, complete_arguments,
 from pyopnb.notebook.arguments import ONNX, PYOP
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
 from pyopnb.ops.errors import PyopError
-from pyopnb.ops.registry import DEFAULT_DOMAIN, registry
+from pyopnb.ops.names import DEFAULT_DOMAIN
+from pyopnb.ops.registry import registry
 
 __all__ = ["complete"]
 

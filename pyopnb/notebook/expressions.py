@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.errors import FeedError, closest, sanitize
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import type_of
 

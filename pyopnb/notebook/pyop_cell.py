@@ -27,7 +27,9 @@ from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_doma
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.errors import DefinitionError
-from pyopnb.ops.registry import Version, registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
 __all__ = ["Cell", "OpRegistration", "check", "define", "end", "run_cell", "transform_lines", "value"]

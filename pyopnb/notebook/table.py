@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyopnb.ops.errors import sanitize_source
-from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.text_table import Table
 
 __all__ = ["Source", "history_table", "registry_table"]

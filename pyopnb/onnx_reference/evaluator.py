@@ -24,7 +24,8 @@ from pyopnb.onnx_reference.evaluator_ops import evaluated_op
 from pyopnb.onnx_reference.operator import Evaluation, has_reference, substitute_attrs, without_absent_inputs
 from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.registry import Op, canonical_domain
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.op import Op
 
 __all__ = ["Evaluator", "Kernel", "KernelMaker"]
 

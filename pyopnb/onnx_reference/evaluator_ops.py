@@ -16,7 +16,8 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
 from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types, resolve_type
-from pyopnb.ops.registry import Op, Version, registry
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Schema, same_value
 from pyopnb.ops.types import ANY, TensorType, type_of

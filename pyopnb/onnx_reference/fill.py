@@ -24,7 +24,8 @@ from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import canonical_domain, registry, split_name
+from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.registry import registry
 
 __all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
 

@@ -24,7 +24,7 @@ from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.mends import as_defined, mend_of
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import canonical_domain, split_name
+from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = [

@@ -37,7 +37,8 @@ from pyopnb.models.types import Types
 from pyopnb.onnx_reference.operator import has_reference, runs_as_newest, schema_of_op
 from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import DEFAULT_DOMAIN, canonical_domain, registry, split_name
+from pyopnb.ops.names import DEFAULT_DOMAIN, canonical_domain, split_name
+from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["Cell", "skeleton"]

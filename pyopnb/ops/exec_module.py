@@ -8,7 +8,8 @@ import types
 from collections.abc import Sequence
 
 from pyopnb.ops.definitions import Definition, collect_definitions
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 
 __all__ = ["define_all", "exec_source"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
 from pyopnb.ops.exec_module import define_all, exec_source
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure
 
 __all__ = ["load_module", "save_module"]

@@ -14,23 +14,11 @@ from typing import Any
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
-from pyopnb.ops.names import DEFAULT_DOMAIN, canonical_domain, check_opset, split_name
+from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.signature import schema_of
 
-__all__ = [
-    "DEFAULT_DOMAIN",
-    "MAX_VERSIONS",
-    "Op",
-    "Registry",
-    "Version",
-    "canonical_domain",
-    "check_opset",
-    "find_op",
-    "find_version",
-    "registry",
-    "split_name",
-]
+__all__ = ["Registry", "find_op", "registry"]
 
 _MAX_LISTED = 50  # ops in the repr of the registry
 

@@ -29,7 +29,8 @@ import numpy as np
 
 from pyopnb.ops.definitions import class_source, pyop
 from pyopnb.ops.errors import DefinitionError, sanitize
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import same_value
 
 __all__ = ["free_names", "source_closure"]

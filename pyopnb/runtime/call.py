@@ -38,8 +38,10 @@ from pyopnb.ops.errors import (
     suggest,
 )
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import Progress
-from pyopnb.ops.registry import Op, Version, find_op, registry, split_name
+from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import ANY, TensorType, tensor_type, type_of
 from pyopnb.runtime.feeds import as_array, check_characters, example_expression, feeds_by_name

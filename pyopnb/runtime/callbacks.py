@@ -20,7 +20,9 @@ from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import ModelError, PyopError, RunRefused, sanitize
 from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
-from pyopnb.ops.registry import Op, Version, registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge

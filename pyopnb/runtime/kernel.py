@@ -19,7 +19,7 @@ import numpy as np
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import EscapedInput, FeedError, ModelError, PyopError, SchemaChanged
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
-from pyopnb.ops.registry import Op, Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of

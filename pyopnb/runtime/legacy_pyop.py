@@ -21,7 +21,8 @@ from onnx import AttributeProto, ModelProto
 from pyopnb.models.nodes import Site, attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, sanitize
-from pyopnb.ops.registry import Op, Version, registry
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import TensorType
 

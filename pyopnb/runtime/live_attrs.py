@@ -12,7 +12,7 @@ from onnx import ModelProto
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.nodes import set_attribute
 from pyopnb.ops.errors import ModelError, sanitize, suggest
-from pyopnb.ops.registry import split_name
+from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel
 from pyopnb.runtime.plan import is_op, planned_nodes

@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 
 from pyopnb.models.nodes import type_proto
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.session import Session
 

@@ -22,7 +22,8 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import ModelError, sanitize
-from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop

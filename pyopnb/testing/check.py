@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.errors import hide_internal_frames, sanitize
-from pyopnb.ops.registry import Op, find_op
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import find_op
 from pyopnb.testing.subject import Subject, generate_example, read_example, refuse_tuples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 

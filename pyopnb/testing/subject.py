@@ -16,7 +16,7 @@ from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, ResultError, sanitize
 from pyopnb.ops.instantiate import instantiate
-from pyopnb.ops.registry import Op
+from pyopnb.ops.op import Op
 from pyopnb.ops.returns import Output
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType, type_of

@@ -13,7 +13,9 @@ import pytest
 import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
 from pyopnb.ops.definitions import collect_definitions
-from pyopnb.ops.registry import MAX_VERSIONS, Registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import MAX_VERSIONS
+from pyopnb.ops.registry import Registry
 
 
 def made(body="pass"):

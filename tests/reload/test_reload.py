@@ -359,7 +359,7 @@ def test_a_thousand_redefinitions_leave_nothing_behind():
         gc.collect()
         return sys.getallocatedblocks(), len(gc.get_objects()), resident()
 
-    kept = pyopnb.ops.registry.MAX_VERSIONS
+    kept = pyopnb.ops.op.MAX_VERSIONS
     rounds(2 * kept)  # the history fills up
     before = rounds(kept)
     states = _bridge.counters()["states"]

@@ -12,7 +12,8 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorPro
 
 from pyopnb.models.onnx_schemas import default_attribute, find_schema
 from pyopnb.ops.errors import sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["AttributeKey", "Defaults", "attribute_key", "differing_attributes", "format_attribute"]
 

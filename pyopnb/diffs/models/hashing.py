@@ -18,7 +18,7 @@ from pyopnb.diffs.models.attributes import Defaults, attribute_key
 from pyopnb.models.external_data import entries, find_data, original
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import constant_value
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 
 __all__ = ["Contents", "Fingerprints", "Graph", "Numbers", "fingerprints", "graph_of"]
 

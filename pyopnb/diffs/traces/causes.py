@@ -17,7 +17,7 @@ from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import attribute_value, full_name, named_bodies
 from pyopnb.ops.errors import plural, sanitize
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["find_causes", "op_versions"]

@@ -22,8 +22,9 @@ from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.errors import sanitize
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import advance
-from pyopnb.ops.registry import Op, Version, registry
+from pyopnb.ops.registry import registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.session import run_each

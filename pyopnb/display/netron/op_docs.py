@@ -9,7 +9,8 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.models.nodes import walk
-from pyopnb.ops.registry import Op, registry
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import REQUIRED, Attr, Port
 from pyopnb.ops.types import ANY, TensorType
 

@@ -15,7 +15,9 @@ from pyopnb.models.nodes import Site, attribute_values, imported_versions, linke
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import ModelError, hide_internal_frames
-from pyopnb.ops.registry import Op, canonical_domain, find_op, registry, split_name
+from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY
 

@@ -23,7 +23,8 @@ from pyopnb.models.versions import FILL
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, PyopError, UnknownOp, closest, plural, sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["explain_refusal"]
 

@@ -24,7 +24,8 @@ from pyopnb.models.support.operators import declared_outputs, defaults_of, funct
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
 from pyopnb.models.versions import changed_in
 from pyopnb.ops.errors import ModelError, closest, sanitize
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["MIXED", "Lack", "Misfit", "lacks"]
 

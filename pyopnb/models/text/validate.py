@@ -16,7 +16,8 @@ from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import closest, sanitize, suggest
-from pyopnb.ops.registry import canonical_domain, registry
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
 
 __all__ = ["Fault", "Meant", "find_faults", "is_unknown", "known_ops", "tensor_fault", "wrong_attribute"]
 

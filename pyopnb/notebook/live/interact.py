@@ -19,7 +19,8 @@ from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.text_table import Table

@@ -19,7 +19,8 @@ from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, run_session
 from pyopnb.notebook.live.worker import Worker
-from pyopnb.ops.registry import Version, registry
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.options import quiet_options
 from pyopnb.runtime.session import Session

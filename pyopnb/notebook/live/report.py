@@ -12,7 +12,7 @@ from pyopnb.display.html import MAX_BYTES, details, escape, join, note, pre
 from pyopnb.display.show import html
 from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 from pyopnb.ops.result import Result
 
 __all__ = ["Report"]

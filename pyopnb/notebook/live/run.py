@@ -12,7 +12,9 @@ from typing import Any
 import pyopnb.ops
 from pyopnb.notebook.live.shown import Shown, shown_by
 from pyopnb.ops.errors import FeedError, sanitize
-from pyopnb.ops.registry import Version, registry, split_name
+from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 

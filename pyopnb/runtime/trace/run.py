@@ -25,8 +25,9 @@ from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.ort_capabilities import schema_domains
 from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
-from pyopnb.ops.registry import Version, canonical_domain
 from pyopnb.runtime.built import Built
 from pyopnb.runtime.feeds import from_ortvalue
 from pyopnb.runtime.live_attrs import write_attrs

@@ -15,7 +15,7 @@ from pyopnb.models.tensors import tensors
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import FeedError, sanitize, suggest
-from pyopnb.ops.registry import canonical_domain
+from pyopnb.ops.names import canonical_domain
 
 __all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
 

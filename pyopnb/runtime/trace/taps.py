@@ -12,8 +12,8 @@ from onnx import GraphProto, NodeProto
 from pyopnb.models.edit.wrap import move_behind
 from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import Site
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import Progress
-from pyopnb.ops.registry import Op, Version
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.plan import PlannedNode

@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import UnknownName, closest, plural, sanitize
-from pyopnb.ops.registry import Version
+from pyopnb.ops.op import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.summary import Summary
