@@ -7,10 +7,12 @@ import inspect
 import linecache
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 from pyopnb.ops.errors import DefinitionError, sanitize
@@ -131,20 +133,59 @@ def class_source(cls: type) -> str | None:
     if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
         return "".join(lines)
     try:
-        lines, begin = inspect.getsourcelines(cls)
-        every, _ = inspect.findsource(cls)
-    except (OSError, TypeError):  # made by exec
+        every, begin = _found(cls)
+    except (OSError, TypeError, SyntaxError):  # made by exec, or its file is no module any more
         return None
+    lines = inspect.getblock(every[begin - 1 :])
     if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
-        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # inspect took another class of that name
+        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # another class has the same name
     text = "".join(lines)
     return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
 
 
+@dataclass(frozen=True)
+class _ClassLines:
+    """Where a text has a class: from its first decorator to its last statement."""
+
+    qualname: str
+    begin: int
+    end: int
+
+
+def _found(cls: type) -> tuple[list[str], int]:
+    """The lines of the class's file, and the number of the class's first one."""
+    every, _ = inspect.findsource(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else ([], 0)
+    if "__firstlineno__" in vars(_ClassLines):  # since Python 3.13; before, inspect parses the whole file for each class
+        begin = vars(cls).get("__firstlineno__", len(every) + 1)
+    else:
+        begin = next((found.begin for found in _classes("".join(every)) if found.qualname == cls.__qualname__), len(every) + 1)
+    if begin > len(every):
+        raise OSError(f"no class {cls.__qualname__} in its file")
+    return every, begin
+
+
 def _class_around(text: str, name: str, line: int) -> list[str]:
     """The lines of the class of that name that a line is in."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ClassDef) and node.name == name and node.lineno <= line <= (node.end_lineno or line):
-            begin = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            return text.splitlines(keepends=True)[begin - 1 : node.end_lineno]
+    for found in _classes(text):
+        if found.qualname.rpartition(".")[2] == name and found.begin <= line <= found.end:
+            return text.splitlines(keepends=True)[found.begin - 1 : found.end]
     return []
+
+
+@lru_cache(maxsize=8)  # a file that defines many ops is parsed once
+def _classes(text: str) -> tuple[_ClassLines, ...]:
+    """All classes of a text, outer ones before inner ones."""
+    return tuple(_classes_in(ast.parse(text), ""))
+
+
+def _classes_in(node: ast.AST, prefix: str) -> Iterator[_ClassLines]:
+    for child in ast.iter_child_nodes(node):
+        inside = prefix
+        if isinstance(child, ast.ClassDef):
+            begin = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
+            yield _ClassLines(prefix + child.name, begin, child.end_lineno or child.lineno)
+            inside = f"{prefix}{child.name}."
+        elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inside = f"{prefix}{child.name}.<locals>."
+        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):  # no expression has a class in it
+            yield from _classes_in(child, inside)

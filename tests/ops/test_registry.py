@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import inspect
 import linecache
 import threading
 import time
@@ -12,7 +14,7 @@ import pytest
 
 import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
-from pyopnb.ops.definitions import collect_definitions
+from pyopnb.ops.definitions import class_source, collect_definitions
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import MAX_VERSIONS
 from pyopnb.ops.registry import Registry
@@ -478,6 +480,31 @@ def test_the_source_of_each_of_two_classes_of_one_name_in_a_file(registry):
     assert "x + 1" in first.source and "x + 2" not in first.source
     assert "x + 2" in second.source and "x + 1" not in second.source
     assert first.source.lstrip().startswith("class Both")
+
+
+def test_the_source_is_what_inspect_says():
+    class Decorated:
+        class Inner:
+            def compute(self, x):
+                return x
+
+        def compute(self, x):
+            return x
+            # the last line
+
+    class Inherits(Decorated):
+        """Its compute is elsewhere."""
+
+    for cls in (Decorated, Decorated.Inner, Inherits):
+        assert class_source(cls) == inspect.getsource(cls)
+
+
+def test_a_file_of_many_ops_is_parsed_once_at_most(define, monkeypatch):
+    parsed = []
+    monkeypatch.setattr(ast, "parse", lambda text, *rest, parse=ast.parse: parsed.append(text) or parse(text, *rest))
+    texts = [f"@pyopnb.pyop\nclass A{n}:\n    def compute(self, x): return x + {n}\n" for n in range(50)]
+    assert [version.source for version in define("".join(texts))] == texts
+    assert sum("class A49" in text for text in parsed) <= 1  # Python 3.13 knows the lines without
 
 
 def registry_of(cls, registry):
