@@ -93,7 +93,10 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
     Notes
     -----
-    For two runs, each node of b runs twice more, in isolation on the tensors of a. That calls an op's ``compute`` as well.
+    For two runs, each node of b runs twice more, in isolation on the tensors of a. A node that is then over the tolerance runs
+    twice on the tensors of each run, which tells how far isolation itself is off. All that calls an op's ``compute`` as well.
+
+    With ``stol=True``, a tensor that was computed through float16 or bfloat16 gets that dtype's tolerance.
 
     Examples
     --------

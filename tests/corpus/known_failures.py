@@ -4,15 +4,10 @@ from __future__ import annotations
 
 __all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
 
-_WIDENED = "issue 11, item 15: onnxruntime widens nodes between kernels that it lacks for float16"
-_NARROW = "its outputs are float32, and are judged as such, although float16 is computed with: not yet looked into, see item 15"
 _SEQUENCES = "issue 11, item 16: the skeleton does not say that no custom op can have sequences"
 _REFERENCE = "issue 11, item 13: ONNX's reference gives other values"
 
 KNOWN: dict[tuple[str, str], str] = {
-    ("transformer float16", "reference"): _NARROW,
-    ("transformer float16", "skeletons"): _NARROW,
-    ("transformer float16", "divergence"): _WIDENED,
     ("onnx sequence_model1", "skeletons"): _SEQUENCES,
     ("onnx sequence_model4", "skeletons"): _SEQUENCES,
     ("sklearn SVC", "reference"): _REFERENCE,

@@ -10,9 +10,10 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Pair, align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import Run, Tolerances, as_made, runner
+from pyopnb.diffs.traces.isolate import Run, as_made, runner
+from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.diffs.traces.steps import Step, Tensor, default_stol
+from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
@@ -173,6 +174,9 @@ class _Search:
         self.alignment = align(a.graph, b.graph, (a.trace, b.trace))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         names = {pair.a: pair.b for pair in self.alignment.pairs}
+        self.coarse: dict[str, str] = {}
+        if scales_by_dtype(self.tolerances):
+            self.coarse = precisions(b.proto, b.graph, {})
         a.trace.feeds = dict(self.feeds)
         b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
 
@@ -197,8 +201,9 @@ class _Search:
         for name in names:
             pair = self.pairs[name]
             values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
-            diff = compared({name: values[0]}, {name: values[1]}, *self.tolerances)
-            self.compared[name] = Tensor(pair.a, name, pair.by, diff)
+            precision = self.coarse.get(name, "")
+            diff = compared({name: values[0]}, {name: values[1]}, *widened(self.tolerances, precision))
+            self.compared[name] = Tensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)
             elif self.bad is None or maker[name] < maker[self.bad]:

@@ -8,13 +8,14 @@ from typing import Any
 
 from onnx import NodeProto
 
-from pyopnb.diffs.arrays.diff import compared
+from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import Tolerances, as_made, run_isolated
+from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated
+from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
-from pyopnb.diffs.traces.steps import Step, Tensor, default_stol
+from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.errors import FeedError, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
@@ -176,17 +177,39 @@ class TraceComparison:
         # The nodes of b run on a's arrays; where b is arrays, the nodes of a run on those.
         given = {pair.b: self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a] for pair in self.pairs}
         trace, graph = self.traces[1], self.graphs[1]
+        coarse: dict[str, str] = {}
+        if scales_by_dtype(self.tolerances):
+            coarse = precisions(trace.model, graph, self.arrays[1])
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances)
+            own = self._own(isolated)
             for pair in self.pairs:
                 values = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
-                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, *self.tolerances)
-                result = isolated.get(pair.b)
-                facts = () if result is None else (result.diff, result.why, result.steady)
+                precision = coarse.get(pair.b, "")
+                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, *widened(self.tolerances, precision))
+                result = isolated.get(pair.b, Isolated())
+                facts = result.diff, result.why, result.steady, tuple(own.get(pair.b, ())), precision
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)
                 advance("comparisons", 1)
         return tensors
+
+    def _own(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
+        """How far isolation is off from the runs themselves, where it is over the tolerance; by the names in b.
+
+        A node with a state or random numbers is off by these, so there is nothing to learn.
+        """
+        over = {name for name, one in isolated.items() if one.diff is not None and not one.diff.ok and one.steady}
+        found: dict[str, list[Diff]] = {name: [] for name in over}
+        for side in {0, 1} - {self.arrays_side}:
+            trace, graph = self.traces[side], self.graphs[side]
+            ends = {(pair.b if side else pair.a): pair.b for pair in self.pairs}
+            names = [name for name, b in ends.items() if b in over and name in graph.producer]
+            segments = {name: graph.between(name, ends.keys()) for name in names}
+            results = run_isolated(trace, graph, segments, {**trace.feeds, **self.arrays[side]}, self.tolerances)
+            for name, result in results.items():
+                found[ends[name]] += [] if result.diff is None else [result.diff]
+        return found
 
     def steps(self, tensors: Mapping[str, Tensor]) -> list[Step]:
         """Every node of b that makes a compared tensor."""

@@ -11,7 +11,16 @@ from typing import Any
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
-from pyopnb.diffs.base import ToleranceDiff, checked_items, checked_text, checked_whole, fit_lines, from_document, to_document
+from pyopnb.diffs.base import (
+    TOLERANCES,
+    ToleranceDiff,
+    checked_items,
+    checked_text,
+    checked_whole,
+    fit_lines,
+    from_document,
+    to_document,
+)
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     Step,
@@ -168,7 +177,10 @@ class TraceDiff(ToleranceDiff):
             return where
         if self.origin is None:
             return f"first in {where}"
-        return f"{where} is the first outside the tolerance; in isolation no node is"
+        isolation = (
+            "isolation proves it of no node" if any(step.inconclusive for step in self.steps) else "in isolation no node is"
+        )
+        return f"{where} is the first outside the tolerance; {isolation}"
 
     def _causes(self) -> Iterator[str]:
         if self.origins:
@@ -194,6 +206,8 @@ class TraceDiff(ToleranceDiff):
         if set(counts) - {"same"}:
             yield f"nodes: {', '.join(f'{counts[effect]} {_EFFECTS[effect]}' for effect in EFFECTS if counts[effect])}"
             yield from self._amplification()
+        if inconclusive := [s.name for s in self.steps if s.inconclusive and s.verdict in ("amplifies", "propagates")]:
+            yield f"isolation proves nothing, as it is as far off from their own runs: {_join_names(inconclusive)}"
         if nondeterministic := [step.name for step in self.steps if step.nondeterministic]:
             yield f"nondeterministic (random or stateful): {_join_names(nondeterministic)}"
         if counts["same"] != len(self.steps):
@@ -305,7 +319,8 @@ def _more(count: int) -> str:
 def _tensor_to_dict(tensor: Tensor) -> dict[str, Any]:
     document = {name: getattr(tensor, name) for name in ("a", "b", "by", "why", "steady")}
     alone = None if tensor.alone is None else to_document(tensor.alone)
-    return {**document, "diff": to_document(tensor.diff), "alone": alone}
+    own = [to_document(diff) for diff in tensor.own]
+    return {**document, "diff": to_document(tensor.diff), "alone": alone, "own": own, "precision": tensor.precision}
 
 
 def _step_to_dict(step: Step) -> dict[str, Any]:
@@ -320,7 +335,12 @@ def _tensor_from_dict(document: Mapping[str, Any]) -> Tensor:
     if document["steady"] is not None and type(document["steady"]) is not bool:
         raise ValueError("steady is neither true nor false nor null")
     alone = None if document["alone"] is None else from_document(Diff, document["alone"])
-    return Tensor(a, b, by, from_document(Diff, document["diff"]), alone, why, document["steady"])
+    # What was written before there were these two has neither.
+    own = tuple(from_document(Diff, item) for item in checked_items(document.get("own", [])))
+    precision = checked_text(document.get("precision", ""))
+    if precision and precision not in TOLERANCES:
+        raise ValueError("a precision that is no float dtype")
+    return Tensor(a, b, by, from_document(Diff, document["diff"]), alone, why, document["steady"], own, precision)
 
 
 def _step_from_dict(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:

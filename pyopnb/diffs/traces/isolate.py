@@ -17,6 +17,7 @@ from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
+from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
@@ -30,7 +31,7 @@ from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.session import run_each
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Isolated", "Run", "Tolerances", "as_made", "run_isolated", "runner"]
+__all__ = ["Isolated", "Run", "as_made", "run_isolated", "runner"]
 
 _BATCH = 2**28  # bytes of the results of one such model
 
@@ -54,9 +55,6 @@ class Isolated:
     steady: bool | None = None
 
 
-Tolerances = tuple[float | None, float | None, float | None]
-"""``rtol``, ``atol`` and ``stol``, as `pyopnb.diff` takes them."""
-
 Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Runs a model on several feeds, in one session."""
 
@@ -78,7 +76,7 @@ def run_isolated(
     segments : mapping
         By the tensor that each makes.
     given : mapping
-        The other trace's arrays, under the names of this one.
+        The arrays, the other trace's or its own, under the names of this one.
     tolerances : tuple of (float or None)
         ``rtol``, ``atol`` and ``stol``.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
+from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference, tolerance
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.ops.errors import sanitize
 
@@ -17,6 +17,7 @@ __all__ = [
     "EFFECTS",
     "Step",
     "Tensor",
+    "Tolerances",
     "default_stol",
     "format_body",
     "format_error",
@@ -24,6 +25,8 @@ __all__ = [
     "format_versions",
     "largest_error",
     "same_values",
+    "scales_by_dtype",
+    "widened",
 ]
 
 EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
@@ -31,6 +34,10 @@ EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 
 AMPLIFIES = 10.0
 """A node amplifies if its error is at least so many times the largest error of its inputs: a decimal digit is lost."""
+
+
+Tolerances = tuple[float | None, float | None, float | None]
+"""``rtol``, ``atol`` and ``stol``, as `pyopnb.diff` takes them."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,12 @@ class Tensor:
         Why it could not.
     steady : bool or None
         Whether b's node gave the same result twice; None if it did not run twice.
+    own : tuple of Diff
+        Where ``alone`` is over the tolerance: the difference between what each run recorded and what its node gives in
+        isolation on that run's own tensors. ONNX Runtime can run a node otherwise in a graph than by itself: in float32 where
+        it has no kernel for float16, so that nothing is rounded between two such nodes.
+    precision : str
+        The coarsest float dtype that nodes made on the way to it; empty unless it is coarser than its own.
     """
 
     a: str
@@ -62,6 +75,16 @@ class Tensor:
     alone: Diff | None = None
     why: str = ""
     steady: bool | None = None
+    own: tuple[Diff, ...] = ()
+    precision: str = ""
+
+    @property
+    def introduced(self) -> bool:
+        """Whether b's node by itself is over the tolerance, and by much more than in isolation it is off its own runs."""
+        if self.alone is None or self.alone.ok:
+            return False
+        off = max(map(largest_error, self.own), default=0.0)
+        return not math.isinf(off) and largest_error(self.alone) >= AMPLIFIES * off
 
     def judged(self, rtol: float | None, atol: float | None, stol: float | None = None) -> Tensor:
         """Apply another tolerance.
@@ -71,7 +94,9 @@ class Tensor:
         Tensor
         """
         alone = None if self.alone is None else self.alone.judged(rtol=rtol, atol=atol, stol=stol)
-        return replace(self, diff=self.diff.judged(rtol=rtol, atol=atol, stol=stol), alone=alone)
+        own = tuple(diff.judged(rtol=rtol, atol=atol, stol=stol) for diff in self.own)
+        rtol, atol, stol = widened((rtol, atol, stol), self.precision)
+        return replace(self, diff=self.diff.judged(rtol=rtol, atol=atol, stol=stol), alone=alone, own=own)
 
 
 @dataclass(frozen=True)
@@ -120,6 +145,12 @@ class Step:
         return max((largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None), default=None)
 
     @property
+    def inconclusive(self) -> bool:
+        """Whether what it gives in isolation says nothing: it is over the tolerance, and as far off from its own runs."""
+        over = [tensor for tensor in self.outputs if tensor.alone is not None and not tensor.alone.ok]
+        return bool(over) and not any(tensor.introduced for tensor in over)
+
+    @property
     def incoming(self) -> float:
         """The largest error of its inputs."""
         return max((largest_error(tensor.diff) for tensor in self.inputs), default=0.0)
@@ -140,8 +171,8 @@ class Step:
     def verdict(self) -> str:
         """What it does to the difference between the runs.
 
-        - ``origin``: run in isolation on the inputs of a, it is over the tolerance; or its inputs are the same in both runs and
-          its outputs are not,
+        - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES` times as far off as from
+          what each run itself recorded of it; or its inputs are the same in both runs and its outputs are not,
         - ``amplifies``: its outputs are over the tolerance and its inputs within, or its error is `AMPLIFIES` times theirs,
         - ``propagates``: its outputs are over the tolerance as its inputs are,
         - ``hides``: its inputs are over the tolerance and its outputs within,
@@ -151,7 +182,7 @@ class Step:
         bad_outputs = any(not tensor.diff.ok for tensor in self.outputs)
         if all(tensor.diff.verdict == "bit-identical" for tensor in (*self.inputs, *self.outputs)):
             return "same"  # whatever it gives in isolation, where the runtime may run it in another dtype or unfused
-        if any(tensor.alone is not None and not tensor.alone.ok for tensor in self.outputs):
+        if any(tensor.introduced for tensor in self.outputs):
             return "origin"
         if not bad_outputs:
             return "hides" if bad_inputs else "same"
@@ -181,6 +212,22 @@ def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | No
     return True if names[0] == names[1] and names[0].startswith("onnxruntime") and runtimes[0] != runtimes[1] else None
 
 
+def scales_by_dtype(tolerances: Tolerances) -> bool:
+    """Whether all three tolerances are the dtype's own."""
+    return tolerances == (None, None, True)
+
+
+def widened(tolerances: Tolerances, precision: str) -> Tolerances:
+    """The tolerance of a tensor on whose way a coarser dtype was: that dtype's, with a ``stol`` of True.
+
+    Examples
+    --------
+    >>> widened((None, None, True), "float16"), widened((None, None, None), "float16"), widened((None, None, True), "")
+    ((0.001, 1e-05, 0.001), (None, None, None), (None, None, True))
+    """
+    return tolerance(precision, *tolerances) if precision and scales_by_dtype(tolerances) else tolerances
+
+
 def format_step(step: Step) -> str:
     """A step in one line: the node, its error, and how much of that is its own."""
     body = next(iter(format_body(step)), "")
@@ -204,6 +251,8 @@ def format_error(step: Step) -> str:
     if step.isolated is None:
         why = next((tensor.why for tensor in step.outputs if tensor.why), "")
         facts.append(f"not run in isolation{f': {why}' if why else ''}")
+    elif step.inconclusive:
+        facts.append("in isolation as far off from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
         facts.append(f"in isolation {'equal' if not step.isolated else f'up to {format_number(step.isolated)}'}")
     return "; ".join(facts)

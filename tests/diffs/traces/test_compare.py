@@ -10,7 +10,9 @@ import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from light import feeds, light
 from onnx import ModelProto, helper, numpy_helper
+from onnxruntime.transformers.float16 import convert_float_to_float16
 from transformer import renamed, transformer
 
 import pyopnb
@@ -326,6 +328,7 @@ def test_an_op_that_keeps_a_state_is_flagged() -> None:
     session = pyopnb.Session(model)
     found = diff(session.trace(x=np.float32([1])), session.trace(x=np.float32([1])))
     assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"a": True, "y": False}
+    assert [step.outputs[0].b for step in found.origins] == ["a"] and found["a"].own == (), "its own runs say as little"
 
 
 def test_a_node_that_cannot_run_alone_says_why() -> None:
@@ -412,3 +415,67 @@ def test_a_float16_net_has_no_origins_in_two_runs_that_are_the_same() -> None:
     x = np.random.default_rng(1).normal(size=(1, 8, 16, 16)).astype(np.float16)
     found = diff(trace(model, x), trace(model, x))
     assert found.verdict == "bit-identical" and not found.origins, str(found)
+
+
+# ---- float16, which ONNX Runtime widens between kernels that it lacks ------------------------------------------------------
+
+
+def test_the_perturbed_node_of_a_float16_net_is_its_only_origin() -> None:
+    model = convert_float_to_float16(transformer(blocks=2), keep_io_types=True)
+    other = ModelProto()
+    other.CopyFrom(model)
+    bias = next(tensor for tensor in other.graph.initializer if tensor.name == "b1.q.bias")
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) * np.float16(1.5), bias.name))
+    one, another = trace(model, x=X, **QUICK), trace(other, x=X, **QUICK)
+    for found in (diff(one, another), diff(another, one), TraceDiff.from_json(diff(one, another).to_json())):
+        assert [step.outputs[0].b for step in found.origins] == ["b1.q"]
+        assert [part for step in found.origins for part in step.changes if "weight b1.q.bias" in part]
+        unsure = [step for step in found.steps if step.inconclusive]
+        assert unsure and all(step.outputs[0].alone.verdict == "different" for step in unsure)
+        assert all(len(tensor.own) == 2 for step in unsure for tensor in step.outputs if not tensor.alone.ok)
+        assert "isolation proves nothing, as it is as far off from their own runs: " in str(found)
+
+
+def test_levels_of_optimisation_of_a_float16_net_agree_to_its_precision() -> None:
+    net = light("squeezenet")
+    model = convert_float_to_float16(net, keep_io_types=True, disable_shape_infer=True)
+    best, plain = (trace(model, feeds(net), **QUICK, optimised=level) for level in (True, False))
+    found = diff(plain, best)
+    assert (found.verdict, found.origins) == ("close", ()), str(found)
+    assert {tensor.b: tensor.precision for tensor in found.tensors if tensor.precision} == dict.fromkeys(
+        best.outputs, "float16"
+    )
+    assert found.judged() == found == TraceDiff.from_json(found.to_json())
+    assert not found.judged(rtol=1e-5, atol=1e-5, stol=1e-5).ok
+    other = ModelProto()
+    other.CopyFrom(model)
+    weight = next(tensor for tensor in other.graph.initializer if tensor.name == "fire3/expand3x3_w_0")
+    changed = numpy_helper.to_array(weight).copy()
+    changed[0] *= np.float16(1.5)
+    weight.CopyFrom(numpy_helper.from_array(changed, weight.name))
+    found = diff(plain, trace(other, feeds(net), **QUICK))
+    reading = [node.output[0] for node in other.graph.node if weight.name in node.input]
+    assert [step.outputs[0].b for step in found.origins] == reading, str(found)
+
+
+def test_isolation_that_does_not_give_what_its_own_runs_gave_proves_nothing() -> None:
+    values = [np.float32([1, 2]) + np.float32(error) for error in (0, 0.01, 0.0999, 0.1, np.inf)]
+    exact, little, nearly, ten, endless = (diff(values[0], value) for value in values)
+
+    def step(alone: Any, *own: Any) -> Step:
+        x, y = Tensor("x", "x", "name", diff(values[0], values[0] * 2)), Tensor("y", "y", "name", ten, alone, own=own)
+        return Step("y", "::Elu", "y", (y,), (x,))
+
+    for alone, own, verdict in (
+        (ten, (), "origin"),
+        (ten, (exact, exact), "origin"),
+        (ten, (exact, little), "origin"),
+        (nearly, (exact, little), "propagates"),
+        (nearly, (little, exact), "propagates"),
+        (endless, (little,), "origin"),
+        (endless, (endless,), "propagates"),
+        (exact, (), "propagates"),
+    ):
+        found = step(alone, *own)
+        assert (found.verdict, found.inconclusive) == (verdict, verdict == "propagates" and alone is not exact)
+        assert ("own runs, which proves nothing" in str(found)) == found.inconclusive
