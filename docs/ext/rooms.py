@@ -15,14 +15,15 @@ MOST = 9
 _LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
-_DOORS = {"__main__"}  # the command line: a module and not a room
+_DOORS = {"__main__", "ortx", "sklearn", "torch"}  # the command line, a module and not a room, and what serves other frameworks
 
 
 def floors() -> list[list[str]]:
     """The rooms from the top floor down, as the layer contract in pyproject.toml has them."""
     contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     (rooms,) = (contract for contract in contracts if contract["name"] == "rooms")
-    return [[room.strip() for room in layer.split("|")] for layer in rooms["layers"] if layer not in _DOORS]
+    listed = [[room.strip() for room in layer.split("|")] for layer in rooms["layers"]]
+    return [floor for layer in listed if (floor := [room for room in layer if room not in _DOORS])]
 
 
 def imports() -> dict[tuple[str, str], int]:

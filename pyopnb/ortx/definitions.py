@@ -1,0 +1,280 @@
+"""Functions made ops by the decorator of onnxruntime-extensions, and the dtypes that it counts in."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import DefinitionError, NotationError, sanitize
+from pyopnb.ops.registry import registry
+from pyopnb.ortx.overloads import Overload, class_of, merged
+
+__all__ = ["Opdef", "PyCustomOpDef", "default_opset_domain", "enable_py_op", "find_overloads", "onnx_op"]
+
+_DOMAIN = "ai.onnx.contrib"
+_KEYWORDS = ("op_type", "inputs", "outputs", "attrs")
+
+
+def default_opset_domain() -> str:
+    """The domain of an op whose name has none.
+
+    Returns
+    -------
+    str
+        ``ai.onnx.contrib``.
+    """
+    return _DOMAIN
+
+
+class PyCustomOpDef:
+    """The dtypes of inputs, outputs and attrs, under the numbers that ``onnx.TensorProto`` gives them.
+
+    ``undefined`` takes any dtype, and gives that of the first input.
+
+    Examples
+    --------
+    >>> PyCustomOpDef.dt_float, PyCustomOpDef.dt_string
+    (1, 8)
+    """
+
+    undefined = 0
+    dt_float = 1
+    dt_uint8 = 2
+    dt_int8 = 3
+    dt_uint16 = 4
+    dt_int16 = 5
+    dt_int32 = 6
+    dt_int64 = 7
+    dt_string = 8
+    dt_bool = 9
+    dt_float16 = 10
+    dt_double = 11
+    dt_uint32 = 12
+    dt_uint64 = 13
+    dt_complex64 = 14
+    dt_complex128 = 15
+    dt_bfloat16 = 16
+
+
+_KINDS: Mapping[int, type] = {
+    PyCustomOpDef.dt_string: str,
+    PyCustomOpDef.dt_float: float,
+    PyCustomOpDef.dt_double: float,
+    PyCustomOpDef.dt_bool: bool,
+    **dict.fromkeys((PyCustomOpDef.dt_int64, PyCustomOpDef.dt_int32), int),
+}
+
+_overloads: dict[str, tuple[Overload, ...]] = {}
+"""What every name stands for: each combination of inputs that was declared, the newest body of it."""
+
+_enabled = [True]
+
+
+def find_overloads(name: str) -> tuple[Overload, ...]:
+    """What was declared under a name, ``domain::OpType`` or an op type of the default domain."""
+    return _overloads.get(_full_name(name), ())
+
+
+class Opdef:
+    """What a decorated function becomes: it can still be called, and its ``body`` replaced.
+
+    Parameters
+    ----------
+    op_type : str
+    func : callable
+
+    Attributes
+    ----------
+    op_type : str
+        As it was declared.
+    body : callable
+        Runs that begin after another function was assigned to it call that one.
+    """
+
+    def __init__(self, op_type: str, func: Callable[..., Any]) -> None:
+        self.op_type, self.body = op_type, func
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.body(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Opdef {_full_name(self.op_type)}>"
+
+    @staticmethod
+    def declare(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
+        """`onnx_op`."""
+        if args and callable(args[0]):
+            got = f"the function {sanitize(getattr(args[0], '__name__', 'without a name'))} itself"
+            next_ = "@onnx_op(inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])"
+            raise DefinitionError("onnx_op", expected="keyword arguments", got=got, next=next_)
+        return lambda func: Opdef.create(func, *args, **kwargs)
+
+    @staticmethod
+    def create(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Opdef:
+        """Make a function an op, as `onnx_op` does.
+
+        Parameters
+        ----------
+        func : callable
+        *args, **kwargs
+            As of `onnx_op`.
+
+        Returns
+        -------
+        Opdef
+
+        Raises
+        ------
+        DefinitionError
+            A dtype that is none, or that no tensor of ONNX Runtime's custom ops can have.
+        """
+        _warn_of_ignored(args, kwargs)
+        op_type = kwargs.get("op_type") or func.__name__
+        where = f"op {sanitize(_full_name(op_type))}"
+        opdef = Opdef(op_type, func)
+        overload = Overload(
+            opdef,
+            _dtypes(kwargs.get("inputs"), f"{where}, inputs"),
+            _dtypes(kwargs.get("outputs"), f"{where}, outputs"),
+            _attrs(kwargs.get("attrs"), where),
+        )
+        _define(_full_name(op_type), overload)
+        return opdef
+
+
+def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
+    """Decorate a function of arrays as an op; what onnxruntime-extensions declares so needs no change.
+
+    Parameters
+    ----------
+    *args
+        Ignored with a warning: everything is given by name.
+    **kwargs
+        ``op_type`` : str, the function's name if not given; with a domain, ``"my.domain::Name"``.
+        ``inputs``, ``outputs`` : list of int, the dtypes as `PyCustomOpDef` has them; one float32 each if not given.
+        ``attrs`` : dict of str to int, or list of str for strings; the function gets them as keyword arguments.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns an `Opdef`.
+
+    Raises
+    ------
+    DefinitionError
+        A dtype that is none, or that no tensor of ONNX Runtime's custom ops can have.
+
+    Notes
+    -----
+    The function gets arrays that it may write to. A number in another dtype than declared is converted where the value stays,
+    and to fewer digits of a float; all else is a `ResultError`. The same name with other dtypes of inputs is one more overload
+    of the op; with the same ones it replaces the function, in live sessions as well. In a plain session, outputs of overloads
+    that differ in them have the first input's dtype.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> double = [PyCustomOpDef.dt_double]
+    >>> @onnx_op(op_type="Shift", inputs=double, outputs=double, attrs={"by": PyCustomOpDef.dt_float})
+    ... def shift(x, by):
+    ...     return x + by
+    >>> shift(np.array([1.0]), by=2.0)
+    array([3.])
+    >>> model = pyopnb.parse("(double[N] x) => (double[N] y) { y = ai.onnx.contrib.Shift<by = 0.5>(x) }")
+    >>> pyopnb.run(model, x=[1.0])["y"]
+    array([1.5])
+    """
+    return Opdef.declare(*args, **kwargs)
+
+
+def enable_py_op(enabled: bool) -> bool:
+    """Have the ops that were declared here in the registry, or take them all out of it.
+
+    Parameters
+    ----------
+    enabled : bool
+
+    Returns
+    -------
+    bool
+        What it was before.
+    """
+    before, _enabled[0] = _enabled[0], bool(enabled)
+    if before != _enabled[0]:
+        for name in _overloads:
+            if enabled:
+                _serve(name)
+            elif registry.find(*name.split("::", 1)) is not None:
+                registry.remove(name)
+    return before
+
+
+def _full_name(op_type: str) -> str:
+    return op_type if "::" in op_type else f"{_DOMAIN}::{op_type}"
+
+
+def _warn_of_ignored(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    ignored = [sanitize(repr(arg), 40) for arg in args] + [f"{key}=" for key in kwargs if key not in _KEYWORDS]
+    if ignored:
+        next_ = 'op_type="my.domain::Name"' if "domain" in kwargs else 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
+        text = f"onnx_op ignores {', '.join(ignored)}, as onnxruntime-extensions does. Try: {next_}"
+        warnings.warn(text, stacklevel=4)
+
+
+def _dtypes(given: Sequence[int] | None, where: str) -> tuple[int, ...]:
+    numbers = (PyCustomOpDef.dt_float,) if given is None else tuple(given)
+    for number in numbers:
+        if number == PyCustomOpDef.undefined:
+            continue
+        try:
+            carried = dtype(number).carried
+        except NotationError:
+            carried = False
+        if not carried:
+            expected = "dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float"
+            got = dtype(number).name if number in vars(PyCustomOpDef).values() else sanitize(repr(number))
+            raise DefinitionError(where, expected=expected, got=got, next="[PyCustomOpDef.dt_float]")
+    return numbers
+
+
+def _attrs(given: Any, where: str) -> dict[str, type]:
+    attrs = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given or (), PyCustomOpDef.dt_string)
+    for name, number in attrs.items():
+        if number not in _KINDS:
+            expected = "dt_int64, dt_float, dt_string or dt_bool"
+            names = (key for key, value in vars(PyCustomOpDef).items() if value == number and key.startswith("dt_"))
+            got = next(names, sanitize(repr(number)))
+            next_ = f'attrs={{"{sanitize(name)}": PyCustomOpDef.dt_int64}}'
+            raise DefinitionError(f"{where}, attr {sanitize(name)}", expected=expected, got=got, next=next_)
+        if not name.isidentifier():
+            raise DefinitionError(f"{where}, attrs", expected="names of keyword arguments", got=sanitize(repr(name)))
+    return {name: _KINDS[number] for name, number in attrs.items()}
+
+
+def _define(name: str, overload: Overload) -> None:
+    former = _overloads.get(name)
+    _overloads[name] = merged(former or (), overload)
+    try:
+        _serve(name)
+    except BaseException:
+        del _overloads[name]
+        if former is not None:
+            _overloads[name] = former
+        raise
+
+
+def _serve(name: str) -> None:
+    if _enabled[0]:
+        overloads = _overloads[name]
+        registry.define(class_of(name, overloads), name, source=_source(overloads))
+
+
+def _source(overloads: Sequence[Overload]) -> str | None:
+    """The functions' texts, for what compares versions."""
+    try:
+        return "\n\n".join(inspect.getsource(overload.opdef.body) for overload in overloads)
+    except (OSError, TypeError):  # made by exec, or no function
+        return None

@@ -1,0 +1,490 @@
+"""Python operators as the tutorials and tests of onnxruntime-extensions write them, with another import line."""
+
+import re
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import pyopnb
+from pyopnb.ortx import (
+    Opdef,
+    OrtPyFunction,
+    PyCustomOpDef,
+    PyOp,
+    PyOrtFunction,
+    default_opset_domain,
+    enable_py_op,
+    expand_onnx_inputs,
+    get_library_path,
+    hook_model_op,
+    make_onnx_model,
+    onnx_op,
+    optimize_model,
+    ort_inference,
+)
+
+ONE, TWO = np.float32([1.5, -2.5]), np.float32([[1, 2], [3, 4]])
+
+
+@pytest.fixture(autouse=True)
+def only_these_ops(monkeypatch):
+    from pyopnb.ortx import definitions
+
+    pyopnb.registry.clear()
+    monkeypatch.setattr(definitions, "_overloads", {})
+    yield
+    pyopnb.registry.clear()
+
+
+def options():
+    made = onnxruntime.SessionOptions()
+    made.log_severity_level = 4
+    made.register_custom_ops_library(get_library_path())
+    return made
+
+
+def model(*nodes, inputs, outputs):
+    """As the tests of onnxruntime-extensions write them: helper.make_node and make_graph, rows of name, dtype and shape."""
+    infos = [[helper.make_tensor_value_info(*row) for row in rows] for rows in (inputs, outputs)]
+    return make_onnx_model(helper.make_graph(list(nodes), "test", *infos))
+
+
+def contrib(op_type, inputs, outputs, **attrs):
+    return helper.make_node(op_type, inputs, outputs, domain="ai.onnx.contrib", **attrs)
+
+
+def one_node(op_type, before=TensorProto.FLOAT, after=TensorProto.FLOAT, shape=None, **attrs):
+    """A model of one node; its shape is open."""
+    return model(contrib(op_type, ["x"], ["y"], **attrs), inputs=[("x", before, shape)], outputs=[("y", after, None)])
+
+
+def run_bare(made, **feeds):
+    return onnxruntime.InferenceSession(made.SerializeToString(), options()).run(None, feeds)
+
+
+# ---- as in their tests -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reversed_matrix_between_standard_nodes():
+    @onnx_op(op_type="PyReverseMatrix", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
+    def reverse_matrix(x):
+        return np.flip(x, axis=0)
+
+    made = model(
+        helper.make_node("Identity", ["input_1"], ["identity1"]),
+        contrib("PyReverseMatrix", ["identity1"], ["reversed"]),
+        inputs=[("input_1", TensorProto.FLOAT, [None, 2])],
+        outputs=[("reversed", TensorProto.FLOAT, [None, 2])],
+    )
+    assert 'domain: "ai.onnx.contrib"' in str(made)
+    np.testing.assert_array_equal(run_bare(made, input_1=TWO)[0], TWO[::-1])
+
+
+def test_two_outputs_that_add_up():
+    @onnx_op(op_type="NegPos", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float, PyCustomOpDef.dt_float])
+    def negpos(x):
+        neg, pos = x.copy(), x.copy()
+        neg[x > 0] = 0
+        pos[x < 0] = 0
+        return neg, pos
+
+    made = model(
+        contrib("NegPos", ["x"], ["neg", "pos"]),
+        inputs=[("x", TensorProto.FLOAT, [None])],
+        outputs=[("neg", TensorProto.FLOAT, [None]), ("pos", TensorProto.FLOAT, [None])],
+    )
+    neg, pos = run_bare(made, x=ONE)
+    assert neg.tolist() == [0, -2.5] and pos.tolist() == [1.5, 0]
+
+
+def test_an_epsilon_in_double():
+    @onnx_op(op_type="AddEpsilon", inputs=[PyCustomOpDef.dt_double], outputs=[PyCustomOpDef.dt_double])
+    def add_epsilon(x):
+        return x + 1e-3
+
+    (y,) = run_bare(one_node("AddEpsilon", TensorProto.DOUBLE, TensorProto.DOUBLE), x=np.array([1.0, 2.0]))
+    assert y.tolist() == [1.001, 2.001]
+
+
+def test_strings_that_are_joined_with_a_string_attribute_given_as_a_list():
+    @onnx_op(op_type="PyJoin", inputs=[PyCustomOpDef.dt_string], outputs=[PyCustomOpDef.dt_string], attrs=["sep"])
+    def join(arr, **kwargs):
+        return np.array([kwargs["sep"].join(row) for row in arr])
+
+    made = one_node("PyJoin", TensorProto.STRING, TensorProto.STRING, [None, None], sep=";")
+    assert run_bare(made, x=np.array([["a", "b"], ["ü", ""]], object))[0].tolist() == ["a;b", "ü;"]
+
+
+def test_checksums_of_strings_in_uint32():
+    @onnx_op(op_type="PyCrc32", inputs=[PyCustomOpDef.dt_string], outputs=[PyCustomOpDef.dt_uint32])
+    def crc32(x):
+        return np.array([zlib.crc32(word.encode()) & 0xFFFFFFFF for word in x.flat]).reshape(x.shape)  # int64
+
+    (y,) = run_bare(one_node("PyCrc32", TensorProto.STRING, TensorProto.UINT32), x=np.array(["a", "ü"], object))
+    assert y.dtype == np.uint32 and y.tolist() == [zlib.crc32(word.encode()) for word in "aü"]
+
+
+def test_a_split_with_three_outputs_of_other_dtypes():
+    @onnx_op(
+        op_type="PySplit",
+        inputs=[PyCustomOpDef.dt_string, PyCustomOpDef.dt_string, PyCustomOpDef.dt_bool],
+        outputs=[PyCustomOpDef.dt_int64, PyCustomOpDef.dt_string, PyCustomOpDef.dt_int64],
+    )
+    def split(texts, sep, skip):
+        parts = [[part for part in text.split(str(sep)) if part or not skip] for text in texts]
+        places = [(row, column) for row, words in enumerate(parts) for column in range(len(words))]
+        return (
+            np.array(places),
+            np.array([word for words in parts for word in words]),
+            np.array([len(parts), max(map(len, parts))]),
+        )
+
+    made = model(
+        contrib("PySplit", ["texts", "sep", "skip"], ["places", "words", "size"]),
+        inputs=[("texts", 8, [None]), ("sep", 8, []), ("skip", 9, [])],
+        outputs=[("places", 7, [None, 2]), ("words", 8, [None]), ("size", 7, [2])],
+    )
+    feeds = {"texts": np.array(["a,,b", "c"], object), "sep": np.array(",", object), "skip": np.array(True)}
+    places, words, size = run_bare(made, **feeds)
+    assert places.tolist() == [[0, 0], [0, 1], [1, 0]] and words.tolist() == ["a", "b", "c"] and size.tolist() == [2, 2]
+
+
+def test_int_and_float_attributes_arrive_with_all_their_digits():
+    kinds = {"length": PyCustomOpDef.dt_int64, "scale": PyCustomOpDef.dt_float, "word": PyCustomOpDef.dt_string}
+
+    @onnx_op(op_type="Padded", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float], attrs=kinds)
+    def padded(x, length, scale, word):
+        assert (type(length), word) == (int, "ü")
+        return np.pad(x * np.float32(scale), (0, length))
+
+    (y,) = run_bare(one_node("Padded", length=2, scale=0.123456789, word="ü"), x=np.float32([1]))
+    assert y.tolist() == [np.float32(0.123456789), 0, 0]
+
+
+def test_a_domain_in_the_name_and_an_operator_of_onnx():
+    @onnx_op(op_type="torchcustom::Add10", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
+    def add10(x):
+        return x + 10
+
+    node = helper.make_node("Add10", ["x"], ["y"], domain="torchcustom")
+    made = model(node, inputs=[("x", 1, None)], outputs=[("y", 1, None)])
+    made.opset_import.append(helper.make_opsetid("torchcustom", 1))
+    assert run_bare(made, x=ONE)[0].tolist() == [11.5, 7.5]
+
+    @onnx_op(op_type="::Relu")
+    def relu(x):
+        return np.maximum(x, 7)
+
+    node = helper.make_node("Relu", ["x"], ["y"])
+    assert run_bare(model(node, inputs=[("x", 1, None)], outputs=[("y", 1, None)]), x=ONE)[0].tolist() == [7, 7]
+
+
+def test_the_name_and_one_float_each_where_nothing_is_given():
+    @onnx_op()
+    def Doubled(x):
+        return x * 2
+
+    assert Doubled.op_type == "Doubled" and isinstance(Doubled, Opdef) and Doubled(3) == 6
+    assert run_bare(one_node("Doubled"), x=ONE)[0].tolist() == [3, -5]
+
+
+@pytest.mark.parametrize("name", [name for name in vars(PyCustomOpDef) if name.startswith("dt_")])
+def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
+    number = getattr(PyCustomOpDef, name)
+    if "complex" in name:
+        with pytest.raises(pyopnb.DefinitionError, match="op ai.onnx.contrib::Same, inputs: expected dtypes .* got complex"):
+            Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
+        return
+    Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
+    kind = pyopnb.tensor_type(TensorProto.DataType.Name(number).lower() + "[...]").dtype.numpy
+    x = np.array(["a", "ü"], object) if name == "dt_string" else np.array([0, 1]).astype(kind)
+    y = PyOrtFunction.from_model(one_node("Same", number, number))(x)
+    assert y.dtype == x.dtype and y.tolist() == x.tolist()
+
+
+def test_any_dtype():
+    Opdef.create(lambda x: x[:1], op_type="First", inputs=[PyCustomOpDef.undefined], outputs=[PyCustomOpDef.undefined])
+    for number, x in ((1, ONE), (11, ONE.astype(float)), (7, np.array([1, 2])), (8, np.array(["a", "b"], object))):
+        (y,) = run_bare(one_node("First", number, number, [None]), x=x)
+        assert y.dtype == x.dtype and y.tolist() == x[:1].tolist()
+
+
+def test_one_name_for_several_dtypes_and_numbers_of_inputs():
+    one, two = [PyCustomOpDef.dt_float], [PyCustomOpDef.dt_double]
+    Opdef.create(lambda x: x * 2, op_type="Many", inputs=one, outputs=one)
+    Opdef.create(lambda x: x * 3, op_type="Many", inputs=two, outputs=two)
+    Opdef.create(lambda x, y: x * y, op_type="Many", inputs=one * 2, outputs=one)
+    made = model(
+        contrib("Many", ["x"], ["a"]),
+        contrib("Many", ["z"], ["b"]),
+        contrib("Many", ["x", "a"], ["c"]),
+        inputs=[("x", 1, [None]), ("z", 11, [None])],
+        outputs=[("a", 1, [None]), ("b", 11, [None]), ("c", 1, [None])],
+    )
+    for run in (run_bare, lambda made, **feeds: list(pyopnb.run(made, **feeds).values())):
+        a, b, c = run(made, x=np.float32([2]), z=np.array([5.0]))
+        assert (a.tolist(), b.tolist(), c.tolist()) == ([4], [15], [8])
+    with pytest.raises(pyopnb.ModelError, match=re.escape("expected (float32[...]) or (float64[...]) or")):
+        pyopnb.run(one_node("Many", TensorProto.INT64, TensorProto.INT64), x=[1])
+
+
+def test_overloads_with_other_outputs():
+    one, two, ints = [PyCustomOpDef.dt_float], [PyCustomOpDef.dt_string], [PyCustomOpDef.dt_int64]
+    Opdef.create(lambda x: np.array([len(x)]), op_type="Length", inputs=one, outputs=ints)
+    Opdef.create(lambda x: x.astype(str), op_type="Length", inputs=two, outputs=two)
+    assert pyopnb.run(one_node("Length", 1, 7, [None]), x=ONE)["y"].tolist() == [2]
+    assert pyopnb.run(one_node("Length", 8, 8, [None]), x=["a"])["y"].tolist() == ["a"]
+
+
+# ---- what the function gets and may return -----------------------------------------------------------------------------------
+
+
+def test_inputs_can_be_written_to():
+    @onnx_op(op_type="Overwrite")
+    def overwrite(x):
+        x[0] = 9
+        return x
+
+    x = ONE.copy()
+    assert run_bare(one_node("Overwrite"), x=x)[0].tolist() == [9, -2.5] and x.tolist() == ONE.tolist()
+
+
+RETURNED = [
+    ("dt_float", np.array([1.5, 2**30 + 1.0]), [1.5, 2**30]),
+    ("dt_float", np.array([1, 2]), [1, 2]),
+    ("dt_float", [1.0, 2.0], [1, 2]),
+    ("dt_float", np.array([np.nan, -np.inf]), [np.nan, -np.inf]),
+    ("dt_int64", np.array([1.0, -(2.0**63)]), [1, -(2**63)]),
+    ("dt_int64", np.array([True, False]), [1, 0]),
+    ("dt_int32", np.array([1, -5]), [1, -5]),
+    ("dt_uint64", np.array([2**64 - 1], np.uint64), [2**64 - 1]),
+    ("dt_bool", np.array([0, 1], np.uint8), [False, True]),
+    ("dt_uint8", np.array([1, 255]), [1, 255]),
+    ("dt_string", np.array([b"a", "ü".encode()], object), ["a", "ü"]),
+    ("dt_string", np.array(["a", "ü"]), ["a", "ü"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "returned", "expected"), RETURNED)
+def test_numbers_of_another_dtype_are_converted_where_their_values_stay(kind, returned, expected):
+    number = getattr(PyCustomOpDef, kind)
+    Opdef.create(lambda x: returned, op_type="Give", outputs=[number])
+    np.testing.assert_array_equal(run_bare(one_node("Give", 1, number), x=ONE)[0], np.array(expected))
+
+
+REFUSED = [
+    ("dt_int64", np.array([1.5]), r"expected int64\[...\], got float64\[1\], whose values it does not have"),
+    ("dt_int64", np.array([2.0**63]), r"expected int64\[...\], got float64\[1\]"),
+    ("dt_int32", np.array([2**40]), r"expected int32\[...\], got int64\[1\]"),
+    ("dt_uint8", np.array([-1]), r"expected uint8\[...\], got int64\[1\]"),
+    ("dt_uint64", np.array([-1]), r"expected uint64\[...\], got int64\[1\]"),
+    ("dt_int64", np.array([2**63], np.uint64), r"expected int64\[...\], got uint64\[1\]"),
+    ("dt_bool", np.array([0, 2]), r"expected bool\[...\], got int64\[2\]"),
+    ("dt_float", np.array([1e300]), r"expected float32\[...\], got float64\[1\]"),
+    ("dt_float", np.array([1j]), r"expected float32\[...\], got complex128\[1\]"),
+    ("dt_float", None, r"expected float32\[...\], got NoneType None"),
+    ("dt_float", (ONE, ONE), "s: expected one array, got a tuple of 2"),
+    ("dt_float", (), "s: expected one array, got a tuple of 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "returned", "message"), REFUSED)
+def test_what_has_no_such_value_is_refused_where_theirs_spoils_it_or_ends_the_process(kind, returned, message):
+    number = getattr(PyCustomOpDef, kind)
+    Opdef.create(lambda x: returned, op_type="Give", outputs=[number])
+    with pytest.raises(pyopnb.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"):
+        PyOrtFunction.from_model(one_node("Give", 1, number))(ONE)
+    with pytest.raises(Exception, match=f"ResultError: op ai.onnx.contrib::Give, output.*{message}"):
+        run_bare(one_node("Give", 1, number), x=ONE)
+
+
+def test_an_exception_is_an_exception():
+    @onnx_op(op_type="Fails")
+    def fails(x):
+        raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own") as caught:
+        PyOrtFunction.from_model(one_node("Fails"))(ONE)
+    assert any("ai.onnx.contrib::Fails" in note for note in caught.value.__notes__)
+    with pytest.raises(Exception, match="KeyError: .*the user's own"):
+        run_bare(one_node("Fails"), x=ONE)
+
+
+# ---- declared again, replaced, taken out -------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_runs_again_serves_live_sessions_and_new_ones():
+    Opdef.create(lambda x: x * 2, op_type="Again")
+    session = onnxruntime.InferenceSession(one_node("Again").SerializeToString(), options())
+    assert session.run(None, {"x": ONE})[0].tolist() == [3, -5]
+    opdef = Opdef.create(lambda x: x * 4, op_type="Again")
+    assert session.run(None, {"x": ONE})[0].tolist() == [6, -10]
+    assert run_bare(one_node("Again"), x=ONE)[0].tolist() == [6, -10]
+    opdef.body = lambda x: x * 0
+    assert session.run(None, {"x": ONE})[0].tolist() == [0, 0]
+    assert [version.number for version in pyopnb.registry.history("ai.onnx.contrib::Again")] == [1, 2]
+
+
+def test_a_definition_that_fails_leaves_the_one_before():
+    Opdef.create(lambda x, by: x + by, op_type="Keeps", attrs={"by": PyCustomOpDef.dt_int64})
+    number = [PyCustomOpDef.dt_double]
+    with pytest.raises(pyopnb.DefinitionError, match="attr by: expected int, as for other inputs, got str"):
+        Opdef.create(lambda x, by: x, op_type="Keeps", inputs=number, outputs=number, attrs=["by"])
+    assert run_bare(one_node("Keeps", by=1), x=ONE)[0].tolist() == [2.5, -1.5]
+
+
+def test_ops_that_are_switched_off_and_on():
+    Opdef.create(lambda x: x, op_type="Switched")
+    try:
+        assert enable_py_op(False) is True
+        with pytest.raises(Exception, match=r"ai.onnx.contrib:Switched\(-1\) is not a registered function/op"):
+            run_bare(one_node("Switched"), x=ONE)
+        Opdef.create(lambda x: x + 1, op_type="Later")
+    finally:
+        assert enable_py_op(True) is False
+    assert run_bare(one_node("Later"), x=ONE)[0].tolist() == run_bare(one_node("Switched"), x=ONE + 1)[0].tolist()
+
+
+def test_what_is_refused_or_ignored_when_it_is_declared():
+    with pytest.raises(pyopnb.DefinitionError, match=r"onnx_op: expected keyword arguments, got the function plain itself"):
+
+        @onnx_op
+        def plain(x):
+            return x
+
+    with pytest.raises(pyopnb.DefinitionError, match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs="):
+        Opdef.create(lambda x, a: x, op_type="Wrong", attrs={"a": PyCustomOpDef.dt_complex64})
+    with pytest.raises(pyopnb.DefinitionError, match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]"):
+        Opdef.create(lambda x: x, op_type="Wrong", inputs=[99])
+    assert "ai.onnx.contrib::Wrong" not in pyopnb.registry
+    with pytest.warns(UserWarning, match=r'onnx_op ignores domain=, .* Try: op_type="my.domain::Name"'):
+        onnx_op(op_type="Elsewhere", domain="my")(lambda x: x)
+    with pytest.warns(UserWarning, match=r"onnx_op ignores 'Positional', as onnxruntime-extensions does") as caught:
+        onnx_op("Positional")(np.abs)
+    assert caught[0].filename == __file__
+
+
+def test_a_node_without_an_attribute_and_one_with_more():
+    Opdef.create(lambda x, by: x + np.float32(by), op_type="Shift", attrs={"by": PyCustomOpDef.dt_float})
+    with pytest.raises(pyopnb.ModelError, match=r"attr by: expected a value of kind float .* got nothing"):
+        PyOrtFunction.from_model(one_node("Shift"))(ONE)
+    assert PyOrtFunction.from_model(one_node("Shift", by=1.0, unknown=3))(ONE).tolist() == [2.5, -1.5]
+    assert run_bare(one_node("Shift", by=1.0, unknown=3), x=ONE)[0].tolist() == [2.5, -1.5]
+
+
+# ---- models as functions, hooks and the rest ---------------------------------------------------------------------------------
+
+
+def test_a_model_as_a_function(tmp_path):
+    made = model(
+        helper.make_node("Gather", ["table", "which"], ["row"]),
+        inputs=[("table", 1, [None, None]), ("which", 7, [])],
+        outputs=[("row", 1, [None])],
+    )
+    onnx.save_model(made, str(tmp_path / "gather.onnx"))
+    for function in (PyOrtFunction.from_model(made), OrtPyFunction(str(tmp_path / "gather.onnx"), cpu_only=True)):
+        assert function.input_names == ["table", "which"] and function.output_names == ["row"]
+        assert function(TWO, 1).tolist() == [3, 4]
+        assert function(TWO, np.array(0, np.int32)).tolist() == [1, 2]
+        assert function(TWO, which=1).tolist() == [3, 4]
+        assert isinstance(function.ort_session, onnxruntime.InferenceSession)
+        function.add_default_input(table=TWO * 2)
+        assert function(1).tolist() == [6, 8]
+    assert ort_inference(made, TWO, 1).tolist() == [3, 4]
+
+
+def test_wrong_arguments_of_a_function_are_named():
+    function = OrtPyFunction(one_node("Abs"))
+    with pytest.raises(pyopnb.ArgumentError, match=r"expected at most 1 positional argument \(x\), got 2"):
+        function(ONE, ONE)
+    with pytest.raises(pyopnb.ArgumentError, match="expected names of inputs, got X. Try: x"):
+        function(X=ONE)
+    with pytest.raises(pyopnb.ModelError, match="OrtPyFunction: expected a model, got none"):
+        OrtPyFunction()(ONE)
+
+
+def test_the_function_of_one_op():
+    inputs = [PyCustomOpDef.dt_float, PyCustomOpDef.dt_int64]
+    kind = {"by": PyCustomOpDef.dt_float}
+
+    @onnx_op(op_type="Weighted", inputs=inputs, outputs=[PyCustomOpDef.dt_double], attrs=kind)
+    def weighted(x, times, by):
+        return x * times * by
+
+    function = PyOrtFunction.from_customop("Weighted", by=0.5, cpu_only=True)
+    assert function.input_names == ["x", "times"]
+    assert function(np.float32([[1], [2]]), 3).tolist() == [[1.5], [3.0]]
+    with pytest.raises(
+        pyopnb.UnknownOp, match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted"
+    ):
+        PyOrtFunction.from_customop("Wieghted")
+
+
+def test_options_of_the_session_of_a_function():
+    function = OrtPyFunction(model(helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, None)], outputs=[("y", 1, None)]))
+    function.extra_session_options["intra_op_num_threads"] = 1
+    assert function(ONE).tolist() == [1.5, 2.5]
+    assert function.ort_session.get_session_options().intra_op_num_threads == 1
+    assert function.get_ort_session_options().intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize("name", ["conv", "/layer.0/conv"])
+def test_a_hook_before_a_node_sees_and_may_change_its_inputs(name):
+    made = model(
+        helper.make_node("Clip", ["x", "", "high"], ["y"], name=name),
+        inputs=[("x", 1, [None]), ("high", 1, [])],
+        outputs=[("y", 1, [None])],
+    )
+    seen = []
+
+    def look(x, high):
+        seen.append((x.tolist(), float(high)))
+        return x, high - 1
+
+    hooked = hook_model_op(made, name, look, [PyOp.dt_float, PyOp.dt_float])
+    assert hooked is made
+    assert run_bare(hooked, x=ONE, high=np.array(2, np.float32))[0].tolist() == [1, -2.5]
+    assert seen == [([1.5, -2.5], 2.0)]
+    with pytest.raises(pyopnb.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"):
+        hook_model_op(made, "konv", look, [])
+    with pytest.raises(pyopnb.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"):
+        hook_model_op(made, name, look, [PyOp.dt_float])
+
+
+def test_a_hook_of_a_node_that_reads_one_tensor_twice():
+    made = model(helper.make_node("Mul", ["x", "x"], ["y"], name="m"), inputs=[("x", 1, None)], outputs=[("y", 1, None)])
+    assert run_bare(hook_model_op(made, "m", lambda x: x + 1, [1]), x=ONE)[0].tolist() == [6.25, 2.25]
+
+
+def test_nodes_before_an_input():
+    Opdef.create(lambda words: np.array([float(w) for w in words]), op_type="Parse", inputs=[8], outputs=[1])
+    made = model(helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, [None])], outputs=[("y", 1, [None])])
+    del made.opset_import[1:]
+    words = helper.make_tensor_value_info("words", 8, [None])
+    expanded = expand_onnx_inputs(made, "x", [contrib("Parse", ["words"], ["x"])], [words])
+    assert run_bare(expanded, words=np.array(["-1.5"], object))[0].tolist() == [1.5]
+    assert [value.name for value in made.graph.input] == ["x"] and default_opset_domain() == expanded.opset_import[1].domain
+    with pytest.raises(pyopnb.ModelError, match="expected an input of the model, got 'z'. Try: x"):
+        expand_onnx_inputs(made, "z", [], [])
+
+
+def test_an_optimized_model_is_written(tmp_path):
+    Opdef.create(lambda x: x, op_type="Same")
+    made = model(
+        helper.make_node("Identity", ["x"], ["a"]),
+        contrib("Same", ["a"], ["y"]),
+        inputs=[("x", 1, [None])],
+        outputs=[("y", 1, [None])],
+    )
+    optimize_model(made, str(tmp_path / "small.onnx"))
+    written = onnx.load(tmp_path / "small.onnx")
+    assert [node.op_type for node in written.graph.node] == ["Same"]
+
+
+def test_operators_in_c_are_refused_by_name():
+    with pytest.raises(ImportError, match="Try: from onnxruntime_extensions import gen_processing_models"):
+        from pyopnb.ortx import gen_processing_models  # noqa: F401
