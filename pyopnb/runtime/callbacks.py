@@ -30,7 +30,15 @@ from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, fixed_by_hints
 
-__all__ = ["failed", "get_library_path", "infer", "make_kernel", "refuse_parallel_inside", "signatures"]
+__all__ = [
+    "failed",
+    "get_library_path",
+    "infer",
+    "make_kernel",
+    "refuse_in_another_greenlet",
+    "refuse_parallel_inside",
+    "signatures",
+]
 
 _BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
 _BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
@@ -321,6 +329,16 @@ def refuse_parallel_inside() -> None:
         expected="a session with ExecutionMode.ORT_SEQUENTIAL",
         got="ORT_PARALLEL, whose threads would wait for one another",
         next="pyopnb.Session(model), without options.execution_mode = ORT_PARALLEL",
+    )
+
+
+def refuse_in_another_greenlet() -> None:
+    """Raise for a run in a greenlet while an op waits in another one of the same thread."""
+    raise RunRefused(
+        "run of a session in a greenlet",
+        expected="no other run of this thread that has not ended",
+        got="one that another greenlet began and that waits inside an op, as the op has switched greenlets",
+        next="let that run end first, or use another thread: gevent.get_hub().threadpool.apply(session.run, (None, feeds))",
     )
 
 

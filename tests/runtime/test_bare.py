@@ -258,6 +258,19 @@ def test_more_ops_of_another_domain_by_a_second_registration() -> None:
     assert run(bare(model(), options), x=X)[0][0, 0] == 2
 
 
+def test_more_ops_of_the_same_domain_by_a_second_registration() -> None:
+    define(compute=lambda self, x: x * 2)
+    options, others = registered(), registered()
+    first = bare(model(), options)
+    pyopnb.registry.define(type("More", (), {"compute": lambda self, x: x * 3}), "b::More")
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    for made in (options, registered(), others):
+        assert run(bare(model(), made), x=X)[0][0, 0] == 2
+    assert run(bare(model("b::More"), options), x=X)[0][0, 0] == run(bare(model("b::More")), x=X)[0][0, 0] == 3
+    assert run(pyopnb.Session(model("b::More"), options), x=X)[0][0, 0] == 3
+    assert run(first, x=X)[0][0, 0] == 2
+
+
 def test_a_removed_op_serves_the_sessions_that_have_it() -> None:
     define(compute=lambda self, x: x * 2)
     session, options = bare(model()), registered()

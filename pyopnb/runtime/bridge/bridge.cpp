@@ -55,10 +55,8 @@ namespace {
 bool api_loaded = false;
 
 constexpr const char* kMarker = "pyopnb_node";
-constexpr const char* kSessionPrefix = "pyopnb:";
-constexpr const char* kBareConfig = "pyopnb.domain.";      // and the number of a domain object: "1"
-constexpr const char* kSessionConfig = "pyopnb.session.";  // and the number of a domain's name: that of the domain object
-constexpr const char* kCopyConfig = "pyopnb.copy";         // of copied options, which have entries and no domains: a name
+constexpr const char* kDomainConfig = "pyopnb.domain.";  // and the number of a domain's name: that of the domain object
+constexpr const char* kCopyConfig = "pyopnb.copy";       // of copied options, which have entries and no domains: a name
 
 // Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose text tells the facts of the
 // kernel and state in `where`; the exception itself goes to the session that waits.
@@ -66,22 +64,29 @@ struct Where {
   Ref kernel, state;
 };
 
+// The status that tells an exception and those facts.
+ort::Status* status_of(const Ref& error, const Where& where) {
+  auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
+  Ref text;
+  const char* utf8 = nullptr;
+  error_of([&] {
+    text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOO", or_none(where.kernel), or_none(where.state), error.ptr()));
+    check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
+  });
+  return api.CreateStatus(ort::kFail, utf8 ? utf8 : "an exception that cannot be described");
+}
+
 template <typename Body>
 ort::Status* with_python(Body body) {
   return at_the_boundary([&]() -> ort::Status* {
     Gil gil;
-    UserCode user_code;
     Where where;
+    Ref refused = error_of(refuse_in_another_greenlet);  // of a bare session
+    if (refused.is_valid()) return status_of(refused, where);
+    UserCode user_code;
     Ref error = error_of([&] { body(user_code, where); });
     if (!error.is_valid()) return nullptr;
-    auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
-    Ref text;
-    const char* utf8 = nullptr;
-    error_of([&] {
-      text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOO", or_none(where.kernel), or_none(where.state), error.ptr()));
-      check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
-    });
-    ort::Status* status = api.CreateStatus(ort::kFail, utf8 ? utf8 : "an exception that cannot be described");
+    ort::Status* status = status_of(error, where);
     Run* run = user_code.run();
     if (run && !run->error.is_valid()) run->error = std::move(error);
     return status;
@@ -275,9 +280,9 @@ struct Offer {
   std::map<std::string, Op*> ops;
 };
 auto& offers = *new std::vector<Offer>;
-auto& offer_numbers = *new std::map<std::string, size_t>;    // by key
-auto& session_domains = *new std::map<std::string, size_t>;  // numbers of the names of sessions' domains
-std::atomic<size_t> names_read = 0;                          // by ONNX Runtime: what an op costs every session it is offered to
+auto& offer_numbers = *new std::map<std::string, size_t>;   // by key
+auto& domain_numbers = *new std::map<std::string, size_t>;  // by name
+std::atomic<size_t> names_read = 0;                         // by ONNX Runtime: what an op costs every session it is offered to
 
 template <int value>
 int always(const ort::CustomOp*, size_t) {
@@ -335,8 +340,6 @@ void widen(const Signature& wanted) {
   op.fixed = wanted.fixed;
 }
 
-bool of_sessions(const std::string& domain) { return domain.rfind(kSessionPrefix, 0) == 0; }
-
 void add_ops(Offer& offer, const std::string& name, const std::vector<std::string>& types) {
   for (const std::string& type : types) {
     Op*& there = offer.ops[type];
@@ -371,10 +374,10 @@ bool has_entry(const ort::Options* options, const std::string& key, std::string*
   return true;
 }
 
-std::string config_key(const ort::Options* options, const char* prefix, size_t number) {
+std::string config_key(const ort::Options* options, size_t number) {
   std::string copy;
   has_entry(options, kCopyConfig, &copy);
-  return prefix + copy + std::to_string(number);
+  return kDomainConfig + copy + std::to_string(number);
 }
 
 void add_offer(ort::Options* options, size_t number, const std::string& key, const std::string& value) {
@@ -382,16 +385,11 @@ void add_offer(ort::Options* options, size_t number, const std::string& key, con
   check(api.AddSessionConfigEntry(options, key.c_str(), value.c_str()));
 }
 
-void attach_bare(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
-  size_t number = offer_of(domain, types);
-  std::string key = config_key(options, kBareConfig, number);
-  if (!has_entry(options, key)) add_offer(options, number, key, "1");
-}
-
-// Options that serve several sessions cannot have a domain twice, nor lose one: theirs gets the ops that it lacks.
-void attach_session(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
-  size_t name = session_domains.emplace(domain, session_domains.size()).first->second, number = 0;
-  std::string key = config_key(options, kSessionConfig, name), text;
+// Options cannot have a domain twice, nor lose one: where pyopnb is registered again, the domain of theirs gets the ops that it
+// lacks. So do other options that have the same.
+void attach_domain(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
+  size_t name = domain_numbers.emplace(domain, domain_numbers.size()).first->second, number = 0;
+  std::string key = config_key(options, name), text;
   if (has_entry(options, key, &text)) number = std::strtoul(text.c_str(), nullptr, 10);
   if (text.empty() || number >= offers.size()) {
     number = offer_of(domain, types);
@@ -413,7 +411,7 @@ void attach(ort::Options* options, const std::vector<Signature>& wanted) {
   }
   for (auto& [domain, types] : by_domain) {
     std::sort(types.begin(), types.end());
-    (of_sessions(domain) ? attach_session : attach_bare)(options, domain, types);
+    attach_domain(options, domain, types);
   }
 }
 

@@ -1,8 +1,9 @@
-// Runs: what a pyopnb.Session that waits for ONNX Runtime wants to know, on the stack of the thread that waits.
+// Runs: what a pyopnb.Session that waits for ONNX Runtime wants to know.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -30,13 +31,45 @@ struct Run;
 struct ThreadState {
   Run* waiting =
       nullptr;  // the run that a session waits for; null while user code runs, when a bare session is nobody's business
-  Run* newest = nullptr;     // the run that began last, waited for or not
-  UserCode* code = nullptr;  // the innermost
-  int depth = 0;             // of calls of user code inside one another
+  Run* newest = nullptr;                  // the run that began last, waited for or not
+  UserCode* code = nullptr;               // the innermost
+  int depth = 0;                          // of calls of user code inside one another
+  const _PyStackChunk* frames = nullptr;  // where Python frames lay when the newest run or the innermost user code began
 };
 
 inline thread_local ThreadState on_this_thread;
 
+inline const _PyStackChunk* python_frames() { return PyThreadState_Get()->datastack_chunk; }
+
+// Whether what began last on this thread began in another greenlet, and waits until that is switched to. CPython has the frames
+// of a thread in a chain of chunks, and a chunk is there as long as a frame in it; each greenlet has a chain of its own. The
+// waiting part of the C stack is not in place meanwhile: nothing that `on_this_thread` points to may be read, but for runs.
+inline bool in_another_greenlet() {
+  const _PyStackChunk* began = on_this_thread.frames;
+  if (!began) return false;
+  for (const _PyStackChunk* chunk = python_frames(); chunk; chunk = chunk->previous)
+    if (chunk == began) return false;
+  return true;
+}
+
+// Two runs of one thread that do not end in the order of their begins end the process, in onnxruntime's own binding: with
+// greenlets nobody knows which will end first.
+inline void refuse_in_another_greenlet() {
+  if (in_another_greenlet()) own(PyObject_CallMethod(hooks.ptr(), "refuse_in_another_greenlet", nullptr));
+}
+
+// Notes where the frames are, for as long as it lives.
+class FramesHere {
+ public:
+  FramesHere() : before_(std::exchange(on_this_thread.frames, python_frames())) {}
+  FramesHere(const FramesHere&) = delete;
+  ~FramesHere() { on_this_thread.frames = before_; }
+
+ private:
+  const _PyStackChunk* const before_;
+};
+
+// On the heap: a greenlet's stack is moved away while another one is switched to.
 struct Run {
   Run(uint64_t epoch_, nb::handle feeds_, nb::handle plan_)
       : epoch(epoch_),
@@ -63,6 +96,7 @@ struct Run {
   Ref error;               // the first exception that an op raised
   ParallelRuns* parallel = nullptr;
   const ort::Logger* logger = nullptr;  // in a parallel session, once it is known
+  const FramesHere frames;
 };
 
 // While user code runs, on whatever way it ends.
@@ -88,6 +122,7 @@ class UserCode {
   Run* const waiting_;
   Run* run_;
   UserCode* const below_;
+  const FramesHere frames_;
 };
 
 // The runs of a session whose nodes ONNX Runtime may call on threads of its own (ExecutionMode.ORT_PARALLEL), where no thread
@@ -162,9 +197,11 @@ inline void forget_other_threads() {
 inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle feeds, nb::handle plan,
                      nb::handle parallel) {
   return survive_exit([&] {
+    refuse_in_another_greenlet();
     ParallelRuns* runs = parallel.is_none() ? nullptr : nb::cast<ParallelRuns*>(parallel);
     if (runs && runs->encloses_this_thread()) own(PyObject_CallMethod(hooks.ptr(), "refuse_parallel_inside", nullptr));
-    Run run(epoch, feeds, plan);
+    auto owner = std::make_unique<Run>(epoch, feeds, plan);
+    Run& run = *owner;
     if (runs) runs->begin(run);
     Ref result, raised;
     raised = error_of([&] { result = own(PyObject_Call(function.ptr(), arguments.ptr(), nullptr)); });
