@@ -29,7 +29,8 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.session import Session, SessionRebuilt, VersionsLowered
+from pyopnb.runtime.notices import SessionRebuilt, VersionsLowered
+from pyopnb.runtime.session import Session
 
 if TYPE_CHECKING:
     from pyopnb.diffs.api import diff
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.operator import reference
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.ops.module_files import load_module, save_module
-    from pyopnb.runtime.call import call, run, trace
+    from pyopnb.runtime.call import call
+    from pyopnb.runtime.one_run import run, trace
     from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
@@ -144,7 +146,8 @@ _AT_FIRST_USE = {
     "pyopnb.onnx_reference.evaluator_ops": ["reference_ops"],
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
-    "pyopnb.runtime.call": ["call", "run", "trace"],
+    "pyopnb.runtime.call": ["call"],
+    "pyopnb.runtime.one_run": ["run", "trace"],
     "pyopnb.runtime.sweep": ["Sweep", "sweep"],
     "pyopnb.onnx_reference.fill": ["Filled", "fill"],
     "pyopnb.onnx_reference.operator": ["reference"],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
@@ -19,8 +20,9 @@ from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
-from pyopnb.runtime.feeds import Feeds
-from pyopnb.runtime.options import LENT, session_options
+from pyopnb.runtime.feeds import Feeds, check_output_names
+from pyopnb.runtime.options import LENT, QUIET, session_options
+from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.settings import Setting, Settings
 
@@ -229,3 +231,35 @@ class Built:
         __tracebackhide__ = True
         owners = None if feeds is None else (feeds, self.runtime._lent)
         return call_runtime(self.epoch, function, arguments, feeds=owners, parallel=self.runs)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
+        """A run in these versions and with these attrs; see `Session.run`."""
+        __tracebackhide__ = True
+        feeds, with_ortvalues = self.feeds.check(input_feed)
+        names = output_names or self.feeds.output_names
+        options = QUIET if run_options is None else run_options
+        if with_ortvalues or self.feeds.needs_ortvalues(output_names):
+            return self._run_with_ortvalues(names, feeds, options)
+        runtime = self.runtime
+        # InferenceSession.run checks the names again, and falls back to other providers.
+        function = runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
+        try:
+            return self.call(function, (names, feeds, options), feeds)  # type: ignore[no-any-return]
+        except Exception:
+            check_output_names(names, self.feeds.output_names)  # ONNX Runtime names no other
+            raise
+
+    def _run_with_ortvalues(self, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
+        """A run with dtypes that onnxruntime has no arrays for."""
+        __tracebackhide__ = True
+        values = {}
+        for name, value in feeds.items():
+            if not isinstance(value, np.ndarray):
+                values[name] = value
+            elif value.dtype.kind in "OUT":
+                values[name] = texts_to_ortvalue(value)
+            else:
+                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
+        outputs = self.call(self.runtime.run_with_ort_values, (list(names), values, options), values)
+        types = [self.feeds.outputs.get(name) for name in names]
+        return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import re
@@ -11,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
 
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
-from pyopnb.ops.dtypes import DTYPES, DType, dtype
+from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, closest, plural, sanitize, suggest
 from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
+from pyopnb.runtime.ortvalues import RUNTIME_NAMES, needs_ml_dtypes, to_ortvalue
 
 __all__ = [
     "Feeds",
@@ -28,18 +27,11 @@ __all__ = [
     "check_output_names",
     "example_expression",
     "feeds_by_name",
-    "from_ortvalue",
-    "initializer_to_ortvalue",
     "known_dims",
     "named_dims",
-    "needs_ml_dtypes",
-    "texts_to_ortvalue",
-    "to_ortvalue",
 ]
 
 _TENSOR = re.compile(r"tensor\((\w+)\)")
-# ONNX Runtime's own names of element types, where they are not numpy's.
-_RUNTIME_NAMES = {"float": "float32", "double": "float64"}
 _BY_TEXT = {
     **{row.name.replace("_", ""): row for row in DTYPES},
     "float4e2m1": next((r for r in DTYPES if r.name == "float4_e2m1fn"), None),
@@ -67,7 +59,7 @@ def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
     onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which of them is a scalar.
     """
     match = _TENSOR.fullmatch(meta.type)
-    row = _BY_TEXT.get(_RUNTIME_NAMES.get(match[1], match[1])) if match else None
+    row = _BY_TEXT.get(RUNTIME_NAMES.get(match[1], match[1])) if match else None
     shape = known_dims(meta.shape) if meta.shape or meta.name in scalars else None
     return TensorType(row, shape) if row else None
 
@@ -116,6 +108,12 @@ class Feeds:
             check_names(feeds, self.types, self._optional)
         checked = {name: self._check_feed(name, value) for name, value in feeds.items()}
         return checked, any(isinstance(value, onnxruntime.OrtValue) for value in checked.values())
+
+    def by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Feeds of a call as one dict; see `feeds_by_name`."""
+        __tracebackhide__ = True
+        # A single dict is itself a feed where an input is a map.
+        return feeds_by_name(list(self.types), feeds, named, takes_dict=all(self.types.values()))
 
     def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The feeds as arrays, for who keeps them; a value that is onnxruntime's own as it is.
@@ -323,11 +321,6 @@ def feeds_by_name(
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 
-def needs_ml_dtypes(kind: TensorType | None) -> bool:
-    """Whether the arrays of a type have a dtype of ml_dtypes; onnxruntime's arrays stop at NumPy's own."""
-    return kind is not None and kind.dtype is not None and kind.dtype.numpy.isbuiltin == 2
-
-
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
     """The dtype and shape of a plain array for an input; None for a dtype where the dtype does not settle it."""
     if kind is None or kind.dtype is None or kind.shape is None or kind.dtype.name == "string" or needs_ml_dtypes(kind):
@@ -440,76 +433,3 @@ def example_expression(want: TensorType | None) -> str:
     if want.dtype.name == "string":
         return f'np.full({shape}, "text")'
     return f"np.zeros({shape}, {dtype_expression(want.dtype)})"
-
-
-# ---- dtypes that onnxruntime has no arrays for -------------------------------------------------------------------------------
-
-
-def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
-    """An OrtValue of a dtype that only ml_dtypes has; 4- and 2-bit elements are packed."""
-    whole = np.ascontiguousarray(array).reshape(array.shape)
-    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind.onnx)
-    packed = _packed(whole.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else whole
-    if packed.nbytes:
-        ctypes.memmove(value.data_ptr(), packed.ctypes.data, packed.nbytes)
-    return value
-
-
-def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
-    """An OrtValue of strings. onnxruntime makes one from no array, but a model gives its constant as one."""
-    texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
-    tensor = TensorProto(name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts)
-    output = helper.make_tensor_value_info("texts", TensorProto.STRING, array.shape)
-    graph = helper.make_graph([], "constant", [], [output], [tensor])
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run_with_ort_values(["texts"], {})[0]
-
-
-def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
-    """An OrtValue over the memory of an array, which lives as long as the OrtValue's Python object."""
-    array = numpy_helper.to_array(tensor)
-    if array.dtype.isbuiltin != 2:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    raw = array.view(np.uint16 if array.itemsize == 2 else np.uint8)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, tensor.data_type)
-
-
-def from_ortvalue(value: Any, kind: DType | None) -> Any:
-    """An OrtValue's array, of its own memory; a list of a sequence's, and None of an optional that is empty."""
-    if not value.has_value():
-        return None
-    if value.is_tensor_sequence():
-        return _items(value)
-    if kind is None or kind.numpy.isbuiltin != 2:
-        return value.numpy() if value.is_tensor() else value
-    shape = tuple(value.shape())
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = np.empty(-(-count * kind.bits // 8), np.uint8)
-    if raw.nbytes:
-        ctypes.memmove(raw.ctypes.data, value.data_ptr(), raw.nbytes)
-    return (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
-
-
-def _items(sequence: Any) -> list[np.ndarray]:
-    """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
-    element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
-    number = dtype(_RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
-    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
-    graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(["y"], {"s": sequence})[0])
-
-
-def _packed(each: np.ndarray, bits: int) -> np.ndarray:
-    a_byte = 8 // bits
-    padded = np.zeros(-(-each.size // a_byte) * a_byte, np.uint8)
-    padded[: each.size] = each & ((1 << bits) - 1)
-    shifts = np.arange(a_byte, dtype=np.uint8) * bits
-    return np.asarray(np.bitwise_or.reduce(padded.reshape(-1, a_byte) << shifts, axis=1), np.uint8)
-
-
-def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
-    shifts = np.arange(8 // bits, dtype=np.uint8) * bits
-    return np.ascontiguousarray(((raw[:, None] >> shifts) & ((1 << bits) - 1)).ravel()[:count])

@@ -11,7 +11,7 @@ import onnxruntime
 
 from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
-from pyopnb.runtime.feeds import initializer_to_ortvalue
+from pyopnb.runtime.ortvalues import initializer_to_ortvalue
 
 __all__ = ["LENT", "QUIET", "copied_options", "model_folder", "quiet_options", "session_options"]
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
@@ -24,9 +22,10 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
 from pyopnb.runtime.built import CPU, Built, Prepare, Recipe
 from pyopnb.runtime.exceptions import live_sessions
-from pyopnb.runtime.feeds import Feeds, check_output_names, feeds_by_name, from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.feeds import Feeds
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
+from pyopnb.runtime.notices import SessionRebuilt, level_of_user, warn_of_lowered
 from pyopnb.runtime.options import QUIET, model_folder
 from pyopnb.runtime.settings import Setting
 
@@ -36,21 +35,10 @@ if TYPE_CHECKING:
     from pyopnb.runtime.kernel import Kernel
     from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Session", "SessionRebuilt", "VersionsLowered", "run_each", "run_kernels"]
+__all__ = ["Session"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
-
-
-class VersionsLowered(UserWarning):
-    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
-
-    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
-    """
-
-
-class SessionRebuilt(UserWarning):
-    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -135,7 +123,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self.lowered = lowered()
         if self.lowered:
             source.given = None  # the bytes or the file, which are not what is to be loaded now
-            _say_lowered(self.lowered, source.proto, self.filled)
+            warn_of_lowered(self.lowered, source.proto, self.filled)
         self._swap(replace(recipe, filled=bool(self.filled)).build(source))
 
     def _prepare(self) -> None:
@@ -180,7 +168,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _with_model(self, source: ModelSource, built: Built, options: onnxruntime.SessionOptions, prepare: Prepare) -> Session:
         """A session of a model that was derived from this one's, in the versions and with the attrs that serve now.
 
-        It stays in these versions where its runs are `_run` in what it has built.
+        It stays in these versions where its runs are those of what it has built.
         """
         __tracebackhide__ = True
         session = Session.__new__(Session)
@@ -210,7 +198,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         made = self._swap(replace(built.recipe, **changes).build(built.source(), setting=setting))
         if reason:
-            warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=_level_of_user())
+            warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=level_of_user())
         return made
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
@@ -383,26 +371,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
         """
         __tracebackhide__ = True
-        return self._run(self._update(), output_names, input_feed, run_options)
-
-    def _run(
-        self, built: Built, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
-    ) -> list[Any]:
-        """A run in these versions and with these attrs."""
-        __tracebackhide__ = True
-        feeds, with_ortvalues = built.feeds.check(input_feed)
-        names = output_names or built.feeds.output_names
-        options = QUIET if run_options is None else run_options
-        if with_ortvalues or built.feeds.needs_ortvalues(output_names):
-            return _run_with_ortvalues(built, names, feeds, options)
-        runtime = built.runtime
-        # InferenceSession.run checks the names again, and falls back to other providers.
-        function = runtime._sess.run if built.only_cpu and not runtime._enable_fallback else runtime.run
-        try:
-            return built.call(function, (names, feeds, options), feeds)  # type: ignore[no-any-return]
-        except Exception:
-            check_output_names(names, built.feeds.output_names)  # ONNX Runtime names no other
-            raise
+        return self._update().run(output_names, input_feed, run_options)
 
     @hide_internal_frames
     def run_async(
@@ -435,7 +404,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             built.runtime.run_async(output_names, input_feed, callback, user_data, run_options)
             return
         feeds, _ = built.feeds.check(input_feed)
-        run_in_background(lambda: self._run(built, output_names, feeds, run_options), callback, user_data)
+        run_in_background(lambda: built.run(output_names, feeds, run_options), callback, user_data)
 
     @hide_internal_frames
     def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
@@ -491,12 +460,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
         __tracebackhide__ = True
         built = self._update()  # before the feeds are checked: a rebuilt session may take others
-        values = self._run(built, None, _feeds_by_name(built.feeds, feeds, named))
+        values = built.run(None, built.feeds.by_name(feeds, named))
         return Result(dict(zip(built.feeds.output_names, values, strict=True)))
-
-    def _feeds_by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        __tracebackhide__ = True
-        return _feeds_by_name(self._built.feeds, feeds, named)
 
     @hide_internal_frames
     def trace(
@@ -580,7 +545,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         options = TraceOptions(only, level, bodies, check, times, optimised, progress)
         built = self._update()
-        return run_traced(self, built, _feeds_by_name(built.feeds, feeds, named), options)
+        return run_traced(self, built, built.feeds.by_name(feeds, named), options)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse to be pickled or copied: the ops, the runtime's memory and its threads belong to this process."""
@@ -600,36 +565,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
 
 
-def _feeds_by_name(known: Feeds, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    __tracebackhide__ = True
-    takes_dict = all(known.types.values())  # no input is a map itself
-    return feeds_by_name(list(known.types), feeds, named, takes_dict=takes_dict)
-
-
-def _run_with_ortvalues(built: Built, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
-    """A run with dtypes that onnxruntime has no arrays for."""
-    __tracebackhide__ = True
-    values = {}
-    for name, value in feeds.items():
-        if not isinstance(value, np.ndarray):
-            values[name] = value
-        elif value.dtype.kind in "OUT":
-            values[name] = texts_to_ortvalue(value)
-        else:
-            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
-    outputs = built.call(built.runtime.run_with_ort_values, (list(names), values, options), values)
-    types = [built.feeds.outputs.get(name) for name in names]
-    return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]
-
-
-def _level_of_user() -> int:
-    """The ``stacklevel`` with which the caller's warning names the first line outside pyopnb."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
 def _refuse_keywords(given: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     unknown = next((name for name in given if name not in _KEYWORDS), None)
@@ -644,51 +579,5 @@ def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     filled = fill_source(source)
     source.given = None  # the bytes or the file, which are not what is to be loaded now
     if filled:
-        warnings.warn(Filled(filled), stacklevel=_level_of_user())
+        warnings.warn(Filled(filled), stacklevel=level_of_user())
     return tuple(filled)
-
-
-def _say_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:
-    if lowered in _said:
-        return
-    if filled:
-        means = "where nodes mean the same, or are filled"
-        advice = "session.filled lists those that run in their own version"
-    else:
-        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import)
-        means = "where the model means the same"
-        advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
-    text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
-    warnings.warn(text, VersionsLowered, stacklevel=_level_of_user())
-    _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
-
-
-_said: set[tuple[str, ...]] = set()
-"""What `VersionsLowered` has said in this process: whoever builds by onnx's defaults builds every model so."""
-
-
-def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Run a model once through ONNX Runtime's own kernels, also where the registry has ops of their names."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU], enable_fallback=0)
-    return list(session.run(None, feeds, QUIET))
-
-
-def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:
-    """Run a model on several feeds in one session; what it gives by name.
-
-    Parameters
-    ----------
-    model : ModelProto
-    feeds : sequence of mapping
-    level : str
-        Of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    name = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
-    session = Session(model, options, [CPU])
-    names = [info.name for info in model.graph.output]
-    return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]

@@ -25,7 +25,8 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.session import Session, run_kernels
+from pyopnb.runtime.one_run import run_kernels
+from pyopnb.runtime.session import Session
 from pyopnb.testing.difference import RELATIVE, difference, is_float, ulps
 from pyopnb.testing.subject import Example, Subject, format_types
 

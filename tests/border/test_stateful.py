@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pyopnb
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.session import SessionRebuilt
+from pyopnb.runtime.notices import SessionRebuilt
 
 NAMES = ["state::A", "state::B"]
 KINDS = ["float32", "float64"]

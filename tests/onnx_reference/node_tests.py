@@ -25,7 +25,7 @@ import pyopnb
 from pyopnb.models.support.missing import missing
 from pyopnb.onnx_reference.fill import Filled, fill
 from pyopnb.ops.dtypes import DTYPES, dtype
-from pyopnb.runtime.feeds import from_ortvalue, texts_to_ortvalue, to_ortvalue
+from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 
 __all__ = ["BY_NODES", "EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run"]
 

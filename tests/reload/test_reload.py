@@ -17,7 +17,7 @@ from small_ops import chain
 
 import pyopnb
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.session import SessionRebuilt
+from pyopnb.runtime.notices import SessionRebuilt
 
 X = np.float32([1, 2, 3])
 

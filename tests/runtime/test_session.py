@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import pyopnb
-from pyopnb.runtime.session import SessionRebuilt
+from pyopnb.runtime.notices import SessionRebuilt
 
 X = np.float32([[1, 2, 3]])
 

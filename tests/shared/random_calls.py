@@ -26,7 +26,7 @@ from limits import LIMIT
 import pyopnb
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.session import SessionRebuilt
+from pyopnb.runtime.notices import SessionRebuilt
 
 __all__ = ["EPOCH", "Report", "epoch", "main", "random_calls"]
 

@@ -29,9 +29,9 @@ from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.built import Built
-from pyopnb.runtime.feeds import from_ortvalue
 from pyopnb.runtime.live_attrs import write_attrs
 from pyopnb.runtime.options import copied_options
+from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
@@ -114,7 +114,7 @@ def _timed_run(session: Session, built: Built, outputs: list[str], feeds: Mappin
     """The outputs of an unexposed run by name, and how many microseconds it took."""
     __tracebackhide__ = True
     begin = time.perf_counter_ns()
-    arrays = session._run(built, outputs, feeds)
+    arrays = built.run(outputs, feeds)
     took = (time.perf_counter_ns() - begin) / 1000
     return dict(zip(outputs, arrays, strict=True)), took
 
@@ -181,7 +181,7 @@ class _TracedRun:
         __tracebackhide__ = True
         for clock in self.clocks.values():
             clock.spent.clear()
-        arrays = exposed._run(exposed._built, names, feeds)  # as it is: a rebuilt one would expose and measure nothing
+        arrays = exposed._built.run(names, feeds)  # as it is: a rebuilt one would expose and measure nothing
         self.python.append({output: sum(clock.spent) / 1000 for output, clock in self.clocks.items()})
         return arrays
 

@@ -1,0 +1,66 @@
+"""Notices: what a session says by itself, as warnings in the user's own line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import onnxruntime
+from onnx import ModelProto
+
+from pyopnb.ops.errors import sanitize
+
+if TYPE_CHECKING:
+    from pyopnb.onnx_reference.fill import FilledNode
+
+__all__ = ["SessionRebuilt", "VersionsLowered", "level_of_user", "warn_of_lowered"]
+
+
+class VersionsLowered(UserWarning):
+    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
+
+    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
+    """
+
+
+class SessionRebuilt(UserWarning):
+    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
+
+
+def warn_of_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:
+    """Warn that versions were lowered, once in a process.
+
+    Parameters
+    ----------
+    lowered : tuple of str
+        See `Session.lowered`.
+    proto : ModelProto
+        The model as it runs.
+    filled : sequence of FilledNode
+    """
+    if lowered in _said:
+        return
+    if filled:
+        means = "where nodes mean the same, or are filled"
+        advice = "session.filled lists those that run in their own version"
+    else:
+        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import)
+        means = "where the model means the same"
+        advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
+    text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
+    warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
+    _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
+
+
+_said: set[tuple[str, ...]] = set()
+"""What `VersionsLowered` has said in this process: whoever builds by onnx's defaults builds every model so."""
+
+
+def level_of_user() -> int:
+    """The ``stacklevel`` with which the caller's warning names the first line outside pyopnb."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
+        frame, level = frame.f_back, level + 1
+    return level

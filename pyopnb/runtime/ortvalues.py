@@ -1,0 +1,100 @@
+"""OrtValues: what onnxruntime takes and gives where it has no arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from pyopnb.ops.dtypes import DType, dtype
+from pyopnb.ops.types import TensorType
+
+__all__ = [
+    "RUNTIME_NAMES",
+    "from_ortvalue",
+    "initializer_to_ortvalue",
+    "needs_ml_dtypes",
+    "texts_to_ortvalue",
+    "to_ortvalue",
+]
+
+RUNTIME_NAMES = {"float": "float32", "double": "float64"}
+"""ONNX Runtime's own names of element types, where they are not NumPy's."""
+
+
+def needs_ml_dtypes(kind: TensorType | None) -> bool:
+    """Whether the arrays of a type have a dtype of ml_dtypes; onnxruntime's arrays stop at NumPy's own."""
+    return kind is not None and kind.dtype is not None and kind.dtype.numpy.isbuiltin == 2
+
+
+def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
+    """An OrtValue of a dtype that only ml_dtypes has; 4- and 2-bit elements are packed."""
+    whole = np.ascontiguousarray(array).reshape(array.shape)
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind.onnx)
+    packed = _packed(whole.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else whole
+    if packed.nbytes:
+        ctypes.memmove(value.data_ptr(), packed.ctypes.data, packed.nbytes)
+    return value
+
+
+def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
+    """An OrtValue of strings. onnxruntime makes one from no array, but a model gives its constant as one."""
+    texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
+    tensor = TensorProto(name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts)
+    output = helper.make_tensor_value_info("texts", TensorProto.STRING, array.shape)
+    graph = helper.make_graph([], "constant", [], [output], [tensor])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run_with_ort_values(["texts"], {})[0]
+
+
+def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
+    """An OrtValue over the memory of an array, which lives as long as the OrtValue's Python object."""
+    array = numpy_helper.to_array(tensor)
+    if array.dtype.isbuiltin != 2:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    raw = array.view(np.uint16 if array.itemsize == 2 else np.uint8)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, tensor.data_type)
+
+
+def from_ortvalue(value: Any, kind: DType | None) -> Any:
+    """An OrtValue's array, of its own memory; a list of a sequence's, and None of an optional that is empty."""
+    if not value.has_value():
+        return None
+    if value.is_tensor_sequence():
+        return _items(value)
+    if kind is None or kind.numpy.isbuiltin != 2:
+        return value.numpy() if value.is_tensor() else value
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.empty(-(-count * kind.bits // 8), np.uint8)
+    if raw.nbytes:
+        ctypes.memmove(raw.ctypes.data, value.data_ptr(), raw.nbytes)
+    return (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
+
+
+def _items(sequence: Any) -> list[np.ndarray]:
+    """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
+    element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
+    number = dtype(RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
+    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
+    graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(["y"], {"s": sequence})[0])
+
+
+def _packed(each: np.ndarray, bits: int) -> np.ndarray:
+    a_byte = 8 // bits
+    padded = np.zeros(-(-each.size // a_byte) * a_byte, np.uint8)
+    padded[: each.size] = each & ((1 << bits) - 1)
+    shifts = np.arange(a_byte, dtype=np.uint8) * bits
+    return np.asarray(np.bitwise_or.reduce(padded.reshape(-1, a_byte) << shifts, axis=1), np.uint8)
+
+
+def _unpacked(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
+    shifts = np.arange(8 // bits, dtype=np.uint8) * bits
+    return np.ascontiguousarray(((raw[:, None] >> shifts) & ((1 << bits) - 1)).ravel()[:count])
