@@ -21,7 +21,8 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import Site, bodies, imported_versions, nodes_in
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
-from pyopnb.onnx_reference.operator import Evaluation, has_reference, substitute_attrs, without_absent_inputs
+from pyopnb.onnx_reference.function_bodies import substitute_attrs, without_absent_inputs
+from pyopnb.onnx_reference.operator import Evaluation, has_reference
 from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.names import canonical_domain

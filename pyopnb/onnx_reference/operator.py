@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.shape_inference
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external
 from pyopnb.models.functions import check_functions
-from pyopnb.models.nodes import full_name, input_types, nodes_in
+from pyopnb.models.nodes import full_name, input_types
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
+from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
+from pyopnb.onnx_reference.function_bodies import inlined_function, without_absent_inputs
 from pyopnb.onnx_reference.mends import as_defined, mend_of
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
@@ -31,19 +33,14 @@ __all__ = [
     "Evaluation",
     "StandIn",
     "has_reference",
-    "inlined_function",
     "reference",
     "reference_evaluator",
     "runs_as_newest",
     "schema_of_op",
     "stand_in_class",
-    "substitute_attrs",
-    "without_absent_inputs",
 ]
 
 _MOST_EVALUATORS = 16  # of one operator whose definition depends on types; the oldest make room for new ones
-_NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
-_LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
 _COUNT_ATTR = "num_outputs"  # the one attr of ONNX's operators that counts their outputs
 
 
@@ -221,8 +218,10 @@ class Evaluation:
             self._adopt_imports(value)
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
-        given = {name: _attribute(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None}
-        self._node.attribute.extend(_attributes_to_pass(self._schema, given))
+        given = {
+            name: attribute_for(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None
+        }
+        self._node.attribute.extend(attributes_to_pass(self._schema, given))
         self._mend = mend_of(domain, op_type, self._opset, given, outputs)
         self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
@@ -383,136 +382,6 @@ def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
     """
     doc = f"ONNX's reference implementation of {domain}::{op_type}, version {opset}."
     return type(f"{op_type}_{opset}", (StandIn,), {"operator": (domain, op_type, opset), "__doc__": doc})
-
-
-def _attribute(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
-    """The value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
-    if isinstance(value, AttributeProto):
-        return value
-    known = schema.attributes.get(name)
-    if known is None:
-        raise ModelError(
-            f"{where}, attr {sanitize(name)}",
-            expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
-            got=f"{sanitize(name)} = {sanitize(repr(value))}",
-            next=f"write {suggest(name, schema.attributes)}" if schema.attributes else "leave it out",
-        )
-    kind = AttributeProto.AttributeType.Value(known.type.name)
-    try:
-        return _make_attribute(name, value, kind)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ModelError(
-            f"{where}, attr {name}",
-            expected=f"a value of kind {known.type.name}",
-            got=f"{type(value).__name__} {sanitize(repr(value))}",
-        ) from error
-
-
-def _make_attribute(name: str, value: Any, kind: int) -> AttributeProto:
-    if kind in _NUMBERS:
-        exact = _NUMBERS[kind](value)
-        if exact != value and exact == exact:
-            raise ValueError("not that number")
-        return helper.make_attribute(name, exact, attr_type=kind)
-    if kind in _LISTS:
-        return helper.make_attribute(name, [_LISTS[kind](item) for item in value], attr_type=kind)
-    if isinstance(value, ModelProto):
-        value = value.graph
-    elif isinstance(value, (np.ndarray, np.generic)):
-        value = numpy_helper.from_array(np.asarray(value))
-    elif isinstance(value, (list, tuple)):
-        value = [item.graph if isinstance(item, ModelProto) else item for item in value]
-    made = helper.make_attribute(name, value)
-    if made.type != kind:
-        raise TypeError("another kind")
-    return made
-
-
-def _attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
-    """The attrs that the reference needs.
-
-    It applies the defaults of the newest version. Defaults that are the same there are left out, as not every class of the
-    reference takes every attr; those that differ in this version are passed.
-    """
-    newest = find_schema(schema.domain, schema.name).attributes
-    mine = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
-    theirs = {name: _default_of(attr) for name, attr in newest.items() if _has_default(attr)}
-    values = {name: default for name, default in mine.items() if name in newest} | dict(given)
-    return [value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))]
-
-
-def _has_default(attr: Any) -> bool:
-    return bool(attr.default_value.type) and not (
-        attr.default_value.type == AttributeProto.TENSOR and not attr.default_value.t.data_type
-    )
-
-
-def _default_of(attr: Any) -> AttributeProto:
-    default = AttributeProto()
-    default.CopyFrom(attr.default_value)
-    default.name = attr.name
-    return default
-
-
-# ---- operators that ONNX defines by a function of others ---------------------------------------------------------------------
-
-
-def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
-    """The function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
-
-    `pyopnb.models.support.operators.function_of` asks what ONNX Runtime would inline; this is what the reference evaluates.
-
-    Parameters
-    ----------
-    schema : onnx.defs.OpSchema
-    node : NodeProto
-    types : sequence of (TypeProto or None)
-        Of its inputs; None for one that is omitted or unknown.
-    opset : int
-        Version of the operator's domain.
-    """
-    body = FunctionProto()
-    if schema.has_function:
-        body.CopyFrom(schema.function_body)
-    elif schema.has_context_dependent_function:
-        kinds = [(kind or TypeProto()).SerializeToString() for kind in types]
-        try:
-            text = schema.get_context_dependent_function(node.SerializeToString(), kinds)
-        except RuntimeError:  # which is how onnx says that there is none for these types
-            return None
-        body.ParseFromString(text)
-    if not body.node:
-        return None
-    if not any(entry.domain == "" for entry in body.opset_import):
-        body.opset_import.append(helper.make_opsetid("", opset if schema.domain == "" else onnx.defs.onnx_opset_version()))
-    given = {name: _default_of(attr) for name, attr in schema.attributes.items() if _has_default(attr)}
-    given |= {a.name: a for a in node.attribute}
-    for inner in list(nodes_in(body)):
-        substitute_attrs(inner, given)
-    del body.attribute[:], body.attribute_proto[:]
-    return body
-
-
-def substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
-    """Replace references to the function's attrs by their values, and remove those that have none."""
-    for place in reversed(range(len(node.attribute))):
-        attr = node.attribute[place]
-        if not attr.ref_attr_name:
-            continue
-        name, value = attr.name, given.get(attr.ref_attr_name)
-        if value is None:
-            del node.attribute[place]
-        else:
-            attr.CopyFrom(value)
-            attr.name = name
-
-
-def without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
-    """The function's nodes, with omitted inputs of the function omitted in them too: what is missing or None among these."""
-    absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
-    for node in list(nodes_in(body)) if absent else ():
-        node.input[:] = ["" if name in absent else name for name in node.input]
-    return body.node
 
 
 def _type_proto(value: Any) -> TypeProto:

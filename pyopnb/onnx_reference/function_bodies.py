@@ -1,0 +1,72 @@
+"""Bodies of operators that ONNX defines by a function of others, and of functions, ready to be evaluated at one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, helper
+
+from pyopnb.models.nodes import nodes_in
+from pyopnb.onnx_reference.attributes import default_of, has_default
+
+__all__ = ["inlined_function", "substitute_attrs", "without_absent_inputs"]
+
+
+def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
+    """The function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
+
+    `pyopnb.models.support.operators.function_of` asks what ONNX Runtime would inline; this is what the reference evaluates.
+
+    Parameters
+    ----------
+    schema : onnx.defs.OpSchema
+    node : NodeProto
+    types : sequence of (TypeProto or None)
+        Of its inputs; None for one that is omitted or unknown.
+    opset : int
+        Version of the operator's domain.
+    """
+    body = FunctionProto()
+    if schema.has_function:
+        body.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        kinds = [(kind or TypeProto()).SerializeToString() for kind in types]
+        try:
+            text = schema.get_context_dependent_function(node.SerializeToString(), kinds)
+        except RuntimeError:  # which is how onnx says that there is none for these types
+            return None
+        body.ParseFromString(text)
+    if not body.node:
+        return None
+    if not any(entry.domain == "" for entry in body.opset_import):
+        body.opset_import.append(helper.make_opsetid("", opset if schema.domain == "" else onnx.defs.onnx_opset_version()))
+    given = {name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)}
+    given |= {a.name: a for a in node.attribute}
+    for inner in list(nodes_in(body)):
+        substitute_attrs(inner, given)
+    del body.attribute[:], body.attribute_proto[:]
+    return body
+
+
+def substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+    """Replace references to the function's attrs by their values, and remove those that have none."""
+    for place in reversed(range(len(node.attribute))):
+        attr = node.attribute[place]
+        if not attr.ref_attr_name:
+            continue
+        name, value = attr.name, given.get(attr.ref_attr_name)
+        if value is None:
+            del node.attribute[place]
+        else:
+            attr.CopyFrom(value)
+            attr.name = name
+
+
+def without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
+    """The function's nodes, with omitted inputs of the function omitted in them too: what is missing or None among these."""
+    absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
+    for node in list(nodes_in(body)) if absent else ():
+        node.input[:] = ["" if name in absent else name for name in node.input]
+    return body.node
