@@ -16,12 +16,7 @@ from onnx import ModelProto
 
 from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
-from pyopnb.models.nodes import (
-    Site,
-    first_output,
-    full_name,
-    walk,
-)
+from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, TAKEN, UNKNOWN_SIZE, AttrUsage, OperatorUsage
