@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyopnb
-from pyopnb.display.svg.graph import Box, Graph, Line, draw_within
+from pyopnb.display.svg.boxes import Box, Graph, Line
+from pyopnb.display.svg.graph import draw_within
 
 __all__ = ["check", "floors", "imports", "listing", "picture"]
 

@@ -21,7 +21,8 @@ from onnx import (
     numpy_helper,
 )
 
-from pyopnb.display.svg.graph import Box, Graph, Line, plain_mark
+from pyopnb.display.svg.boxes import Box, Graph, Line
+from pyopnb.display.svg.marks import plain_mark
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import (
     constant_value,

@@ -17,7 +17,7 @@ from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, merge
-from pyopnb.display.svg.graph import plain_mark
+from pyopnb.display.svg.marks import plain_mark
 from pyopnb.display.view import View
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, ModelError, sanitize, sanitize_source

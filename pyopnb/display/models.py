@@ -12,8 +12,10 @@ from pyopnb.display.html import MAX_BYTES, details, join, note
 from pyopnb.display.live_picture import MOST_ANSWERS, live_picture, script
 from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, text_lines, title_of
 from pyopnb.display.model_text import model_text
+from pyopnb.display.svg.boxes import Graph
 from pyopnb.display.svg.colours import Scale, scale_for
-from pyopnb.display.svg.graph import Graph, Picture, draw, draw_within, mark_colour
+from pyopnb.display.svg.graph import Picture, draw, draw_within
+from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.view import Canvas, View
 from pyopnb.models.index import GraphIndex

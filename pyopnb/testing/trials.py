@@ -7,8 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, sanitize
 from pyopnb.ops.schema import REQUIRED
-from pyopnb.ops.types import TensorType, type_of
+from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import run_kernels
 from pyopnb.runtime.session import Session
 from pyopnb.testing.difference import RELATIVE, difference, is_float, ulps
+from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, format_types
 
 __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
@@ -37,7 +37,6 @@ _THREADS = 8
 _RUNS = 8  # of each thread
 _SWITCH_INTERVAL = 1e-5  # seconds after which Python switches threads meanwhile, so that races show sooner
 _MAX_SIZES = 10  # combinations of sizes that are tried
-_MAX_ELEMENTS = 1_000_000  # of a resized input
 
 
 _OURS = f"{Path(__file__).parents[1]}{os.sep}"
@@ -159,71 +158,13 @@ def _run_in_session(subject: Subject, example: Example, feeds: dict[str, np.ndar
     return None
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """The dimensions of an example, in groups that change together: those of one symbol, or without a hint and of one size.
-
-    Attributes
-    ----------
-    example : Example
-    groups : list
-        The dimensions of each input: the name of a group, or the size that a hint fixes.
-    sizes : dict
-        The example's sizes, by group.
-    """
-
-    example: Example
-    groups: list[list[int | str]]
-    sizes: dict[str, int]
-
-    @classmethod
-    def of(cls, subject: Subject, example: Example) -> _Sizes:
-        groups: list[list[int | str]] = []
-        sizes: dict[str, int] = {}
-        for index, array in enumerate(example.inputs):
-            hint = subject.schema.port(index).type.shape if subject.schema.inputs else None
-            dims: list[int | str] = []
-            for axis, size in enumerate(() if array is None else array.shape):
-                dim = hint[axis] if hint is not None else None
-                dims.append(size if isinstance(dim, int) else dim or f"size {size}")
-                if isinstance(dims[-1], str):
-                    sizes[dims[-1]] = size
-            groups.append(dims)
-        return cls(example, groups, sizes)
-
-    def symbolic_types(self) -> list[TensorType | None]:
-        """The types of the inputs with a symbol for each group."""
-        symbols = {name: f"N{index}" for index, name in enumerate(self.sizes)}
-        shapes = [tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims) for dims in self.groups]
-        return [kind and TensorType(kind.dtype, shape) for kind, shape in zip(self.example.types, shapes, strict=True)]
-
-    def others(self) -> list[dict[str, int]]:
-        """Other sizes to try: each group by itself, then all."""
-        tried = [{**self.sizes, name: n} for name, size in self.sizes.items() for n in (size + 1, 1)]
-        tried += [{name: size + step for name, size in self.sizes.items()} for step in (1, 3)]
-        return [sizes for index, sizes in enumerate(tried) if sizes != self.sizes and sizes not in tried[:index]]
-
-    def resize(self, sizes: Mapping[str, int]) -> Example | None:
-        """The example at other sizes, its values repeated; None if an input would be too large."""
-        inputs: list[np.ndarray | None] = []
-        for array, dims in zip(self.example.inputs, self.groups, strict=True):
-            shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in dims)
-            if array is None:
-                inputs.append(None)
-            elif np.prod(shape, dtype=np.float64) > max(_MAX_ELEMENTS, array.size):
-                return None
-            else:
-                inputs.append(np.resize(array, shape) if array.size else np.zeros(shape, array.dtype))
-        return Example(tuple(inputs), self.example.attrs)
-
-
 def _try_shapes(subject: Subject) -> str:
     schema = subject.schema
     if not schema.infers and (schema.outputs is None or all(kind.shape is None for kind in schema.outputs)):
         raise NotApplicable('neither infer nor the hints promise a shape; -> "float32[N,3]" would')
     passed = refused = 0
     for example in subject.examples:
-        dimensions = _Sizes.of(subject, example)
+        dimensions = ExampleSizes.of(subject, example)
         session = subject.session(example, len(subject.call(example)), dimensions.symbolic_types())
         session(**example.feeds())
         passed += 1
@@ -331,7 +272,7 @@ def _try_runtime(subject: Subject) -> str:
 def _try_empty(subject: Subject) -> str:
     def variants() -> Iterator[Example]:
         for example in subject.examples:
-            dimensions = _Sizes.of(subject, example)
+            dimensions = ExampleSizes.of(subject, example)
             for name in dimensions.sizes:
                 if (variant := dimensions.resize({**dimensions.sizes, name: 0})) is not None:
                     yield variant

@@ -28,27 +28,23 @@ A path before it leads to a message inside, by name or by place, and a word does
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto
 
-from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import bodies
 from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.models.text.tensor_fields import store_raw, store_typed
 from pyopnb.models.text.tokens import QUOTED, Layout
-from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, sanitize
 
-__all__ = ["Annotations", "annotate", "nodes_of_text", "places", "store_raw", "store_typed"]
+__all__ = ["CAN_BE_EMPTY", "Annotations", "Message", "clear_empty", "nodes_of_text", "places"]
 
 _WORDS = ("clear", "insert", "raw", "set", "typed", "verbatim")
-_EMPTY = ("domain", "name")
 _NAME = r'"(?:[^"\\\n])*"'
 _STEP = rf"[a-z]\w*(?:\[(?:\d+|{_NAME})\])?"
 _LINE = re.compile(
@@ -61,13 +57,17 @@ _CLOSING = {")": "(", "}": "{", ">": "<", "]": "["}
 _DEEPEST = 60
 """Depth of brackets in an annotation; protobuf's limit is 100 nested messages."""
 
-_Message = Any
+Message = Any
+"""A proto of any kind."""
+
+CAN_BE_EMPTY = ("domain", "name")
+"""Fields that `set` keeps where they are empty."""
 
 
-def places(model: ModelProto) -> list[_Message]:
+def places(model: ModelProto) -> list[Message]:
     """What can have an annotation above it, in the order of the text: the model, its nodes, each function and its nodes."""
-    found: list[_Message] = [model]
-    ahead: list[_Message] = [model.graph, *model.functions][::-1]
+    found: list[Message] = [model]
+    ahead: list[Message] = [model.graph, *model.functions][::-1]
     while ahead:
         item = ahead.pop()
         found += [item] if isinstance(item, (NodeProto, FunctionProto)) else []
@@ -162,7 +162,7 @@ class Annotations:
         """
         there = places(model)
         self.nodes = nodes_of_text(model)
-        _clear_empty(there, self._cleared())
+        clear_empty(there, self._cleared())
         for number, at, note in self._lines:
             try:
                 self._merge_line(there[number], note)
@@ -175,9 +175,9 @@ class Annotations:
     def _cleared(self) -> set[str]:
         """The fields that are not there where they are empty."""
         found = (re.fullmatch(r"#@\s*set\b\s*([a-z\s]*)", note) for number, _, note in self._lines if number == 0)
-        return {*_EMPTY} - {name for match in found if match for name in match[1].split()}
+        return {*CAN_BE_EMPTY} - {name for match in found if match for name in match[1].split()}
 
-    def _merge_line(self, message: _Message, note: str) -> None:
+    def _merge_line(self, message: Message, note: str) -> None:
         path, rest = _LINE.findall(note)[0]  # it takes all that begins so
         rest = rest.strip()
         word = _WORD.fullmatch(rest)
@@ -191,8 +191,8 @@ class Annotations:
             _clear(_follow(message, path), word[2].split())
         elif word[1] == "set":
             _refuse_elsewhere(word[1], _follow(message, path))
-            if not word[2].split() or not {*word[2].split()} <= {*_EMPTY}:
-                raise _Unreadable(f"set {' '.join(_EMPTY)}, or one of them", sanitize(word[2].strip(), 60) or "nothing")
+            if not word[2].split() or not {*word[2].split()} <= {*CAN_BE_EMPTY}:
+                raise _Unreadable(f"set {' '.join(CAN_BE_EMPTY)}, or one of them", sanitize(word[2].strip(), 60) or "nothing")
         elif word[2].strip():
             raise _Unreadable(f"nothing after {word[1]}", sanitize(word[2].strip(), 60))
         elif word[1] == "verbatim":
@@ -210,12 +210,12 @@ class _Unreadable(Exception):
         self.expected, self.got, self.next = expected, got, next
 
 
-def _refuse_elsewhere(word: str, message: _Message) -> None:
+def _refuse_elsewhere(word: str, message: Message) -> None:
     if not isinstance(message, ModelProto):
         raise _Unreadable(f"{word} above the model", f"{word} of a {type(message).__name__}")
 
 
-def _follow(message: _Message, path: str) -> _Message:
+def _follow(message: Message, path: str) -> Message:
     """The message to which a path leads."""
     for name, place, quoted in _STEPS.findall(path):
         descriptor = _field(message, name)
@@ -229,14 +229,14 @@ def _follow(message: _Message, path: str) -> _Message:
     return message
 
 
-def _field(message: _Message, name: str) -> Any:
+def _field(message: Message, name: str) -> Any:
     fields = message.DESCRIPTOR.fields_by_name
     if name not in fields:
         raise _Unreadable(f"a field of a {type(message).__name__}", sanitize(name, 60), closest(name, fields))
     return fields[name]
 
 
-def _entry(entries: Any, name: str, place: str, wanted: str) -> _Message:
+def _entry(entries: Any, name: str, place: str, wanted: str) -> Message:
     if place:
         if int(place) < len(entries):
             return entries[int(place)]
@@ -249,7 +249,7 @@ def _entry(entries: Any, name: str, place: str, wanted: str) -> _Message:
     raise _Unreadable("the name of one entry", got, closest(wanted, names) if not found else None)
 
 
-def _merge_fields(message: _Message, fields: str) -> None:
+def _merge_fields(message: Message, fields: str) -> None:
     if _depth(fields) > _DEEPEST:
         raise _Unreadable(f"fields nested at most {_DEEPEST} deep", "more")
     try:
@@ -267,7 +267,7 @@ def _depth(fields: str) -> int:
     return deepest
 
 
-def _insert(message: _Message, path: str, fields: str) -> None:
+def _insert(message: Message, path: str, fields: str) -> None:
     last = re.fullmatch(r"(?:(.*)\.)?([a-z]\w*)\[(\d+)\]", path, re.DOTALL)
     if last is None:
         raise _Unreadable("the place of the new entry, as attribute[1] insert …", sanitize(path, 60) or "nothing")
@@ -283,7 +283,7 @@ def _insert(message: _Message, path: str, fields: str) -> None:
     entries.insert(int(last[3]), entries.pop())
 
 
-def _clear(message: _Message, names: list[str]) -> None:
+def _clear(message: Message, names: list[str]) -> None:
     if not names:
         raise _Unreadable("the fields to clear", "nothing")
     for name in names:
@@ -291,7 +291,7 @@ def _clear(message: _Message, names: list[str]) -> None:
         message.ClearField(name)
 
 
-def _clear_empty(there: Iterable[_Message], names: set[str]) -> None:
+def clear_empty(there: Iterable[Message], names: set[str]) -> None:
     """Clear the empty strings that onnx's parser sets and what onnx.helper makes does not have."""
     for item in there:
         if not isinstance(item, NodeProto):
@@ -311,14 +311,7 @@ def _refuse_deep(model: ModelProto) -> None:
         raise ModelError("annotations", expected=expected, got=sanitize(str(error), 120).rstrip(".")) from None
 
 
-# ---- where tensors have their values -----------------------------------------------------------------------------------------
-
-_DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
-_TYPED = {"float32": "float_data", "complex64": "float_data", "float64": "double_data", "complex128": "double_data",
-          "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data"}  # fmt: skip
-
-
-def _store(message: _Message, *, raw: bool) -> None:
+def _store(message: Message, *, raw: bool) -> None:
     if isinstance(message, ModelProto) and raw:
         for tensor in tensors(message):
             store_raw(tensor)
@@ -326,183 +319,3 @@ def _store(message: _Message, *, raw: bool) -> None:
         (store_raw if raw else store_typed)(message)
     else:
         raise _Unreadable("a tensor", f"a {type(message).__name__}")
-
-
-def _has_numbers(tensor: TensorProto) -> bool:
-    return not is_external(tensor) and any(row.onnx == tensor.data_type and row.bits for row in DTYPES)
-
-
-def store_raw(tensor: TensorProto) -> None:
-    """Put the values of a tensor of numbers into ``raw_data``. It is changed."""
-    if _has_numbers(tensor) and not tensor.HasField("raw_data"):
-        try:
-            data = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
-        except ValueError:  # too many or too few, which is told where everything is checked
-            return
-        for name in _DATA:
-            tensor.ClearField(name)
-        tensor.raw_data = data
-
-
-def store_typed(tensor: TensorProto) -> None:
-    """Put the values of a tensor of numbers into the field of their type. It is changed."""
-    if not _has_numbers(tensor) or not tensor.HasField("raw_data"):
-        return
-    row = next(row for row in DTYPES if row.onnx == tensor.data_type)
-    if row.numpy.isbuiltin == 1 and row.name != "float16":
-        values = np.frombuffer(tensor.raw_data, row.numpy)
-        parts = {"b": np.uint8, "c": np.float32 if row.name == "complex64" else np.float64}
-        values = values.view(parts.get(row.numpy.kind, row.numpy))
-    else:  # as the integers that their bits are
-        values = np.frombuffer(tensor.raw_data, np.uint16 if row.bits == 16 else np.uint8)
-    tensor.ClearField("raw_data")
-    getattr(tensor, _TYPED.get(row.name, "int32_data")).extend(values.tolist())
-
-
-# ---- writing -----------------------------------------------------------------------------------------------------------------
-
-
-def annotate(want: ModelProto, have: ModelProto) -> list[list[str]]:
-    """The annotations that make of a model what it should be.
-
-    Parameters
-    ----------
-    want : ModelProto
-    have : ModelProto
-        What was read of the text without annotations. It is changed.
-
-    Returns
-    -------
-    list of list of str
-        Lines for each of the `places` of ``have``.
-    """
-    there = places(have)
-    lines: list[list[str]] = [[] for _ in there]
-    kept = _kept_empty(want)
-    if kept:
-        lines[0].append(f"set {' '.join(sorted(kept))}")
-    _clear_empty(there, {*_EMPTY} - kept)
-    raw = [tensor.HasField("raw_data") for tensor in tensors(want) if _has_numbers(tensor)]
-    if sum(raw) * 2 > len(raw):
-        lines[0].append("raw")
-        for tensor in tensors(have):
-            store_raw(tensor)
-    numbers = {id(item): number for number, item in enumerate(there)}
-    for number, path, words in _Changes(numbers).of(want, have, 0, ""):
-        lines[number].append(f"{path} {words}" if path else words)
-    return [[f"#@ {line}" for line in those] for those in lines]
-
-
-def _kept_empty(want: ModelProto) -> set[str]:
-    """The fields that are there though they are empty, in most of the model."""
-    nodes = nodes_of_text(want)
-    empty = {"domain": [node for node in nodes if not node.domain]}
-    empty["name"] = [a.t for node in nodes for a in node.attribute if a.HasField("t") and not a.t.name]
-    return {name for name, those in empty.items() if sum(one.HasField(name) for one in those) * 2 > len(those)}
-
-
-@dataclass(frozen=True)
-class _Changes:
-    """What makes one message of another, as annotations of the nearest place above it."""
-
-    numbers: dict[int, int]
-
-    def of(self, want: _Message, have: _Message, number: int, path: str) -> Iterator[tuple[int, str, str]]:
-        if want.SerializeToString(deterministic=True) == have.SerializeToString(deterministic=True):
-            return
-        if id(have) in self.numbers:
-            number, path = self.numbers[id(have)], ""
-        if isinstance(want, TensorProto) and want.HasField("raw_data") != have.HasField("raw_data"):
-            before = have.ByteSize()
-            (store_raw if want.HasField("raw_data") else store_typed)(have)
-            if have.ByteSize() != before or want.HasField("raw_data") == have.HasField("raw_data"):
-                yield number, path, "raw" if want.HasField("raw_data") else "typed"
-        fields = {descriptor.name: (descriptor, value) for descriptor, value in want.ListFields()}
-        cleared = [descriptor.name for descriptor, _ in have.ListFields() if descriptor.name not in fields]
-        rest = type(want)()
-        deeper: list[tuple[int, str, str]] = []
-        for name, (descriptor, value) in fields.items():
-            step = f"{path}.{name}" if path else name
-            if is_repeated(descriptor):
-                cleared += [name] if self._list(descriptor, value, have, rest, (number, step), deeper) else []
-            elif not have.HasField(name):
-                _set(rest, descriptor, value)
-            elif descriptor.message_type is not None:
-                deeper += self.of(value, getattr(have, name), number, step)
-            elif not _same(value, getattr(have, name)):
-                _set(rest, descriptor, value)
-        if cleared:
-            yield number, path, f"clear {' '.join(cleared)}"
-        if rest.ListFields():
-            yield number, path, _one_line(rest)
-        yield from deeper
-
-    def _list(
-        self,
-        descriptor: Any,
-        want: Any,
-        have: _Message,
-        rest: _Message,
-        at: tuple[int, str],
-        deeper: list[tuple[int, str, str]],
-    ) -> bool:
-        """Change a list; whether it must be cleared first."""
-        number, path = at
-        there, added = getattr(have, descriptor.name), getattr(rest, descriptor.name)
-        if descriptor.message_type is None:
-            kept = len(there) <= len(want) and all(_same(a, b) for a, b in zip(want, there, strict=False))
-            added.extend(want[len(there) :] if kept else want)
-            return not kept
-        pairs = _pairs(want, there)
-        if pairs is None:
-            added.extend(want)
-            return True
-        last = max((place for place, other in enumerate(pairs) if other is not None), default=-1)
-        for place, other in enumerate(pairs):
-            if other is None and place > last:
-                added.add().CopyFrom(want[place])
-            elif other is None:
-                deeper.append((number, f"{path}[{place}]", f"insert {_one_line(want[place])}"))
-        names = Counter(getattr(entry, "name", "") for entry in want), Counter(getattr(entry, "name", "") for entry in there)
-        for place, other in enumerate(pairs):
-            if other is not None:
-                name = getattr(want[place], "name", "")
-                by_name = _is_plain(name) and all(counts[name] == 1 for counts in names)
-                by_name = by_name and there[other].name == name
-                selector = f'"{name}"' if by_name else place
-                deeper += self.of(want[place], there[other], number, f"{path}[{selector}]")
-        return False
-
-
-def _pairs(want: Any, have: Any) -> list[int | None] | None:
-    """For each entry, that which was read of it; None if there is no such order."""
-    if len(want) == len(have):
-        return list(range(len(want)))
-    pairs: list[int | None] = []
-    here = 0
-    for entry in want:
-        found = here < len(have) and hasattr(entry, "name") and entry.name == have[here].name
-        pairs.append(here if found else None)
-        here += found
-    return pairs if here == len(have) else None
-
-
-def _is_plain(name: str) -> bool:
-    return bool(name) and name.isprintable() and not set(name) & {'"', "\\"}
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two scalars are the same; NaN is itself, and 0.0 is not -0.0."""
-    return type(a) is type(b) and (a == b or a != a) and repr(a) == repr(b)
-
-
-def _set(message: _Message, descriptor: Any, value: Any) -> None:
-    if descriptor.message_type is None:
-        setattr(message, descriptor.name, value)
-    else:
-        getattr(message, descriptor.name).SetInParent()
-        getattr(message, descriptor.name).CopyFrom(value)
-
-
-def _one_line(message: _Message) -> str:
-    return str(text_format.MessageToString(message, as_one_line=True, as_utf8=True)).strip()

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import tensors
-from pyopnb.models.text.annotations import annotate
+from pyopnb.models.text.annotate import annotate
 from pyopnb.models.text.parse import complete, read_annotated, read_plain
 from pyopnb.models.text.printer import PLACE, format_model
 from pyopnb.ops.atomic_write import atomic_write

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyopnb.display.svg.boxes import Box, Graph, Line
 from pyopnb.display.svg.colours import LINE, scale_for
-from pyopnb.display.svg.graph import Box, Graph, Line, draw, draw_within
+from pyopnb.display.svg.graph import draw, draw_within
 from pyopnb.display.svg.text_width import text_width
 from pyopnb.display.svg.to_svg import to_svg
 

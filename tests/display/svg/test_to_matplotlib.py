@@ -13,9 +13,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from pyopnb.display.plots import figure_png
+from pyopnb.display.svg.boxes import Box, Graph, Line
 from pyopnb.display.svg.chart import bar_chart, density, heat_maps, page
 from pyopnb.display.svg.colours import Scale, palette
-from pyopnb.display.svg.graph import Box, Graph, Line, draw
+from pyopnb.display.svg.graph import draw
 from pyopnb.display.svg.shapes import Drawing, Text
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg

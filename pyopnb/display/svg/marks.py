@@ -1,0 +1,45 @@
+"""Marks of boxes and lines: their colours, signs and badges."""
+
+from __future__ import annotations
+
+from pyopnb.display.svg.text_width import fit, text_width
+
+__all__ = ["BADGE", "badge_text", "badge_width", "look_of_mark", "mark_colour", "plain_mark"]
+
+BADGE = 9
+"""Font size."""
+
+_MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}  # colour and sign
+_SIGNS = {"+": "added", "-": "removed"}  # the first letter of a mark that is drawn like these
+_OTHER_MARK = ("#44546a", "")
+
+
+def plain_mark(mark: str) -> str:
+    """The mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
+
+    Examples
+    --------
+    >>> plain_mark("-fused"), plain_mark("changed"), plain_mark("-0.5")
+    ('removed', 'changed', '-0.5')
+    """
+    return _SIGNS.get(mark[:1], mark) if mark[1:2].isalpha() else mark
+
+
+def mark_colour(mark: str) -> str:
+    """The colour of a mark, as ``#rrggbb``."""
+    return look_of_mark(mark)[0]
+
+
+def look_of_mark(mark: str) -> tuple[str, str]:
+    """The colour and the sign of a mark."""
+    return _MARKS.get(plain_mark(mark), _OTHER_MARK)
+
+
+def badge_width(mark: str) -> float:
+    """The width that a mark takes beside the title of its box, in pixels."""
+    return text_width(badge_text(mark), BADGE, bold=True) + 16 if mark else 0
+
+
+def badge_text(mark: str) -> str:
+    """What the badge of a mark says."""
+    return f"{look_of_mark(mark)[1]} {fit(mark if plain_mark(mark) == mark else mark[1:], BADGE, 90, bold=True)}".strip()
