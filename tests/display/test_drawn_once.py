@@ -11,8 +11,10 @@ from onnx import ModelProto
 
 import pyopnb
 from pyopnb.display.models import view_model
-from pyopnb.display.svg import graph
+from pyopnb.display.svg import placement
+from pyopnb.display.svg.boxes import Box, Graph, Line
 from pyopnb.display.svg.colours import Scale
+from pyopnb.display.svg.graph import draw_within
 
 ROOMS = (200_000, 90_000, 30_000)
 
@@ -21,8 +23,8 @@ ROOMS = (200_000, 90_000, 30_000)
 def layouts(monkeypatch):
     """The number of boxes of each graph that was laid out."""
     counts: list[int] = []
-    lay_out = graph.lay_out
-    monkeypatch.setattr(graph, "lay_out", lambda sizes, edges: counts.append(len(sizes)) or lay_out(sizes, edges))
+    lay_out = placement.lay_out
+    monkeypatch.setattr(placement, "lay_out", lambda sizes, edges: counts.append(len(sizes)) or lay_out(sizes, edges))
     return counts
 
 
@@ -76,7 +78,7 @@ def test_a_trace_and_its_diff_are_laid_out_once(layouts):
 
 def test_the_picture_uses_the_space_that_it_has():
     values = np.random.default_rng(0).permutation(3000) + 1.0
-    boxes = [graph.Box("Neg", value=value) for value in values]
-    drawn = graph.Graph(boxes, [graph.Line(a, b) for a, b in pairwise(range(3000))])
-    picture = graph.draw_within(drawn, 40_000, scale=Scale(1.0, 3000.0))
+    boxes = [Box("Neg", value=value) for value in values]
+    drawn = Graph(boxes, [Line(a, b) for a, b in pairwise(range(3000))])
+    picture = draw_within(drawn, 40_000, scale=Scale(1.0, 3000.0))
     assert 0.75 * 40_000 < len(picture.svg.encode()) <= 40_000

@@ -16,7 +16,7 @@ TITLE, ROW, LABEL = 12, 10, 9.5
 """Font sizes."""
 
 ROW_HEIGHT, TITLE_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
-STACK = 3  # pixels by which the sheet behind a folded box stands out
+STACK = 3
 """Pixels by which the sheet behind a folded box stands out."""
 
 _WIDEST = 210  # pixels of a text in a box
