@@ -19,7 +19,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, 
 from pyopnb.models.support import refusal, type_flow
 from pyopnb.models.versions import new_imports
 from pyopnb.onnx_reference import fill
-from pyopnb.runtime import session as sessions
+from pyopnb.runtime import notices
 
 ROOT = Path(pyopnb.__file__).parents[1]
 F = np.float32
@@ -33,9 +33,9 @@ LOWERED = (f"IR version {newest_loaded_ir() + 1} → {newest_loaded_ir()}",) + (
 
 @pytest.fixture(autouse=True)
 def nothing_was_said():
-    sessions._said.clear()
+    notices._said.clear()
     yield
-    sessions._said.clear()
+    notices._said.clear()
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
     session = pyopnb.Session(model)
     assert session(x=X)["z"].tolist() == [2, 1]
     define(text.format("float64"))
-    sessions._said.clear()
+    notices._said.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert session(x=X)["z"].dtype == np.float64
