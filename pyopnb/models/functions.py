@@ -51,7 +51,7 @@ class Expansion:
 def function_key(item: FunctionProto | NodeProto) -> _Key:
     """Domain, name and overload of a function, or of the one that a node calls if there is one."""
     name = item.op_type if isinstance(item, NodeProto) else item.name
-    return item.domain, name, getattr(item, "overload", "")  # onnx has overloads since 1.16
+    return item.domain, name, item.overload
 
 
 def check_functions(model: ModelProto) -> None:

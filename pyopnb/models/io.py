@@ -89,23 +89,12 @@ def read_model(
     ModelError
         No such file, no model in it, or external data in an unknown folder or with two entries of one key.
     """
-    model = _proto_of(model)
-    if isinstance(model, ModelProto):
-        where = "model"
-        if not model.HasField("graph"):
-            raise ModelError(where, expected="an ONNX model with a graph", got="a ModelProto without one")
-        check_names(model, where)
-        source = _copy(model)
-    elif isinstance(model, (bytes, bytearray, memoryview)):
-        where = "model bytes"
-        source = ModelSource(_parse(bytes(model), where), given=bytes(model))
-    elif isinstance(model, (str, os.PathLike)):
-        path = Path(os.fspath(model))
-        where = f"model {sanitize(str(path))}"
-        source = ModelSource(_parse(_read_bytes(path, where), where), given=str(path))
-        base_dir = path.resolve().parent if base_dir is None else base_dir
+    where, given, path = _given(model)
+    if isinstance(given, ModelProto):
+        source = _copy(given)
     else:
-        raise _no_model(model)
+        source = ModelSource(_parse(given, where), given=given if path is None else str(path))
+        base_dir = path.resolve().parent if base_dir is None and path is not None else base_dir
     check_versions(source.proto, where)
     remove_markers(source.proto)
     base_dir = _remembered(source.proto) if base_dir is None else base_dir
@@ -116,6 +105,23 @@ def read_model(
     elif base_dir is not None:
         source.folder = str(Path(os.fspath(base_dir)).resolve())
     return source
+
+
+def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
+    """How messages name a model, the model itself or its bytes, and its file."""
+    model = _proto_of(model)
+    if isinstance(model, ModelProto):
+        if not model.HasField("graph"):
+            raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
+        check_names(model, "model")
+        return "model", model, None
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return "model bytes", bytes(model), None
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(os.fspath(model))
+        where = f"model {sanitize(str(path))}"
+        return where, _read_bytes(path, where), path
+    raise _no_model(model)
 
 
 def _proto_of(model: Any) -> Any:
@@ -373,20 +379,9 @@ def as_proto(model: Any) -> ModelProto:
     ModelError
         No such file, or no model in it.
     """
-    model = _proto_of(model)
-    if isinstance(model, ModelProto):
-        if not model.HasField("graph"):
-            raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
-        check_names(model, "model")
-        return model
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        where, data = "model bytes", bytes(model)
-    elif isinstance(model, (str, os.PathLike)):
-        path = Path(os.fspath(model))
-        where = f"model {sanitize(str(path))}"
-        data = _read_bytes(path, where)
-    else:
-        raise _no_model(model)
-    if data[4:8] == _ORT_FORMAT:
+    where, given, _ = _given(model)
+    if isinstance(given, ModelProto):
+        return given
+    if given[4:8] == _ORT_FORMAT:
         raise ModelError(where, expected="an ONNX model", got="ONNX Runtime's own format, whose kernels are chosen already")
-    return _parse(data, where)
+    return _parse(given, where)

@@ -282,7 +282,7 @@ def _as_model(graph: GraphProto, model: ModelProto) -> ModelProto:
 
 def declared_outputs(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
     """The types that a graph or function declares for what its nodes output, by name."""
-    infos: list[ValueInfoProto] = list(getattr(scope, "value_info", ()))
+    infos: list[ValueInfoProto] = list(scope.value_info)
     if not isinstance(scope, FunctionProto):
         infos += scope.output
     return {info.name: type_of_proto(info.type) for info in infos}
@@ -319,7 +319,7 @@ def declared_scalars(model: ModelProto) -> frozenset[str]:
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
     """The types that a graph or function declares, by name: inputs, value_info and initializers."""
-    types = {i.name: type_of_proto(i.type) for i in getattr(scope, "value_info", ())}
+    types = {i.name: type_of_proto(i.type) for i in scope.value_info}
     if isinstance(scope, GraphProto):
         types |= {i.name: type_of_proto(i.type) for i in scope.input}
         types |= {t.name: TensorType(dtype(t.data_type), tuple(t.dims)) for t in scope.initializer}

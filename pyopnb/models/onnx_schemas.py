@@ -344,8 +344,7 @@ def _infer_op(name: str, context: Any) -> None:
     op = registry.find(*split_name(name))
     if op is None:
         return  # removed meanwhile
-    display = getattr(context, "get_display_name", str)()  # old onnx cannot say which node it is
-    named = _NAME.search(display)
+    named = _NAME.search(context.get_display_name())
     where = f"node '{sanitize(named[1])}' ({op.name})" if named else f"a node of {op.name}"
     values = {}
     for attr in op.current.schema.attrs:

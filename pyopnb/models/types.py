@@ -88,7 +88,7 @@ def _graphs(proto: ModelProto) -> list[GraphIndex]:
 
 
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:
-    types = {info.name: info.type for info in getattr(scope, "value_info", ()) if info.HasField("type")}
+    types = {info.name: info.type for info in scope.value_info if info.HasField("type")}
     if isinstance(scope, GraphProto):
         types |= {t.name: helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in scope.initializer}
         types |= {info.name: info.type for info in (*scope.input, *scope.output) if info.HasField("type")}

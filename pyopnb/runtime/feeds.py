@@ -13,6 +13,7 @@ import onnxruntime
 
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
+from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, closest, plural, sanitize, suggest
 from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
@@ -34,8 +35,8 @@ __all__ = [
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 _BY_TEXT = {
     **{row.name.replace("_", ""): row for row in DTYPES},
-    "float4e2m1": next((r for r in DTYPES if r.name == "float4_e2m1fn"), None),
-    "float8e8m0": next((r for r in DTYPES if r.name == "float8_e8m0fnu"), None),
+    "float4e2m1": find_dtype("float4_e2m1fn"),
+    "float8e8m0": find_dtype("float8_e8m0fnu"),
 }
 
 

@@ -73,7 +73,7 @@ def _forget_types(model: ModelProto) -> None:
     """Remove the types that a function with several calls declares for its values: each call has its own."""
     called = Counter(function_key(site.node) for site in walk(model))
     for function in model.functions:
-        if called[function_key(function)] > 1 and getattr(function, "value_info", None):  # onnx has it since 1.16
+        if called[function_key(function)] > 1:
             del function.value_info[:]
 
 

@@ -174,7 +174,7 @@ class _Walk:
         graph.refuse_cycles()
         scope = graph.scope
         names = _names_of(graph, inputs, outer)
-        declared = {info.name: info.type for info in scope.value_info} if hasattr(scope, "value_info") else {}
+        declared = {info.name: info.type for info in scope.value_info}
         ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
         here = self.places.setdefault(around.key, len(self.places))  # a small number hashes faster
@@ -388,7 +388,7 @@ def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
     if op_type in _BY_SHAPE:
         return None
     left_out = "" in outputs and tuple(map(bool, outputs))
-    return op_type, kinds, len(outputs), left_out, node.domain, getattr(node, "overload", ""), tuple(attrs), here
+    return op_type, kinds, len(outputs), left_out, node.domain, node.overload, tuple(attrs), here
 
 
 _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
