@@ -148,7 +148,7 @@ def _read(name: str, text: str) -> KeptOp:
         # After a carriage return Python reads on where a reader sees a comment.
         raise _refused(name, "a source of plain lines", f"the character {strange[0].encode('unicode_escape').decode()} in it")
     if digest(op.source) != op.digest:
-        raise _refused(name, f"a source with the digest {sanitize(op.digest, 80)}", digest(op.source), "get the file anew")
+        raise _refused(name, f"a source with the digest {sanitize(op.digest, 80)}", digest(op.source), "get the file again")
     return op
 
 

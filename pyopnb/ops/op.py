@@ -1,4 +1,4 @@
-"""An op: a name, and every version that stood under it."""
+"""An op: a name, and all versions of its definition."""
 
 from __future__ import annotations
 

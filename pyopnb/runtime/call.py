@@ -87,7 +87,7 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     -----
     Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's instance: what an op keeps
     on ``self`` lives from one such call to the next, until the op is redefined or `KEPT_SESSIONS` other sessions were used.
-    Where each call must begin anew, `run` a model. A redefined op serves from the next call on.
+    Where each call must start afresh, `run` a model. A redefined op serves from the next call on.
 
     Examples
     --------

@@ -176,7 +176,7 @@ class Kernel:
             f"{self.where}: {version} has other outputs than the session was built with",
             expected=_format_types(self.declared),
             got=_format_types(promised),
-            next="make the session anew, or use pyopnb.Session, which does so by itself",
+            next="rebuild the session, or use pyopnb.Session, which does so by itself",
         )
 
     def _instance(

@@ -513,7 +513,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Notes
         -----
-        The run is that of a session which is built beside this one and let go again: the weights are in memory twice
+        The run is that of a session which is built beside this one and released after it: the weights are in memory twice
         meanwhile. What is exposed cannot be fused, and a fused kernel can round otherwise than its parts. So the outputs are
         compared with those of a run of this session, and ``trace.exposure`` says what exposing changed.
 

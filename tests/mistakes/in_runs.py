@@ -324,7 +324,7 @@ MISTAKES = (
         "w.tolist() == [2]",
     ),
     Mistake(
-        "a summary where a tensor was let go",
+        "a summary where a tensor was released",
         """
         s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
         ---
@@ -334,7 +334,7 @@ MISTAKES = (
         ---
         a = «trace["a"]»
         """,
-        ("got a, which was let go after its summary was made",),
+        ("got a, which was released after its summary was made",),
         "a.least == 1",
         advice="Try: (.*);",
     ),

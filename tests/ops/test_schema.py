@@ -713,7 +713,7 @@ def test_without_infer_and_hint_nothing_is_said():
     assert schema_of(op()).infer(object(), inputs("int8"), 1, "node") is None
 
 
-# Schemas held against each other
+# Schemas compared
 
 
 def again(default, hint=None):

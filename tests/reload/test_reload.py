@@ -254,7 +254,7 @@ def test_a_bare_session_says_what_to_do_about_other_outputs():
     for _ in range(2):
         with pytest.raises(
             Exception,
-            match=r"SchemaChanged: .*reload::Op.*version 2.*expected float32\[N\], got float64\[N\].*make the session anew",
+            match=r"SchemaChanged: .*reload::Op.*version 2.*expected float32\[N\], got float64\[N\].*rebuild the session",
         ):
             session.run(None, {"x": X})
     pyopnb.registry.rollback("reload::Op", 1)

@@ -228,7 +228,7 @@ def test_a_changed_schema_is_an_error_that_says_what_to_do() -> None:
 
     pyopnb.registry.define(Op, "b::Op")
     with pytest.raises(
-        Exception, match=r"SchemaChanged: .*b::Op.*expected float32\[N,2\], got float32\[N\].*make the session anew"
+        Exception, match=r"SchemaChanged: .*b::Op.*expected float32\[N,2\], got float32\[N\].*rebuild the session"
     ):
         run(session, x=X)
     assert run(bare(model(outputs="y")), x=X)[0].tolist() == [1, 3]

@@ -41,7 +41,7 @@
     return async (name) => import(urlOf(name));
   };
 
-  // Netron draws its nodes anew when another graph is opened, so the colours are put on again.
+  // Netron draws its nodes again when another graph is opened, so the colours are put on again.
   const colour = ({nodes = {}, legend} = {}) => {
     const dress = () => {
       for (const [name, [fill, ink, about]] of Object.entries(nodes)) {

@@ -407,7 +407,7 @@ def _horizontal(graph: _Layering) -> list[float]:
     """An x for every vertex, so that the leftmost border is 0.
 
     Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
-    are aligned anew in shorter blocks: lines then bend more often, and the picture becomes narrow.
+    are aligned again, in shorter blocks: lines then bend more often, and the picture becomes narrow.
     """
     widest = max(sum([graph.distance(a, b) for a, b in pairwise(layer)]) for layer in graph.layers)
     conflicts = _conflicts(graph)

@@ -221,7 +221,7 @@ def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, 
     class Tap:
         def infer(self, *types: TensorType) -> list[TensorType]:
             if len(types) != count:
-                raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …) anew")
+                raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …)")
             # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
             # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
             return [TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None) for t in types[len(inputs) :]]

@@ -30,7 +30,7 @@ struct Shape {
 
 // What a call works with. It stays with the State between calls, so that a call in a row allocates nothing.
 struct Workspace {
-  std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can point anew
+  std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can reuse
   std::vector<Ref> results;
   std::vector<int64_t> sizes;  // of the symbols; -1: not met yet, -2: worthless
 };

@@ -121,8 +121,8 @@ inline Ref copy_input(const ort::Value* value, const Tensor& tensor, const Dtype
 
 constexpr int kViewFlags = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
 
-// Makes `slot` a read-only array over ONNX Runtime's memory: the array of an earlier call that is there, pointed anew, or a new
-// one. What is there has passed `is_reusable`.
+// Makes `slot` a read-only array over ONNX Runtime's memory: the array of an earlier call, pointed at it, or a new one. What is
+// there has passed `is_reusable`.
 inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor, const Dtype& dtype) {
   // An empty tensor may have no memory, and numpy would then allocate: any address does, as nothing is read from it.
   alignas(64) static char nothing[64];

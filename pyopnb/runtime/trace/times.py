@@ -32,7 +32,7 @@ class NodeTime:
         between them.
     kernel : float
         What passed in its kernels, those of nodes in its bodies and of conversions to another layout included. The rest of
-        ``total`` is ONNX Runtime's own: it records the kernel's time, lets go of tensors and prepares the next kernel.
+        ``total`` is ONNX Runtime's own: it records the kernel's time, releases tensors and prepares the next kernel.
     python : float or None
         Of an op: the time in ``compute``. None for other nodes.
     outputs : tuple of str

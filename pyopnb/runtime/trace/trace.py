@@ -113,7 +113,7 @@ class Trace(Displayable):
     def _unknown(self, name: object) -> UnknownName:
         shown = sanitize(repr(name))
         if name in self.summaries:
-            got = f"{sanitize(name)}, which was let go after its summary was made"
+            got = f"{sanitize(name)}, which was released after its summary was made"
             return UnknownName(
                 "trace", expected="a tensor that was kept", got=got, next=f"trace.summaries[{shown}]; to keep it: only={shown}"
             )
