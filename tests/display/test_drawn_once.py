@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import small_ops
 from light import light
 from onnx import ModelProto
 
@@ -29,8 +30,7 @@ def layouts(monkeypatch):
 
 
 def chain(count: int) -> ModelProto:
-    names = ["x", *(f"v{n}" for n in range(count - 1)), "y"]
-    return pyopnb.model([pyopnb.node("::Neg", a, b) for a, b in pairwise(names)], {"x": "float32[4]"}, "y")
+    return small_ops.chain(*["::Neg"] * count, kind="float32[4]")
 
 
 def tangle(count: int) -> ModelProto:

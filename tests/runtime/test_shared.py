@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+import small_ops
 
 import pyopnb
 from pyopnb.runtime import _bridge
@@ -78,18 +79,8 @@ def test_state_is_not_shared(session):
 
 
 def test_where_outputs_change_each_gets_what_it_needs():
-    @pyopnb.pyop("shared::Repeat")
-    class Repeat:
-        def __init__(self, times: int = 2):
-            self.times = times
-
-        def infer(self, x):
-            return x.like(shape=[self.times, *x.shape])
-
-        def compute(self, x):
-            return np.stack([x] * self.times)
-
-    model = pyopnb.model([pyopnb.node("shared::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"})
+    small_ops.define(small_ops.Repeat)
+    model = pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"})
     session = pyopnb.Session(model)
     other = session.with_attrs()
     with pytest.warns(pyopnb.SessionRebuilt, match="times changed outputs"):

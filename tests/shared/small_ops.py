@@ -59,6 +59,19 @@ class PlusOne:
         return x + x.dtype.type(1)
 
 
+class Repeat:
+    """Stack x as often as ``times`` says, so that an attr decides on a shape."""
+
+    def __init__(self, times: int = 2):
+        self.times = times
+
+    def infer(self, x):
+        return x.like(shape=[self.times, *x.shape])
+
+    def compute(self, x):
+        return np.stack([x] * self.times)
+
+
 def define(cls: type, name: str | None = None) -> Any:
     """Define a class as ``demo::ItsName``, or under another name."""
     return pyopnb.registry.define(cls, name or f"demo::{cls.__name__}")
