@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -156,7 +157,7 @@ def signatures(plan: Plan | None) -> list[_Signature]:
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
     if plan is None:
-        return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
+        return [_bare_signature(op) for op in _left_to_us([op for op in registry if not _is_shadowed(op)])]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
@@ -196,6 +197,28 @@ def _is_shadowed(op: Op) -> bool:
             next="pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)",
         )
     return op.op_type in _SHADOWED
+
+
+_PEER = "onnxruntime_extensions"
+_PEERS_DOMAINS = frozenset({"ai.onnx.contrib", "com.microsoft.extensions"})
+
+
+def _left_to_us(ops: list[Op]) -> list[Op]:
+    """The ops whose domain is not that of onnxruntime-extensions, if that is in use, and a warning about the others.
+
+    ONNX Runtime takes a domain from one library. Where two have it, options of both are good for nothing, and neither library
+    can see whether the other is in the options or will be. So whoever uses both has the domain from that one, in either order.
+    """
+    theirs = [op for op in ops if op.domain in _PEERS_DOMAINS] if _PEER in sys.modules else []
+    if theirs:
+        names = ", ".join(op.name for op in theirs[:3]) + (f" and {len(theirs) - 3} more" if len(theirs) > 3 else "")
+        text = (
+            f"{names}: not in these options, as ONNX Runtime takes a domain from one library, and onnxruntime-extensions, "
+            f"which is imported, has {' and '.join(sorted({op.domain for op in theirs}))}. "
+            "Try: pyopnb.Session(model, options), which has both, or another domain"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+    return [op for op in ops if op not in theirs]
 
 
 @cache

@@ -96,7 +96,9 @@ def test_elsewhere_python_is_offered(offered):
 
 
 def test_what_is_public_is_offered(offered):
-    assert sorted(name.removeprefix(".") for name in offered("pyopnb.")) == sorted([*pyopnb.__all__, "testing"])
+    assert sorted(name.removeprefix("pyopnb").removeprefix(".") for name in offered("pyopnb.")) == sorted(
+        [*pyopnb.__all__, "testing"]
+    )
 
 
 def test_a_completion_replaces_what_is_typed(offered, shell):
