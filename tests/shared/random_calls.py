@@ -198,8 +198,8 @@ class Epoch:
             def infer(self, x: Any) -> Any:
                 return x
 
+        self.shifts[name] = shift  # before the first run that may see it, on whatever thread
         pyopnb.registry.define(Pair if name == PAIR else Chained, name)
-        self.shifts[name] = shift
         self.seen["definitions"] += 1
 
     def make_graph(self) -> None:
