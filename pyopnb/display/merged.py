@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from pyopnb.diffs.models.changes import Change
+from pyopnb.diffs.models.change import Change
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies

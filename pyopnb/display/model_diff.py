@@ -9,7 +9,7 @@ from typing import Any
 from onnx import ModelProto
 
 from pyopnb.diffs.arrays.parts import VERDICTS
-from pyopnb.diffs.models.changes import Change, NodeAt
+from pyopnb.diffs.models.change import Change, NodeAt
 from pyopnb.diffs.models.diff import ModelDiff, format_change
 from pyopnb.diffs.ops import OpDiff
 from pyopnb.display.array_diff import headline_html, part_details

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.display.svg.chart import SPECIAL, Chart, abreast, heat_maps, size_on_page
+from pyopnb.display.svg.cells import SPECIAL
+from pyopnb.display.svg.chart import Chart, abreast, heat_maps, size_on_page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
-from pyopnb.display.svg.chart import cells_png
+from pyopnb.display.svg.cells import cells_png
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.shapes import Cells, Drawing
 from pyopnb.display.svg.to_svg import to_svg

@@ -17,8 +17,8 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
+from pyopnb.models.support.lack import MIXED
 from pyopnb.models.support.missing import missing
-from pyopnb.models.support.type_flow import MIXED
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.diffs.models.changes import Change
+from pyopnb.diffs.models.change import Change
 from pyopnb.display.merged import merge
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import first_output

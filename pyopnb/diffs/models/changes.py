@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from onnx import (
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    SparseTensorProto,
-    TensorProto,
-    TypeProto,
-    numpy_helper,
-)
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto, numpy_helper
 
-from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
+from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
@@ -31,96 +23,10 @@ from pyopnb.models.nodes import full_name, type_of_proto, walk
 from pyopnb.ops.errors import NotationError, sanitize
 from pyopnb.ops.types import ANY
 
-__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt", "find_changes"]
-
-_OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
-KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
-"""Kinds of changes, in the order in which they are listed."""
+__all__ = ["find_changes"]
 
 _TEXT = 80
 _MAX_CHAIN = 64  # inserted or removed nodes in a row, up to which a reader behind them still counts as reading the same
-
-
-@dataclass(frozen=True)
-class NodeAt:
-    """A node of one of the two models.
-
-    Attributes
-    ----------
-    place : int
-        Its index in the graph.
-    op : str
-        ``Gelu``, or with a domain ``com.microsoft::BiasGelu``.
-    name : str
-    outputs : tuple of str
-    """
-
-    place: int
-    op: str
-    name: str
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One thing that differs: what, and its text in a and in b; None where it is missing."""
-
-    what: str
-    a: str | None
-    b: str | None
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change between two models.
-
-    Attributes
-    ----------
-    kind : str
-        ``changed`` (op, attrs or number of outputs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many
-        to one, or to fewer), ``split`` (one to many), ``exchanged`` (for as many others); ``folded`` (a node's result became a
-        weight); ``weight``; ``input``, ``output``, ``function``, ``opset``; ``header`` for the rest of the file.
-    path : str
-        ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
-    a, b : tuple of NodeAt
-        The nodes concerned, of each model; for a weight, those that read it.
-    facts : tuple of Fact
-    values : Diff or None
-        Of a weight that both models have.
-    """
-
-    kind: str
-    path: str = ""
-    a: tuple[NodeAt, ...] = ()
-    b: tuple[NodeAt, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    values: Diff | None = None
-
-
-@dataclass
-class Counts:
-    """The size of both models, bodies and functions included and Constants not.
-
-    Attributes
-    ----------
-    a, b : int
-        Nodes.
-    pairs : int
-        Pairs of nodes.
-    renamed : int
-        Pairs of nodes, and of tensors, with different names.
-    moved : bool
-        Whether the nodes stand in another order.
-    tensors : dict
-        Tensors of a's main graph and the corresponding ones of b's.
-    """
-
-    a: int = 0
-    b: int = 0
-    pairs: int = 0
-    renamed: int = 0
-    moved: bool = False
-    tensors: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

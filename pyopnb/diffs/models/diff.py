@@ -20,7 +20,8 @@ from pyopnb.diffs.base import (
     from_document,
     to_document,
 )
-from pyopnb.diffs.models.changes import KINDS, Change, Fact, NodeAt, find_changes
+from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
+from pyopnb.diffs.models.changes import find_changes
 from pyopnb.models.io import open_readonly
 from pyopnb.ops.errors import FeedError, plural, sanitize
 

@@ -9,21 +9,18 @@ from itertools import accumulate
 
 import numpy as np
 
-from pyopnb.display.svg.colours import DARK, INK, LINE, RGB, Scale, hex_colour, translucent
-from pyopnb.display.svg.png import png
+from pyopnb.display.svg.cells import cells
+from pyopnb.display.svg.colours import DARK, INK, Scale
+from pyopnb.display.svg.legend import SMALL, frame, legend_of_words, legend_with_special, small_text
 from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text, drawing
 from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = [
-    "SPECIAL",
     "Chart",
     "abreast",
     "bar_chart",
-    "cells",
-    "cells_png",
     "density",
     "heat_maps",
-    "legend",
     "line_chart",
     "page",
     "size_on_page",
@@ -31,12 +28,6 @@ __all__ = [
 
 _GAP, _PADDING = 28, 8  # between charts, and around them
 _HEAD = 22  # height of a chart's title
-_SMALL = 10  # font size
-_SHADES = 246  # of a palette's colours; PNG's 256 have room for the special ones
-SPECIAL: Mapping[str, RGB] = {"NaN": (213, 0, 127), "inf": (0, 121, 107), "-inf": (0, 77, 140)}
-"""What is not finite has colours that no palette has."""
-
-_INDEX = {name: _SHADES + number for number, name in enumerate([*SPECIAL, "0"])}
 _BAR = "#6a5acd"
 # Of medium lightness, and told apart without red and green (P. Tol, "Colour Schemes", 2021, vibrant).
 _LINE_COLOURS = ("#0077bb", "#ee7733", "#009988", "#cc3311", "#33bbee", "#ee3377", "#888888", "#aa7744")
@@ -61,54 +52,6 @@ class Chart:
     height: float
     shapes: Sequence[Shape]
     image: Cells | None = None
-
-
-def cells(
-    values: np.ndarray, scale: Scale, x: float, y: float, width: float, height: float, *, blank_zero: bool = False
-) -> Cells:
-    """Numbers as cells in the colours of a scale; NaN and infinities have colours of their own.
-
-    Parameters
-    ----------
-    values : ndarray
-        float64[rows, columns].
-    scale : Scale
-    x, y, width, height : float
-    blank_zero : bool
-        Whether 0 is transparent instead of a colour of the scale.
-
-    Returns
-    -------
-    Cells
-    """
-    colours = translucent(scale.kind)
-    shades = tuple(colours[round(k * (len(colours) - 1) / (_SHADES - 1))] for k in range(_SHADES))
-    indices = np.rint((_SHADES - 1) * _positions(values, scale)).astype(np.uint8)
-    indices[np.isnan(values)] = _INDEX["NaN"]
-    indices[np.isposinf(values)] = _INDEX["inf"]
-    indices[np.isneginf(values)] = _INDEX["-inf"]
-    if blank_zero:
-        indices[values == 0] = _INDEX["0"]
-    return Cells(x, y, width, height, indices, (*shades, *((*colour, 255) for colour in SPECIAL.values()), (0, 0, 0, 0)))
-
-
-def _positions(values: np.ndarray, scale: Scale) -> np.ndarray:
-    """`Scale.position` of many numbers; those that are not finite get 0."""
-    low, high = scale.low, scale.high
-    with np.errstate(all="ignore"):
-        if scale.log:
-            low, high, values = math.log(low), math.log(high), np.log(np.maximum(values, low))
-        if not low < high:
-            return np.full(values.shape, 0.5 if scale.kind == "diverging" else 0.0)
-        positions = (values / 2 - low / 2) / (high / 2 - low / 2)
-    return np.clip(np.nan_to_num(positions, nan=0.0, posinf=0.0, neginf=0.0), 0, 1)
-
-
-def cells_png(cells: Cells) -> bytes:
-    """A PNG as large as the cells, because viewers blur a small picture when they enlarge it."""
-    rows, columns = cells.pixels.shape[:2]
-    down, across = max(1, round(cells.height / rows)), max(1, round(cells.width / columns))
-    return png(cells.pixels.repeat(down, axis=0).repeat(across, axis=1), cells.colours)
 
 
 def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float, bool]:
@@ -189,25 +132,25 @@ def heat_maps(
 
     for (x, y), matrix, name in zip(corners, matrices, names, strict=True):
         if many:
-            shapes.append(_small(x, y - 4, fit(name, _SMALL, width + gap - 2)))
-        shapes += [drawn(matrix, x, y, width, height), _frame(x, y, width, height)]
+            shapes.append(small_text(x, y - 4, fit(name, SMALL, width + gap - 2)))
+        shapes += [drawn(matrix, x, y, width, height), frame(x, y, width, height)]
     for k, row, column in marks:
         shapes += _ring(corners[k][0] + column * width / columns, corners[k][1] + row * height / rows)
     bottom = head + math.ceil(len(matrices) / in_row) * pitch + 4
     total = max(in_row * (width + gap) - gap, 200)
     if words and scale:
-        shapes += _words(words, scale, bottom)
+        shapes += legend_of_words(words, scale, bottom)
         bottom += 12
     elif scale:
         special = [*_special_values(matrices), *(["0"] if blank_zero else [])]
-        shapes += _scale_with_special(scale, special, bottom, min(total, 300))
+        shapes += legend_with_special(scale, special, bottom, min(total, 300))
         bottom += 26
     if below:
-        shapes.append(_small(0, bottom + 12, below))
+        shapes.append(small_text(0, bottom + 12, below))
         bottom += 16
     sheet = _sheet(matrices, in_row)
     image = drawn(sheet, 0, 0, sheet.shape[1] * width / columns, sheet.shape[0] * height / rows)
-    return Chart(max(total, text_width(below, _SMALL)), bottom, shapes, image)
+    return Chart(max(total, text_width(below, SMALL)), bottom, shapes, image)
 
 
 def _ring(x: float, y: float) -> Iterator[Circle]:
@@ -263,12 +206,12 @@ def density(
     Chart
     """
     side = 220
-    left = 26 + max((text_width(text, _SMALL) for text in y), default=0)
+    left = 26 + max((text_width(text, SMALL) for text in y), default=0)
     scale = Scale(1.0, max(2.0, float(counts.max())), log=True)
     shapes: list[Shape] = [
         _title(title),
         cells(counts, scale, left, _HEAD, side, side, blank_zero=True),
-        _frame(left, _HEAD, side, side),
+        frame(left, _HEAD, side, side),
     ]
     if line:
         points = [(left + side * across, _HEAD + side * down) for across, down in line]
@@ -276,12 +219,12 @@ def density(
         shapes.append(Path(steps, stroke=INK, stroke_width=1.25, dashes=(4, 3)))
     for number, text in enumerate(x):
         anchor = "start" if number == 0 else "end" if number == len(x) - 1 else "middle"
-        shapes.append(_small(left + side * number / max(1, len(x) - 1), _HEAD + side + 12, text, anchor))
+        shapes.append(small_text(left + side * number / max(1, len(x) - 1), _HEAD + side + 12, text, anchor))
     for number, text in enumerate(y):
         baseline = 9 if number == 0 else 0 if number == len(y) - 1 else 4
-        shapes.append(_small(left - 4, _HEAD + side * number / max(1, len(y) - 1) + baseline, text, "end"))
-    shapes.append(_small(left + side / 2, _HEAD + side + 26, labels[0], "middle"))
-    shapes.append(Text(9, _HEAD + side / 2, labels[1], _SMALL, INK, "middle", upwards=True))
+        shapes.append(small_text(left - 4, _HEAD + side * number / max(1, len(y) - 1) + baseline, text, "end"))
+    shapes.append(small_text(left + side / 2, _HEAD + side + 26, labels[0], "middle"))
+    shapes.append(Text(9, _HEAD + side / 2, labels[1], SMALL, INK, "middle", upwards=True))
     return Chart(left + side, _HEAD + side + 30, shapes)
 
 
@@ -300,19 +243,19 @@ def bar_chart(counts: Mapping[str, int], title: str, below: str = "") -> Chart:
     Chart
     """
     most = max(counts.values(), default=0) or 1
-    left = 8 + max((text_width(name, _SMALL) for name in counts), default=0)
+    left = 8 + max((text_width(name, SMALL) for name in counts), default=0)
     pitch, longest = 15, 130
     shapes: list[Shape] = [_title(title)]
     for number, (name, count) in enumerate(counts.items()):
         y = _HEAD + number * pitch
         length = max(1.5, longest * count / most) if count else 0
-        shapes.append(_small(left - 6, y + 10, name, "end"))
+        shapes.append(small_text(left - 6, y + 10, name, "end"))
         if count:
             shapes.append(Rectangle(left, y + 1, length, pitch - 4, _BAR, radius=1.5))
-        shapes.append(_small(left + length + 5, y + 10, f"{count:,}"))
+        shapes.append(small_text(left + length + 5, y + 10, f"{count:,}"))
     height = _HEAD + pitch * len(counts)
     if below:
-        shapes.append(_small(0, height + 12, below))
+        shapes.append(small_text(0, height + 12, below))
         height += 16
     return Chart(left + longest + 60, height, shapes)
 
@@ -343,10 +286,10 @@ def line_chart(
     values = np.array(list(lines.values()), np.float64)
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    left = 10 + max(text_width(f"{value:.3g}", _SMALL) for value in (low, (low + high) / 2, high))
+    left = 10 + max(text_width(f"{value:.3g}", SMALL) for value in (low, (low + high) / 2, high))
     xs = left + width * _shares(across, float(across.min()), float(across.max()))
     ys = _HEAD + height * (1 - _shares(values, low, high))
-    shapes: list[Shape] = [_title(title), _frame(left, _HEAD, width, height)]
+    shapes: list[Shape] = [_title(title), frame(left, _HEAD, width, height)]
     for number, (name, line) in enumerate(zip(lines, ys, strict=True)):
         colour = _LINE_COLOURS[number % len(_LINE_COLOURS)]
         good = np.isfinite(values[number])
@@ -354,16 +297,16 @@ def line_chart(
         shapes.append(Path(tuple(steps), stroke=colour, stroke_width=1.5))
         shapes += [Circle(xs[k], line[k], 1.5, colour, 1.5) for k in range(len(xs)) if good[k] and len(xs) <= _MOST_POINTS]
         shapes.append(Rectangle(left + width + 10, _HEAD + 6 + 15 * number, 12, 3, colour))
-        shapes.append(_small(left + width + 26, _HEAD + 11 + 15 * number, fit(name, _SMALL, 150)))
+        shapes.append(small_text(left + width + 26, _HEAD + 11 + 15 * number, fit(name, SMALL, 150)))
     for value, baseline in ((high, 9), ((low + high) / 2, height / 2 + 4), (low, height)):
-        shapes.append(_small(left - 4, _HEAD + baseline, f"{value:.3g}", "end"))
+        shapes.append(small_text(left - 4, _HEAD + baseline, f"{value:.3g}", "end"))
     order = np.argsort(xs)
     for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
         at = int(order[round(share * (len(order) - 1))])
         if not share or xs[at] > xs[order[0]]:
-            shapes.append(_small(xs[at], _HEAD + height + 12, names[at] if names else f"{x[at]:.3g}", anchor))
-    shapes.append(_small(left + width / 2, _HEAD + height + 26, label, "middle"))
-    room = 30 + max((text_width(fit(name, _SMALL, 150), _SMALL) for name in lines), default=0)
+            shapes.append(small_text(xs[at], _HEAD + height + 12, names[at] if names else f"{x[at]:.3g}", anchor))
+    shapes.append(small_text(left + width / 2, _HEAD + height + 26, label, "middle"))
+    room = 30 + max((text_width(fit(name, SMALL, 150), SMALL) for name in lines), default=0)
     return Chart(left + width + room, _HEAD + height + 30, shapes)
 
 
@@ -404,53 +347,8 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
         shapes += [Group(x, y, tuple(chart.shapes)) for x, chart in zip(offsets, row, strict=False)]
         width = max(width, offsets[-1] - _GAP + _PADDING)
         y += max(chart.height for chart in row) + _GAP
-    return drawing(math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, _SMALL, 2_000))
-
-
-def legend(scale: Scale, title: str, x: float, y: float, width: float) -> Iterator[Shape]:
-    """The colours of a scale with its numbers under a title, 34 pixels high."""
-    yield _small(x, y + 9, fit(title, _SMALL, width))
-    yield from _scale_strip(scale, x, y + 13, width, opaque=True)
-
-
-def _scale_strip(scale: Scale, x: float, y: float, width: float, *, opaque: bool = False) -> Iterator[Shape]:
-    values = np.array([[scale.value_at(k / 127) for k in range(128)]])
-    if opaque:  # as `Scale.colour` is
-        yield Rectangle(x, y, width, 8, "#ffffff")
-    yield cells(values, scale, x, y, width, 8)
-    yield _frame(x, y, width, 8)
-    ticks = ((0.0, "start"), (0.5, "middle"), (1.0, "end")) if scale.low < scale.high else ((0.0, "start"),)
-    for position, anchor in ticks:
-        yield _small(x + width * position, y + 19, f"{scale.value_at(position):.3g}", anchor)
-
-
-def _scale_with_special(scale: Scale, special: Sequence[str], y: float, width: float) -> Iterator[Shape]:
-    """The scale's strip, and beside it the special colours that the heat map has."""
-    room = width - 46 * len(special)
-    yield from _scale_strip(scale, 0, y, room)
-    for number, name in enumerate(special):
-        yield from _swatch(room + 10 + 46 * number, y, hex_colour(SPECIAL[name]) if name in SPECIAL else "none", name)
-
-
-def _words(words: Mapping[str, float], scale: Scale, y: float) -> Iterator[Shape]:
-    x = 0.0
-    for word, value in words.items():
-        yield from _swatch(x, y, scale.colour(value) if value else "none", word)
-        x += 30 + text_width(word, _SMALL)
-
-
-def _swatch(x: float, y: float, colour: str, word: str) -> Iterator[Shape]:
-    yield Rectangle(x, y, 9, 8, colour, LINE, 0.5)
-    yield _small(x + 13, y + 8, word)
+    return drawing(math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, SMALL, 2_000))
 
 
 def _title(text: str) -> Text:
     return Text(0, 11, fit(text, 12, 480, bold=True), 12, INK, bold=True)
-
-
-def _small(x: float, y: float, text: str, anchor: str = "start") -> Text:
-    return Text(x, y, fit(text, _SMALL, 600), _SMALL, INK, anchor)
-
-
-def _frame(x: float, y: float, width: float, height: float) -> Rectangle:
-    return Rectangle(x, y, width, height, "none", LINE, 0.5)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyopnb.display.svg.artist import Artist
 from pyopnb.display.svg.boxes import Graph
-from pyopnb.display.svg.chart import legend
 from pyopnb.display.svg.colours import Scale
+from pyopnb.display.svg.legend import legend
 from pyopnb.display.svg.placement import place
 from pyopnb.display.svg.shapes import Drawing, drawing
 from pyopnb.display.svg.to_svg import to_svg

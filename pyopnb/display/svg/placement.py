@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyopnb.display.svg.boxes import Box, Graph, Line
-from pyopnb.display.svg.layout import Edge, Layout, Size, edges_to_cut, lay_out
+from pyopnb.display.svg.layers import Edge, Size
+from pyopnb.display.svg.layout import Layout, edges_to_cut, lay_out
 from pyopnb.display.svg.marks import badge_width
 from pyopnb.display.svg.text_width import fit, text_width
 

@@ -16,8 +16,9 @@ from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import has_op, newest_version, operators, schema_domains
+from pyopnb.models.support.lack import Lack, Misfit
 from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
-from pyopnb.models.support.type_flow import Lack, Misfit, lacks
+from pyopnb.models.support.type_flow import lacks
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.models.versions import FILL
 from pyopnb.ops.coerce import cast_expression

@@ -20,6 +20,7 @@ from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, port_at, type_mismatch, unserved_types
+from pyopnb.models.support.lack import MIXED, Lack, Misfit
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
 from pyopnb.models.versions import changed_in
@@ -27,10 +28,7 @@ from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["MIXED", "Lack", "Misfit", "lacks"]
-
-MIXED = "mixed dtypes"
-"""The kind of lack of a node whose inputs must have one dtype and do not: it has no meaning, and `fill` gives it none."""
+__all__ = ["lacks"]
 
 _RETIRED = "PyOp"
 _ONNX = ("", "ai.onnx.ml")
@@ -44,50 +42,6 @@ _GUESSES = 200
 """Unknown names for which a similar known one is looked up: half a millisecond each, and a file can hold any number."""
 
 _Task = Generator["_Task", Any, Any]
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """An input whose type the operator does not take, or not beside another input's.
-
-    Attributes
-    ----------
-    place : int
-    takes : tuple of str
-        What the operator takes there, in the runtime's notation.
-    other : int or None
-        The input that must have the same type.
-    kinds : tuple of (str or None)
-        The types of all inputs.
-    """
-
-    place: int
-    takes: tuple[str, ...]
-    other: int | None
-    kinds: tuple[str | None, ...]
-
-
-@dataclass(frozen=True)
-class Lack:
-    """What the runtime lacks for a node.
-
-    Attributes
-    ----------
-    kind, reason : str
-        As `MissingNode` has them.
-    since : int or None
-        The version of the domain that introduced the operator, as the model or, for a newer one, ONNX has it.
-    kernel : bool
-        Whether only a kernel is lacking, which does not matter for a node that never runs.
-    misfit : Misfit or None
-        The input that is wrong, where it is one.
-    """
-
-    kind: str
-    reason: str
-    since: int | None = None
-    kernel: bool = False
-    misfit: Misfit | None = None
 
 
 @dataclass

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from pyopnb.display.svg.chart import legend
 from pyopnb.display.svg.colours import DARK, INK, NOT_FINITE, Scale, palette, scale_for, text_colour, translucent
+from pyopnb.display.svg.legend import legend
 from pyopnb.display.svg.shapes import drawing
 from pyopnb.display.svg.to_svg import to_svg
 

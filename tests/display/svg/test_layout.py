@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyopnb.display.svg.layout import Edge, Size, edges_to_cut, lay_out
+from pyopnb.display.svg.layers import Edge, Size
+from pyopnb.display.svg.layout import edges_to_cut, lay_out
 
 sizes = st.builds(Size, st.integers(1, 200).map(float), st.integers(1, 90).map(float))
 

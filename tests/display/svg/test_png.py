@@ -13,7 +13,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
 from pyopnb.display.html import MAX_BYTES
-from pyopnb.display.svg.chart import Chart, bar_chart, cells, cells_png, density, heat_maps, page
+from pyopnb.display.svg.cells import cells, cells_png
+from pyopnb.display.svg.chart import Chart, bar_chart, density, heat_maps, page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool

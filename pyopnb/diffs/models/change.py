@@ -1,0 +1,95 @@
+"""A change between two models: its kind, where it is, and what differs there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyopnb.diffs.arrays.diff import Diff
+
+__all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt"]
+
+_OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
+KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
+"""Kinds of changes, in the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class NodeAt:
+    """A node of one of the two models.
+
+    Attributes
+    ----------
+    place : int
+        Its index in the graph.
+    op : str
+        ``Gelu``, or with a domain ``com.microsoft::BiasGelu``.
+    name : str
+    outputs : tuple of str
+    """
+
+    place: int
+    op: str
+    name: str
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that differs: what, and its text in a and in b; None where it is missing."""
+
+    what: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change between two models.
+
+    Attributes
+    ----------
+    kind : str
+        ``changed`` (op, attrs or number of outputs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many
+        to one, or to fewer), ``split`` (one to many), ``exchanged`` (for as many others); ``folded`` (a node's result became a
+        weight); ``weight``; ``input``, ``output``, ``function``, ``opset``; ``header`` for the rest of the file.
+    path : str
+        ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
+    a, b : tuple of NodeAt
+        The nodes concerned, of each model; for a weight, those that read it.
+    facts : tuple of Fact
+    values : Diff or None
+        Of a weight that both models have.
+    """
+
+    kind: str
+    path: str = ""
+    a: tuple[NodeAt, ...] = ()
+    b: tuple[NodeAt, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    values: Diff | None = None
+
+
+@dataclass
+class Counts:
+    """The size of both models, bodies and functions included and Constants not.
+
+    Attributes
+    ----------
+    a, b : int
+        Nodes.
+    pairs : int
+        Pairs of nodes.
+    renamed : int
+        Pairs of nodes, and of tensors, with different names.
+    moved : bool
+        Whether the nodes stand in another order.
+    tensors : dict
+        Tensors of a's main graph and the corresponding ones of b's.
+    """
+
+    a: int = 0
+    b: int = 0
+    pairs: int = 0
+    renamed: int = 0
+    moved: bool = False
+    tensors: dict[str, str] = field(default_factory=dict)

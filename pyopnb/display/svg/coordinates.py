@@ -1,0 +1,145 @@
+"""Coordinates of the vertices in layers: phase 4 of `pyopnb.display.svg.layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pyopnb.display.svg.layer_order import number_vertices
+from pyopnb.display.svg.layers import LAYER_GAP, Layering, Links, Point
+
+__all__ = ["extent", "horizontal", "vertical"]
+
+_SPREAD = 2.5  # times the widest layer that a picture may be wide before long straight lines are given up
+_BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)  # vertices that may share one x
+
+
+def horizontal(graph: Layering) -> list[float]:
+    """An x for every vertex, so that the leftmost border is 0.
+
+    Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
+    are aligned again, in shorter blocks: lines then bend more often, and the picture becomes narrow.
+    """
+    widest = max(sum([graph.distance(a, b) for a, b in pairwise(layer)]) for layer in graph.layers)
+    conflicts = _conflicts(graph)
+    for longest in _BLOCK_LENGTHS:
+        xs = _brandes_koepf(graph, conflicts, longest)
+        left, right = extent(graph, xs)
+        if right - left <= _SPREAD * max(widest, 400):
+            break
+    return [x - left for x in xs]
+
+
+def _brandes_koepf(graph: Layering, conflicts: set[tuple[int, int]], longest: int) -> list[float]:
+    """Four alignments, each compacted towards one side; of each vertex the mean of the two middle coordinates.
+
+    Vertices have different widths, so blocks are compacted by longest paths instead of the paper's class shifts.
+    """
+    candidates = []
+    for links, layers in ((graph.above, graph.layers), (graph.below, graph.layers[::-1])):
+        for mirrored in (False, True):
+            ordered = [layer[::-1] for layer in layers] if mirrored else layers
+            xs = _compact(graph, ordered, *_align(ordered, links, conflicts, longest))
+            candidates.append([-x for x in xs] if mirrored else xs)
+    extents = [extent(graph, xs) for xs in candidates]
+    left, right = min(extents, key=lambda extent: extent[1] - extent[0])
+    shifts = [right - own[1] if number % 2 else left - own[0] for number, own in enumerate(extents)]
+    a, b, c, d = ([x + shift for x in xs] for xs, shift in zip(candidates, shifts, strict=True))
+    return [sum(sorted(four)[1:3]) / 2 for four in zip(a, b, c, d, strict=True)]
+
+
+def extent(graph: Layering, xs: Sequence[float]) -> Point:
+    """The leftmost and the rightmost border of the vertices."""
+    pairs = list(zip(xs, graph.widths, strict=True))
+    return min([x - w / 2 for x, w in pairs]), max([x + w / 2 for x, w in pairs])
+
+
+def _conflicts(graph: Layering) -> set[tuple[int, int]]:
+    """Type 1 conflicts: links that cross a link between two dummies, and are not aligned so that long edges are straight."""
+    conflicts: set[tuple[int, int]] = set()
+    for upper, lower in pairwise(graph.layers):
+        if not any(vertex >= graph.boxes for vertex in upper):
+            continue
+        positions = {vertex: position for position, vertex in enumerate(upper)}
+        begin = left = 0
+        for position, vertex in enumerate(lower):
+            inner = next((positions[u] for u in graph.above[vertex] if vertex >= graph.boxes <= u), None)
+            if inner is None and position < len(lower) - 1:
+                continue
+            right = len(upper) - 1 if inner is None else inner
+            for passed in lower[begin : position + 1]:
+                for other in graph.above[passed]:
+                    if not left <= positions[other] <= right and not (passed >= graph.boxes <= other):
+                        conflicts.add((other, passed))
+            begin, left = position + 1, right
+    return conflicts
+
+
+def _align(
+    layers: Sequence[Sequence[int]], links: Links, conflicts: set[tuple[int, int]], longest: int
+) -> tuple[list[int], list[int]]:
+    """Blocks of vertices that shall have one x, each aligned with a median neighbour: the root of each, and all roots."""
+    positions = [0] * len(links)
+    for layer in layers:
+        number_vertices(layer, positions)
+    root = list(range(len(links)))
+    length = [1] * len(links)  # of the block so far; 0 if another vertex is aligned with this one
+    for layer in layers[1:]:
+        last = -1
+        for vertex in layer:
+            near = _candidates(links, vertex)
+            if len(near) > 1:
+                near = sorted(near, key=positions.__getitem__)[(len(near) - 1) // 2 : len(near) // 2 + 1]
+            for other in near:
+                if (
+                    root[vertex] == vertex
+                    and 0 < length[other] < longest
+                    and last < positions[other]
+                    and (other, vertex) not in conflicts
+                    and (vertex, other) not in conflicts
+                ):
+                    root[vertex], length[vertex], length[other] = root[other], length[other] + 1, 0
+                    last = positions[other]
+    return root, [vertex for layer in layers for vertex in layer if root[vertex] == vertex]
+
+
+def _candidates(links: Links, vertex: int) -> list[int]:
+    """The neighbours to align a vertex with: of several, those that are not an end themselves."""
+    near = links[vertex]
+    return ([other for other in near if links[other]] or near) if len(near) > 1 else near
+
+
+def _compact(graph: Layering, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]) -> list[float]:
+    """An x for every vertex: each block as far left as its neighbours allow, the first of a layer as close to the next."""
+    right: dict[int, dict[int, float]] = {block: {} for block in roots}  # least distances to the blocks to the right
+    missing = dict.fromkeys(roots, 0)
+    for layer in layers:
+        for a, b in pairwise(layer):
+            neighbours, block = right[root[a]], root[b]
+            known = neighbours.get(block)
+            missing[block] += known is None
+            neighbours[block] = max(known or 0.0, graph.distance(a, b))
+    xs = dict.fromkeys(roots, 0.0)
+    order = [block for block in roots if not missing[block]]
+    leftmost = len(order)
+    for block in order:  # grows while it is read
+        for other, least in right[block].items():
+            xs[other] = max(xs[other], xs[block] + least)
+            missing[other] -= 1
+            if not missing[other]:
+                order.append(other)
+    for block in reversed(order[:leftmost]):
+        if right[block]:
+            xs[block] = min([xs[other] - least for other, least in right[block].items()])
+    return [xs[block] for block in root]
+
+
+def vertical(graph: Layering) -> list[Point]:
+    """The upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
+    borders: list[Point] = []
+    y = 0.0
+    for layer in graph.layers:
+        height = max([graph.heights[vertex] for vertex in layer])
+        borders.append((y, y + height))
+        y += height + LAYER_GAP + min(30, 2 * max(0, sum([len(graph.below[vertex]) for vertex in layer]) - 2))
+    return borders
