@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx as _onnx  # noqa: F401  # first: importing it from a module further down takes 20 ms longer
 
-from pyopnb.models import onnx_schemas as _onnx_schemas  # noqa: F401  # onnx.defs follows the registry from here on
+from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.errors import (

@@ -12,7 +12,8 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoPr
 
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, nodes_in, type_of_proto, walk
-from pyopnb.models.onnx_schemas import find_schema, infer_types
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.op_inference import infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute

@@ -1,54 +1,23 @@
-"""Ops of the registry in ``onnx.defs``, with their ``infer`` as shape inference.
-
-What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` refuses nothing that a session runs:
-
-- An operator that onnx has keeps onnx's schema: other models mean that one.
-- A schema lists its attributes, each of one kind, and the checker refuses all others. An op with ``**attrs``, or with an attr
-  of no known kind, is not registered. The checker then treats its nodes like those of any unknown op.
-- ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper`` writes into every model.
-
-`infer_types` goes through these ops as well.
-"""
+"""Schemas of operators in onnx's form: ONNX's own, and those of ops."""
 
 from __future__ import annotations
 
-import atexit
-import os
-import re
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-import onnx
-from onnx import AttributeProto, ModelProto, TensorProto, defs, helper
+from onnx import AttributeProto, TensorProto, defs
 
-from pyopnb.models.attribute_limits import check_attributes
-from pyopnb.models.functions import check_functions
 from pyopnb.models.names import LARGEST_VERSION
-from pyopnb.models.nodes import (
-    Site,
-    attribute_of,
-    attribute_value,
-    attribute_values,
-    linked_attributes,
-    type_of_proto,
-    type_proto,
-    walk,
-)
+from pyopnb.models.nodes import attribute_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import PyopError, sanitize
-from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
+from pyopnb.ops.errors import PyopError
 from pyopnb.ops.names import split_name
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import registry
-from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
+from pyopnb.ops.op import Version
+from pyopnb.ops.schema import REQUIRED, Attr, Port
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["default_attribute", "find_schema", "infer_types", "is_onnx_domain", "op_schema"]
+__all__ = ["default_attribute", "find_schema", "is_listable", "is_onnx_domain", "op_schema", "schema_of_anything"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -113,7 +82,7 @@ def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
 
 
 def op_schema(version: Version) -> defs.OpSchema:
-    """An op's schema in onnx's form, without the attrs that it cannot express.
+    """An op's schema in onnx's form, without inference and without the attrs that it cannot express.
 
     Parameters
     ----------
@@ -125,7 +94,7 @@ def op_schema(version: Version) -> defs.OpSchema:
     """
     schema = version.schema
     domain, op_type = split_name(version.op)
-    made = defs.OpSchema(
+    return defs.OpSchema(
         op_type,
         domain,
         version.opset,
@@ -133,10 +102,30 @@ def op_schema(version: Version) -> defs.OpSchema:
         inputs=_inputs(schema.inputs),
         outputs=_outputs(schema.outputs),
         type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],
-        attributes=[_attribute(attr) for attr in schema.attrs if _kind(attr) is not None],
+        attributes=[_attribute(attr) for attr in schema.attrs if is_listable(attr)],
     )
-    made.set_type_and_shape_inference_function(partial(_infer_node, version.op))
-    return made
+
+
+def schema_of_anything(domain: str, op_type: str, doc: str) -> defs.OpSchema:
+    """The schema of an operator that takes and gives any number of tensors.
+
+    Parameters
+    ----------
+    domain, op_type, doc : str
+
+    Returns
+    -------
+    onnx.defs.OpSchema
+    """
+    return defs.OpSchema(
+        op_type,
+        domain,
+        1,
+        doc,
+        inputs=[_parameter("inputs", ANY, _Option.Variadic)],
+        outputs=[_parameter("outputs", ANY, _Option.Variadic)],
+        type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],
+    )
 
 
 def _inputs(ports: Sequence[Port]) -> list[Any]:
@@ -167,6 +156,11 @@ def _kind(attr: Attr) -> Any:
     return _KINDS.get(attr.kind) or _LISTS.get(attr.kind)
 
 
+def is_listable(attr: Attr) -> bool:
+    """Whether a schema of onnx's can list an attr: it has one kind."""
+    return _kind(attr) is not None
+
+
 def _attribute(attr: Attr) -> Any:
     default = default_attribute(attr)
     if default is not None:
@@ -191,302 +185,3 @@ def default_attribute(attr: Attr) -> AttributeProto | None:
     except (PyopError, TypeError, ValueError, OverflowError):
         return None
     return made if made.type == _kind(attr).value else None
-
-
-# ---- onnx.defs follows the registry ------------------------------------------------------------------------------------------
-
-_registered: dict[str, tuple[int, Schema, str]] = {}
-"""What each schema in ``onnx.defs`` was made of: opset, schema and doc string. While these stay, so does the schema."""
-
-_stale: set[str] = set()
-_lock = threading.RLock()
-_closed = threading.Event()
-_PATIENCE = 0.1  # seconds that a definition waits for inference on other threads
-_DRAIN = 1.0  # seconds that exit waits for it
-
-
-def _follow(name: str) -> None:
-    """Make ``onnx.defs`` say of an op what the registry says.
-
-    onnx goes on using a schema after the inference that it calls through it has returned, so none may be freed during such a
-    call. While other threads infer types, a definition waits for them, at most `_PATIENCE` seconds. If they take longer, or if
-    the inference is on this very stack (an ``infer`` that redefines an op), the old schema stays in ``onnx.defs`` until the
-    next definition or `infer_types`. Until then only onnx's checker sees the earlier form of the op: sessions read the
-    registry itself, and inference always uses the current version.
-    """
-    _stale.add(name)
-    deadline = time.monotonic() + _PATIENCE
-    while not _update_stale() and not _thread.calls and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-def _update_stale() -> bool:
-    """Update what is stale; False where some of it must stay so."""
-    with _lock:
-        for name in list(_stale):
-            _stale.discard(name)  # first: another thread may define it again meanwhile
-            if not _update(name):
-                _stale.add(name)
-    return not _stale
-
-
-def _update(name: str) -> bool:
-    """Update one op; False where onnx may be using its old schema."""
-    op = registry.find(*split_name(name))
-    version = op.current if op else None
-    form = (version.opset, version.schema, version.schema.doc) if version else None
-    if name in _registered and _registered[name] != form and not _deregister(name):
-        return False
-    if version is not None and form is not None and name not in _registered and _belongs(version):
-        # onnx's reference evaluator, as it is imported, refuses two operators of one name in two domains.
-        import onnx.reference.op_run  # noqa: F401
-
-        defs.register_schema(op_schema(version))
-        _registered[name] = form
-    return True
-
-
-def _deregister(name: str) -> bool:
-    """Take an op's schema out of ``onnx.defs``; False where onnx may be using it."""
-    opset = _registered[name][0]
-    domain, op_type = split_name(name)
-    if defs.has(op_type, opset, domain):  # somebody else may have taken it out
-        time.sleep(0)  # a new time slice: no other thread can begin a call between the next two lines
-        if _is_inferring():
-            return False
-        defs.deregister_schema(op_type, opset, domain)
-    del _registered[name]
-    return True
-
-
-def _belongs(version: Version) -> bool:
-    """Whether an op has a place in ``onnx.defs``; see the head of this module."""
-    domain, op_type = split_name(version.op)
-    if _closed.is_set() or defs.has(op_type, domain):
-        return False
-    if is_onnx_domain(domain):
-        oldest, newest = defs.C.schema_version_map()[domain]
-        return bool(oldest <= version.opset <= newest)  # without its schema, the checker refuses the node as well
-    return not version.schema.open_attrs and all(_kind(attr) is not None for attr in version.schema.attrs)
-
-
-def _close() -> None:
-    """Take all schemas out before the interpreter ends: what C++ holds of Python would outlive it."""
-    _closed.set()
-    deadline = time.monotonic() + _DRAIN
-    while _is_inferring() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    with _lock:
-        for name in list(_registered):
-            _deregister(name)
-        if _stand_in_registered.is_set() and not _is_inferring():
-            defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
-
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.RLock()  # a thread of the parent may have held it
-
-
-registry.subscribe(lambda version: _follow(version.op), removed=_follow)
-atexit.register(_close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
-
-# ---- what onnx calls ---------------------------------------------------------------------------------------------------------
-
-
-class _Thread(threading.local):
-    calls = 0
-    sites: tuple[tuple[Site, Op, ModelProto], ...] = ()
-
-
-_thread = _Thread()
-_CALL = object()
-
-
-def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
-    """What onnx calls to infer the types of a node: of an op of that name, or of a stand-in where it is None.
-
-    Each call holds a reference to `_CALL` from before its first instruction until it has returned to onnx; `_is_inferring`
-    counts these references. A counter that the function itself keeps would be late: the interpreter can switch to another
-    thread at its first instruction.
-    """
-    if _closed.is_set() and threading.current_thread().daemon:
-        del call
-        threading.Event().wait()  # a daemon thread that CPython ends inside onnx takes the process down
-    _thread.calls += 1
-    try:
-        if op is None:
-            _infer_stand_in(context)
-        else:
-            _infer_op(op, context)
-    except BaseException:
-        del call  # the traceback keeps this frame
-        raise
-    finally:
-        _thread.calls -= 1
-
-
-_IDLE = sys.getrefcount(_CALL)
-
-
-def _is_inferring() -> bool:
-    """Whether onnx has called `_infer_node` on any thread and is waiting for it."""
-    return sys.getrefcount(_CALL) > _IDLE
-
-
-_NAME = re.compile(r"\((.*)\)$", re.DOTALL)
-
-
-def _infer_op(name: str, context: Any) -> None:
-    op = registry.find(*split_name(name))
-    if op is None:
-        return  # removed meanwhile
-    named = _NAME.search(context.get_display_name())
-    where = f"node '{sanitize(named[1])}' ({op.name})" if named else f"a node of {op.name}"
-    values = {}
-    for attr in op.current.schema.attrs:
-        given = context.get_attribute(attr.name)
-        if given is not None:
-            values[attr.name] = attribute_value(given, _surroundings(given))
-    _infer(op, values, where, context)
-
-
-def _infer(op: Op, values: dict[str, Any], where: str, context: Any) -> None:
-    version = op.current
-    schema = version.schema
-    given = [_given(context, schema, place) for place in range(context.get_num_inputs())]
-    schema.check_inputs(given, where)
-    count = context.get_num_outputs()
-    instance = instantiate(version, schema, values, where) if schema.infers else None
-    for place, promise in enumerate(promised_types(schema, instance, given, count, where)):
-        kind = resolve_type(promise, ANY, given)
-        if kind is not None and kind.dtype is not None:
-            context.set_output_type(place, type_proto(kind))
-
-
-def _given(context: Any, schema: Schema, place: int) -> TensorType | None:
-    kind = context.get_input_type(place)
-    if kind is not None:
-        return type_of_proto(kind)
-    port = schema.port(place) if schema.inputs else None
-    # Old onnx says that it has no input where it does not know the type.
-    absent = port is not None and (port.optional or port.variadic) and not context.has_input(place)
-    return None if absent else ANY
-
-
-def _surroundings(attribute: AttributeProto) -> ModelProto:
-    """A model around a graph attr: onnx does not say in which one it stands."""
-    if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        return ModelProto()
-    bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
-    domains = {node.domain for body in bodies for node in body.node if not is_onnx_domain(node.domain)}
-    newest = [helper.make_opsetid("", defs.onnx_opset_version())]
-    return helper.make_model(onnx.GraphProto(), opset_imports=newest + [helper.make_opsetid(d, 1) for d in sorted(domains)])
-
-
-# ---- inference through every op of the registry ------------------------------------------------------------------------------
-
-_STAND_IN = ("pyopnb.inferred", "Node")
-_stand_in_registered = threading.Event()
-_PLACE = "pyopnb_place"
-
-
-def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
-    """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
-
-    Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those that replace ONNX's
-    operators and those with attrs that ``onnx.defs`` cannot list.
-
-    Parameters
-    ----------
-    model : ModelProto
-    strict : bool
-        As ``strict_mode`` of ``infer_shapes``.
-
-    Returns
-    -------
-    ModelProto
-
-    Raises
-    ------
-    ModelError
-        As from `check_functions` and `check_attributes`.
-    onnx.shape_inference.InferenceError
-        As from ``infer_shapes``.
-    Exception
-        What an op's ``__init__`` or ``infer`` raised, with a note.
-    """
-    check_functions(model)
-    check_attributes(model)
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    sites: list[tuple[Site, Op, ModelProto]] = []
-    for site, copied in zip(list(walk(model)), list(walk(copy)), strict=True):
-        op = registry.find(site.node.domain, site.node.op_type)
-        if op is not None:
-            copied.node.domain, copied.node.op_type = _STAND_IN
-            del copied.node.attribute[:]
-            copied.node.attribute.extend(linked_attributes(site.node).values())
-            copied.node.attribute.append(helper.make_attribute(_PLACE, len(sites)))
-            sites.append((site, op, model))
-    if not sites:
-        return _infer_shapes(copy, strict)
-    for scope in (copy, *copy.functions):
-        scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
-    with _lock:
-        _update_stale()
-        _register_stand_in()
-    with _at(tuple(sites)):
-        typed = _infer_shapes(copy, strict)
-    for scope in (typed, *typed.functions):
-        del scope.opset_import[-1]
-    for site in walk(typed):
-        if (site.node.domain, site.node.op_type) == _STAND_IN:
-            place = next(a.i for a in site.node.attribute if a.name == _PLACE)
-            site.node.CopyFrom(sites[place][0].node)
-    return typed
-
-
-@contextmanager
-def _at(sites: tuple[tuple[Site, Op, ModelProto], ...]) -> Iterator[None]:
-    before, _thread.sites = _thread.sites, sites
-    try:
-        yield
-    finally:
-        _thread.sites = before
-
-
-def _infer_shapes(model: ModelProto, strict: bool) -> ModelProto:
-    import onnx.shape_inference
-
-    return onnx.shape_inference.infer_shapes(model, strict_mode=strict)
-
-
-def _register_stand_in() -> None:
-    domain, op_type = _STAND_IN
-    if not defs.has(op_type, domain) and not _closed.is_set():
-        schema = defs.OpSchema(
-            op_type,
-            domain,
-            1,
-            "A node of an op, while pyopnb infers types.",
-            inputs=[_parameter("inputs", ANY, _Option.Variadic)],
-            outputs=[_parameter("outputs", ANY, _Option.Variadic)],
-            type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],
-        )
-        schema.set_type_and_shape_inference_function(partial(_infer_node, None))
-        defs.register_schema(schema)
-        _stand_in_registered.set()
-
-
-def _infer_stand_in(context: Any) -> None:
-    site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
-    values = attribute_values(site.node, model, site.where)
-    for name in linked_attributes(site.node):
-        given = context.get_attribute(name)
-        if given is not None and not given.ref_attr_name:
-            values[name] = attribute_value(given, model)
-    _infer(op, values, site.where, context)

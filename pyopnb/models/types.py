@@ -13,7 +13,7 @@ from pyopnb.models.functions import expansion
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, type_of_proto
-from pyopnb.models.onnx_schemas import infer_types
+from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.types import ANY, TensorType
 

@@ -17,9 +17,9 @@ from limits import LIMIT
 from onnx import defs, helper
 
 import pyopnb
-from pyopnb.models import onnx_schemas
+from pyopnb.models import op_inference
 from pyopnb.models.nodes import type_of_proto
-from pyopnb.models.onnx_schemas import infer_types
+from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.schema import REQUIRED
 
 ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
@@ -214,7 +214,7 @@ def test_infer_that_redefines_its_own_op() -> None:
 
 def test_a_kept_traceback_does_not_keep_the_old_schema() -> None:
     inside = []
-    names: dict[str, Any] = {"look": lambda: inside.append(onnx_schemas._is_inferring())}
+    names: dict[str, Any] = {"look": lambda: inside.append(op_inference._is_inferring())}
     exec(
         "class Op:\n    def infer(self, x):\n        look()\n        return 1 / 0\n    def compute(self, x): return x\n", names
     )
@@ -224,7 +224,7 @@ def test_a_kept_traceback_does_not_keep_the_old_schema() -> None:
     ), opset_imports=[helper.make_opsetid("s", 1)])  # fmt: skip
     with pytest.raises(ZeroDivisionError) as kept:
         onnx.shape_inference.infer_shapes(model)
-    assert (inside, onnx_schemas._is_inferring()) == ([True], False)
+    assert (inside, op_inference._is_inferring()) == ([True], False)
     defined("s::Op", SAME)
     assert defs.get_schema("Op", "s").doc == "Doc."
     assert kept.value.__traceback__ is not None
