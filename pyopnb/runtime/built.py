@@ -88,6 +88,10 @@ class Recipe:
         plan = Plan(planned_nodes(source.proto, self.modules, epoch), epoch, settings, runs)
         for number, values in before.changes.items():
             plan.nodes[number].values.update(values)
+        if plan.runs is not None and plan.nodes:
+            from pyopnb.runtime.run_loggers import check_run_loggers  # which builds sessions itself
+
+            check_run_loggers()
         if prepare is not None:
             prepare(plan, source.proto)
         built = self._try(source, plan)

@@ -111,6 +111,7 @@ Ref state_for(Kernel& kernel, uint64_t epoch) {
 ort::Status* compute(void* pointer, ort::KernelContext* context) {
   return with_python([&](UserCode& code, Where& where) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
+    code.context = context;
     if (kernel.runs.is_valid()) {
       Ref runs = nb::object(kernel.runs);  // as of where.kernel
       if (Run* found = nb::cast<ParallelRuns*>(runs)->of(context)) code.serve(found);
@@ -480,6 +481,13 @@ NB_MODULE(_bridge, module) {
   module.def("locked", locked);
   module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
   module.def("forget_other_threads", forget_other_threads);
+  module.def("logger", [] {  // of the call that this thread is in: its address
+    UserCode* code = on_this_thread.code;
+    if (!code || !code->context) throw nb::value_error("no op is called on this thread");
+    const ort::Logger* logger = nullptr;
+    check(api.KernelContext_GetLogger(code->context, &logger));
+    return reinterpret_cast<uintptr_t>(logger);
+  });
   module.def("names_read", [] { return names_read.load(); });
   module.def("keep_for_ever", [](nb::object object) { object.inc_ref(); });
   module.def("close", [] {

@@ -118,6 +118,8 @@ class UserCode {
   void serve(Run* run) { run_ = run; }  // on a thread of ONNX Runtime's
   UserCode* outer() const { return run_ ? run_->code : below_; }
 
+  ort::KernelContext* context = nullptr;  // of the call; null where a session is built
+
  private:
   Run* const waiting_;
   Run* run_;
