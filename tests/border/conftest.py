@@ -25,6 +25,7 @@ _PRELUDE = """
 import faulthandler, gc, os, signal, sys, threading, time, weakref
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite that was started in the background ignores it
 import numpy as np, onnxruntime, pyopnb
+from limits import LIMIT
 from pyopnb.runtime import _bridge
 from small_ops import chain
 

@@ -62,7 +62,7 @@ def elsewhere(function):
     got = []
     thread = threading.Thread(target=lambda: got.append(function()), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(LIMIT / 2)
     assert got, "another thread waits for ever"
     return got[0]
 

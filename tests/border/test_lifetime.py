@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from limits import LIMIT
 
 import pyopnb
 from pyopnb.runtime import _bridge
@@ -424,12 +425,12 @@ def test_a_view_on_another_running_thread():
     def hold(x):
         def use(view):
             held.set()
-            go.wait(60)
+            go.wait(LIMIT)
             return view
 
         threads.append(threading.Thread(target=use, args=(x[1:],)))
         threads[0].start()
-        held.wait(60)
+        held.wait(LIMIT)
 
     try:
         kept = Kept(hold, call=2)

@@ -182,7 +182,7 @@ barrier = threading.Barrier(4)
 wrong = []
 def look(x):
     old = x.tobytes()
-    barrier.wait(60)  # all four are inside, each with an array of its own
+    barrier.wait(LIMIT)  # all four are inside, each with an array of its own
     if x.tobytes() != old:
         wrong.append(x)
     return x

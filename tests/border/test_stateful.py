@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from limits import LIMIT
 
 import pyopnb
 from pyopnb.runtime import _bridge
@@ -161,13 +162,13 @@ class Machine(RuleBasedStateMachine):
 
         def one(session, number):
             x = np.full(7, number, np.float32)
-            ready.wait(60)
+            ready.wait(LIMIT)
             return [(session(x=x)["y"], x) for _ in range(3)]
 
         with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
             warnings.simplefilter("ignore", SessionRebuilt)
             for done in [pool.submit(one, session, number) for number, session in enumerate(chosen)]:
-                for y, x in done.result(60):
+                for y, x in done.result(LIMIT):
                     self.check(y, x)
 
     @precondition(lambda self: self.sessions)

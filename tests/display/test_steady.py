@@ -66,8 +66,8 @@ def test_a_step_takes_less_than_a_tenth_of_a_second() -> None:
     found = diff(Result({"y": other}), Result({"y": WAVE}))
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()  # CPU: how busy the machine is does not count
         colours.result_html(Result({"y": other}))
         colours.diff_html(found)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.1

@@ -80,10 +80,10 @@ def test_limits() -> None:
 
 def test_many_functions_take_no_time() -> None:
     made = chain(20_000, 2)
-    start = time.perf_counter()
+    start = time.process_time()  # CPU: how busy the machine is does not count
     with pytest.raises(pyopnb.ModelError, match="got 1,000,000,000,000,000 or more"):
         check_functions(made)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_a_callers_attribute_is_within_the_limit_too() -> None:

@@ -249,7 +249,7 @@ def test_redefinition_while_another_thread_infers() -> None:
         defined("s::Wide", RESHAPES.replace('"a"', f'"{number}"'))
     stop.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT)
     assert not wrong
     pyopnb.registry.define(pyopnb.registry["s::Same"].current.cls, "s::Same")
     assert defs.get_schema("Wide", "s").attributes["also"].default_value.s == b"49"

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from limits import LIMIT
 
 import pyopnb
 from pyopnb import registry
@@ -45,7 +46,7 @@ def threads():
 
 
 def until(true):
-    end = time.monotonic() + 20
+    end = time.monotonic() + LIMIT
     while not true():
         assert time.monotonic() < end
         time.sleep(0.01)

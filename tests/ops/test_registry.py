@@ -11,6 +11,7 @@ import time
 import weakref
 
 import pytest
+from limits import LIMIT
 
 import pyopnb
 from pyopnb import DefinitionError, UnknownOp, pyop
@@ -324,7 +325,7 @@ def test_a_listener_may_wait_for_another_thread_that_defines(registry, act):
         if version.op == "pyopnb::Twice":
             other = threading.Thread(target=registry.define, args=(made(), "Other"), daemon=True)
             other.start()
-            other.join(10)
+            other.join(LIMIT)
             done.append(not other.is_alive())
 
     done = []

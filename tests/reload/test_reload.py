@@ -168,7 +168,7 @@ def test_state_belongs_to_a_version():
 def test_a_run_in_flight_finishes_with_its_version():
     text = (
         "class Op:\n    def compute(self, x):\n        if x[0] == 0 and pyopnb.hold is not None:\n            inside, go = pyopnb.hold\n"
-        "            inside.set()\n            assert go.wait(60)\n        return x + {}\n"
+        "            inside.set()\n            assert go.wait(600)\n        return x + {}\n"
     )
     inside, go = threading.Event(), threading.Event()
     pyopnb.hold = inside, go
@@ -316,7 +316,7 @@ def test_an_op_is_redefined_while_another_thread_builds_for_it():
     pyopnb.hold = None
     text = (
         "class Op:\n    def __init__(self):\n        if pyopnb.hold is not None:\n            building, go = pyopnb.hold\n            pyopnb.hold = None\n"
-        "            building.set()\n            assert go.wait(60)\n    def compute(self, x) -> '{0}[N]':\n        return x.astype(np.{0})\n"
+        "            building.set()\n            assert go.wait(600)\n    def compute(self, x) -> '{0}[N]':\n        return x.astype(np.{0})\n"
     )
     try:
         define(text.format("float32"))

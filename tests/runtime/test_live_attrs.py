@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import small_ops
+from limits import LIMIT
 
 import pyopnb
 
@@ -160,7 +161,7 @@ def test_a_run_in_flight_keeps_its_attrs():
     class Wait:
         def compute(self, x):
             began.set()
-            assert go.wait(10)
+            assert go.wait(LIMIT)
             return x
 
     @pyopnb.pyop("demo::Scale")
@@ -175,9 +176,9 @@ def test_a_run_in_flight_keeps_its_attrs():
     got = []
     thread = threading.Thread(target=lambda: got.append(session(x=X)["y"].tolist()))
     thread.start()
-    assert began.wait(10)
+    assert began.wait(LIMIT)
     session.set_attrs(by=9.0)
     go.set()
-    thread.join(10)
+    thread.join(LIMIT)
     assert got == [[2, 4]]
     assert session(x=X)["y"].tolist() == [9, 18]

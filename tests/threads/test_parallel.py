@@ -102,10 +102,11 @@ def test_each_run_belongs_to_one_version_while_the_op_is_redefined(kinds):
     else:  # one node in a branch, as the second could not take what the first gives
         nodes = [pyopnb.node("parallel::Number", "x", y) for y in BRANCHES]
         session = parallel(pyopnb.model(nodes, {"x": "float32[N]"}, BRANCHES))
-    done, newest, seen = threading.Event(), [0], set()
+    done, begun, newest, seen = threading.Event(), threading.Event(), [0], set()
 
     def redefine():
         try:
+            assert begun.wait(LIMIT)  # so that more than the last version is seen
             for number in range(1, 25):
                 define_number(number, kinds[number % len(kinds)])
                 newest[0] = number
@@ -125,6 +126,7 @@ def test_each_run_belongs_to_one_version_while_the_op_is_redefined(kinds):
             assert number >= least, "a run was served by a version that was gone when it began"
             assert kind == (kinds[number % len(kinds)] if number else "float32")
             seen.add(number)
+            begun.set()
             if over:
                 return
 

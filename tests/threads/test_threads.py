@@ -206,11 +206,12 @@ def test_each_result_belongs_to_one_version():
 
     define(0)
     session = pyopnb.Session(chain("threads::Number", "::Neg", "::Neg", "threads::Number"))
-    done = threading.Event()
+    done, begun = threading.Event(), threading.Event()
     seen = set()
 
     def redefine():
         try:
+            assert begun.wait(LIMIT)  # so that more than the last version is seen
             for number in range(1, 100):
                 define(number)
                 time.sleep(0.001)
@@ -227,6 +228,7 @@ def test_each_result_belongs_to_one_version():
             assert first >= last, "a thread went back to an older version"
             last = first
             seen.add(first)
+            begun.set()
             if over:
                 return last
 

@@ -9,6 +9,7 @@ import types
 import weakref
 
 import pytest
+from limits import LIMIT
 
 import pyopnb
 from pyopnb.notebook.live import cells
@@ -94,9 +95,9 @@ def test_a_long_run_leaves_the_cell_free(clip, redefine, monkeypatch):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     gate = clip.shell.user_ns["gate"] = threading.Event()
     start = time.monotonic()
-    redefine("gate.wait(60) * x")
-    assert time.monotonic() - start < 30 and not watch.wait(0)
-    assert re.match(r"running for \d\.\d s\ndemo::SoftClip version 1", repr(watch))
+    redefine("gate.wait(600) * x")
+    assert time.monotonic() - start < 300 and not watch.wait(0)
+    assert re.match(r"running for \d+\.\d s\ndemo::SoftClip version 1", repr(watch))
     gate.set()
     assert watch.result["y"].tolist() == [-4, 0, 1, 8] and watch.runs == 2  # which waits
 
@@ -105,7 +106,7 @@ def test_a_redefinition_replaces_a_long_run(clip, redefine, monkeypatch):
     monkeypatch.setattr(cells, "PATIENCE", 0.2)
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     gate = clip.shell.user_ns["gate"] = threading.Event()
-    redefine("gate.wait(60) * x")
+    redefine("gate.wait(600) * x")
     redefine("x + np.float32(1)")
     redefine("x + np.float32(2)")
     gate.set()
@@ -121,7 +122,7 @@ def test_stop(clip, redefine, monkeypatch):
     assert isinstance(watch.error, KeyboardInterrupt) and watch.runs == 2
     assert "stopped after" in repr(watch) and "the last result without an error: demo::SoftClip version 1" in repr(watch)
     redefine(HARD)
-    assert watch.wait(60) and watch.error is None
+    assert watch.wait(LIMIT) and watch.error is None
 
 
 def test_a_cell_that_fails_leaves_it_as_it_is(clip, redefine):
@@ -188,8 +189,11 @@ def test_deleting_its_cell_ends_it(clip, redefine, monkeypatch):
 def test_a_watch_without_references_is_collected(clip, listeners):
     before = listeners()
     clip.run("w = pyopnb.watch(session, x=x); del w")
-    gc.collect()
-    assert listeners() == before
+    end = time.monotonic() + LIMIT
+    while listeners() != before:  # the thread of its run, which is about to end, may still hold it
+        assert time.monotonic() < end
+        time.sleep(0.01)
+        gc.collect()
 
 
 def test_unloading_the_extension_ends_all(clip, listeners):
