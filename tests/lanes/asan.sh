@@ -15,10 +15,9 @@ export PYTHONMALLOC=malloc  # CPython's own arenas would hide a read after free
 options=halt_on_error=1:abort_on_error=1:allocator_may_return_null=1:detect_stack_use_after_return=1
 
 echo "asan: errors"
-# The leak run below sees errors as well. The 200 operators that ops share their names with take minutes here, and what they once
-# did wrong, a plain process shows as well.
-# Greenlets move the stack to the heap and back, with the zones in it that the sanitizer lets nobody read.
-left_out=(--ignore=tests/border/test_misbehaviour.py --ignore=tests/border/test_greenlets.py)
+# Greenlets move the stack to the heap and back, with the zones in it that the sanitizer lets nobody read. The 200 operators that
+# ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
+left_out=(--ignore=tests/border/test_greenlets.py)
 [ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py)
 ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_parallel.py "${left_out[@]}"
 
