@@ -41,10 +41,10 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# Three at a time, as some of them wait for the network; what a lane prints comes when it is done.
+# Three at a time, as some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j3 --output-sync=target lint asan $(versions:%=test-%) test-oldest docs test-browser tsan \
-		$(if $(everywhere),test-corpus) $(if $(filter $(pinned),$(versions)),test-binder)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes test-$(first) asan test-browser test-oldest \
+		$(filter-out test-$(first),$(versions:%=test-%)) $(if $(everywhere),test-corpus) docs tsan lint $(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
@@ -79,6 +79,11 @@ test-browser: .venv-$(first)/.browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
+
+# Lanes that run at once share an environment, which pip must not change under any of them.
+ifdef together
+test-$(first) asan tsan docs test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
+endif
 
 random-calls: .venv-$(first)/.installed
 	.venv-$(first)/bin/python -P -W error tests/shared/random_calls.py --count $(or $(count),10000000) --seed $(or $(seed),0)
