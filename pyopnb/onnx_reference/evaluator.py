@@ -22,6 +22,7 @@ from pyopnb.models.nodes import Site, bodies, imported_versions, nodes_in
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
 from pyopnb.onnx_reference.function_bodies import substitute_attrs, without_absent_inputs
+from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.operator import Evaluation, has_reference
 from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note
@@ -126,6 +127,8 @@ class _Context:
         op = self.ops.get(f"{domain}::{op_type}")
         if op is not None:
             return evaluated_op(op)
+        if (domain, op_type) == ("", "Loop"):
+            return loop_class()
         if (domain, op_type) not in self.functions and (bodies(node) or (domain, op_type) == ("", "Constant")):
             return None  # it needs the values around it, or has no inputs: onnx's own class
         # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.

@@ -35,6 +35,8 @@ def mend_of(domain: str, op_type: str, opset: int, attrs: Mapping[str, Attribute
         return None
     if op_type == "GlobalMaxPool":
         return _global_max_pool
+    if op_type == "Optional":
+        return _optional
     if op_type == "GatherElements":
         axis = attrs["axis"].i if "axis" in attrs else 0
         return lambda data, indices: _gather_elements(data, indices, axis)
@@ -46,6 +48,11 @@ def mend_of(domain: str, op_type: str, opset: int, attrs: Mapping[str, Attribute
 def _global_max_pool(x: np.ndarray) -> tuple[np.ndarray]:
     """The class of onnx takes the maximum over two axes, whatever the rank."""
     return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+def _optional(value: Any = None) -> tuple[Any]:
+    """The class of onnx puts the value into a list, which OptionalGetElement gives as it is."""
+    return (value,)
 
 
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:

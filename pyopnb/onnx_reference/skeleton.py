@@ -65,7 +65,8 @@ def skeleton(
     Raises
     ------
     ModelError
-        There is no such node, several match, or its operator has a name that no op can have.
+        There is no such node, several match, its operator has a name that no op can have, or it reads or makes a sequence, a
+        map or an optional, which no op can.
 
     Examples
     --------

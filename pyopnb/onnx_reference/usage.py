@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ from pyopnb.models.types import Types
 from pyopnb.onnx_reference.literals import Names, attr_hint, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import ModelError
+from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
@@ -34,6 +34,8 @@ UNKNOWN_SIZE = re.compile(r"unk__\d+")
 
 OPTION = onnx.defs.OpSchema.FormalParameterOption
 """Whether a port is one array, may be absent, or takes all that follow."""
+
+_KINDS = {"tensor": "tensor", "seq": "sequence", "map": "map", "optional": "optional", "sparse_tensor": "sparse_tensor"}
 
 
 @dataclass
@@ -85,6 +87,7 @@ class OperatorUsage:
         self.version = _versions(proto, site).get(canonical_domain(site.node.domain))
         self.schema = _schema(site.node, self.version)
         self.types = _PortTypes(proto)
+        self._refuse_what_is_no_tensor()
         self.inputs = self._inputs()
         self.outputs = [self._merged(n, inputs=False) for n in range(len(site.node.output))]
         values = [attribute_values(s.node, proto, s.where) for s in similar]
@@ -92,6 +95,19 @@ class OperatorUsage:
         names = dict.fromkeys((*protos, *(self.schema.attributes if self.schema else ())))
         self.attrs = [self._attr(name, protos.get(name, []), values) for name in names]
         self.has_reference = self.schema is not None and has_reference(site.node, self.schema.since_version)
+
+    def _refuse_what_is_no_tensor(self) -> None:
+        ports = [("input", *ends) for ends in _ports(self.site.node.input, self.schema.inputs if self.schema else ())]
+        ports += [("output", *ends) for ends in _ports(self.site.node.output, self.schema.outputs if self.schema else ())]
+        for end, name, port in ports:
+            kind = self.types.kind(self.site, name) or _only_kind(port)
+            if kind not in ("", "tensor"):
+                raise ModelError(
+                    f"skeleton of {self.site.where}, {end} {sanitize(name)}",
+                    expected="a tensor, as ONNX Runtime gives an op nothing else",
+                    got=f"a value of type {kind}",
+                    next='pyopnb.trace(model, feeds, on="reference"), where nodes of ONNX take all of its types',
+                )
 
     def _merged(self, place: int, *, inputs: bool) -> TensorType:
         """What the types of the port have in common at all nodes; `ANY` if nothing."""
@@ -168,6 +184,14 @@ class _PortTypes:
         called = Counter(function_key(site.node) for site in walk(proto))
         self._shared = [function for function in proto.functions if called[function_key(function)] != 1]
 
+    def kind(self, site: Site, name: str) -> str:
+        """``"tensor"``, ``"sequence"``, ``"map"`` …; empty where nothing is known."""
+        twin = self._twins[id(site.scope)]
+        for found in (self._declared.find(site.scope, name), self._inferred.find(twin, name)):
+            if found is not None and found.WhichOneof("value"):
+                return str(found.WhichOneof("value")).removesuffix("_type")
+        return ""
+
     def of(self, site: Site, name: str) -> TensorType:
         """The type of a value at a node; ``any[...]`` in a function that several nodes call, each with types of its own."""
         if any(_holds(function, site) for function in self._shared):
@@ -208,6 +232,19 @@ def _tolerated(declared: TensorType, inferred: TensorType) -> TensorType:
     named = [i is not None and not (isinstance(i, str) and UNKNOWN_SIZE.fullmatch(i)) for i in inferred.shape]
     dims = [i if n else d if isinstance(d, str) else None for d, i, n in zip(shape, inferred.shape, named, strict=True)]
     return TensorType(inferred.dtype or declared.dtype, tuple(dims))
+
+
+def _ports(names: Sequence[str], formal: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Each value that a node names, and what its operator says of it; the last of the operator's ports may be several."""
+    for place, name in enumerate(names):
+        if name:
+            yield name, formal[min(place, len(formal) - 1)] if formal else None
+
+
+def _only_kind(port: Any) -> str:
+    """The kind of value of a port that takes one kind alone; empty where it takes several."""
+    kinds = {_KINDS.get(text.partition("(")[0], "") for text in port.types} if port is not None else set()
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _only_dtype(schema: Any, place: int) -> DType | None:

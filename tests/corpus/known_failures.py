@@ -4,17 +4,11 @@ from __future__ import annotations
 
 __all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
 
-_SEQUENCES = "issue 11, item 16: the skeleton does not say that no custom op can have sequences"
 _REFERENCE = "issue 11, item 13: ONNX's reference gives other values"
 
 KNOWN: dict[tuple[str, str], str] = {
-    ("onnx sequence_model1", "skeletons"): _SEQUENCES,
-    ("onnx sequence_model4", "skeletons"): _SEQUENCES,
     ("sklearn SVC", "reference"): _REFERENCE,
     ("sklearn SVC", "skeletons"): _REFERENCE,
-    ("spox loop", "reference"): _REFERENCE,
-    ("onnxscript loop", "reference"): _REFERENCE,
-    ("onnx range_float_type_positive_delta_expanded", "reference"): _REFERENCE,
     ("transformer optimised", "save"): "the imports that onnxruntime writes for both names of ONNX's domain are not kept",
 }
 

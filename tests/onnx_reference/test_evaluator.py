@@ -187,3 +187,15 @@ def test_the_mask_of_a_dropout(opset, dtype):
     assert np.array_equal(y, X) and mask.dtype == dtype and mask.all()
     cell = str(pyopnb.skeleton(model([helper.make_node("Dropout", ["x"], ["y", "m"])], {"x": X}, "y m", onnx=opset), "Dropout"))
     assert "outputs=2" in cell
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3), (2, 3, 4)])
+@pytest.mark.parametrize(("most", "goes_on"), [(3, True), (1, True), (0, True), (3, False)])
+def test_what_a_loop_collects_gets_one_new_axis(shape, most, goes_on):
+    kind = f"float[{','.join(map(str, shape))}]" if shape else "float"
+    body = f"b (int64 i, bool k, {kind} s) => (bool l, {kind} t, {kind} u) {{ l = Identity(k)  t = Add(s, x)  u = Mul(s, x) }}"
+    text = f"(int64 n, bool c, {kind} x) => ({kind} last, float[...] rows) {{ last, rows = Loop<body = {body}>(n, c, x) }}"
+    proto = pyopnb.parse(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
+    feeds = {"n": np.int64(most), "c": np.array(goes_on), "x": RANDOM.normal(size=shape).astype(np.float32)}
+    trace = same(proto, feeds)
+    assert trace["rows"].shape == (most if goes_on else 0, *shape)

@@ -189,6 +189,29 @@ def test_a_dtype_that_no_op_can_have() -> None:
     assert "# No custom op of ONNX Runtime can have complex64" in pyopnb.skeleton(model, "A")
 
 
+@pytest.mark.parametrize(
+    ("body", "node", "got"),
+    [
+        ("s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)", "s", r"output s: .* got a value of type sequence"),
+        ("s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)", "y", r"input s: .* got a value of type sequence"),
+        ("o = Optional(x)  y = OptionalGetElement(o)", "y", r"input o: .* got a value of type optional"),
+        (
+            "z = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1]>(x)  y = Abs(x)",
+            "z",
+            r"output z: .* got a value of type sequence",
+        ),
+    ],
+)
+def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
+    head = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g (float[N,2] x) => (float[...] y)'
+    model = pyopnb.parse(f"{head} {{ {body} }}")
+    expected = f'skeleton of .*, {got}. Try: pyopnb.trace\\(model, feeds, on="reference"\\)'
+    with pytest.raises(pyopnb.ModelError, match=expected):
+        pyopnb.skeleton(model, node)
+    x = np.float32([[1, 2]])
+    assert pyopnb.diff(pyopnb.trace(model, x, on="reference")["y"], pyopnb.Session(model)(x)["y"]).ok, "what is said to go"
+
+
 # ---- which node --------------------------------------------------------------------------------------------------------------
 
 
