@@ -251,8 +251,6 @@ class Epoch:
         x = self.feed(graph) if versions is None else _FIXED[graph.kind][graph.rank].copy()
         before = x.copy()
         plan = self.plan(graph, chosen, nests=nests)
-        if versions is not None:  # settling an escape hurts threads that have nothing to do with it: issue 11, item 2
-            plan.steps = ["fresh" if step in KEEPING else step for step in plan.steps]
         plan.inner = lambda: self.run(chosen.choice(self.graphs), chosen, nests=False, versions=versions)
         outer, NOW.plan = NOW.plan, plan
         first = dict(self.shifts) if versions is None else versions
