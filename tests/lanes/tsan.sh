@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/threads with the native module built for ThreadSanitizer.
+# tests/threads, and a few thousand random calls, with the native module built for ThreadSanitizer.
 # Usage: tsan.sh PYTHON SITE, where SITE is the folder that holds the instrumented build; `make tsan` makes both.
 # CPython and onnxruntime are not instrumented, so it sees the accesses of our module only; the GIL is a pthread mutex, which
 # it knows. Of onnxruntime's own threads it sees neither all accesses nor what orders them, and reports some of them at exit now
@@ -20,7 +20,7 @@ export LD_PRELOAD="$(runtime libtsan.so):$(runtime libstdc++.so.6)"
 logs=build/tsan/reports
 rm -rf "$logs" && mkdir -p "$logs"
 export TSAN_OPTIONS=halt_on_error=0:exitcode=0:log_path=$PWD/$logs/log
-tested tests/threads
+tested tests/threads tests/border/test_random_calls.py::test_no_call_lies_and_nothing_is_left_behind
 unset LD_PRELOAD
 ours=$("$python" - "$logs" <<'PY'
 import pathlib
