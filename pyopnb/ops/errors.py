@@ -158,6 +158,29 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(same or difflib.get_close_matches(name, names, n=1)), None)
 
 
+def suggest_key(name: str, known: Iterable[str]) -> str | None:
+    """What to type between brackets instead of a mistyped name: the closest known one or, where none is similar, the first.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str or None
+        None where nothing is known.
+
+    Examples
+    --------
+    >>> suggest_key("Y", ["x", "y"]), suggest_key("z", ["x", "y"]), suggest_key("z", [])
+    ('"y"', '"x"', None)
+    """
+    names = list(known)
+    key = closest(name, names) or next(iter(names), None)
+    return None if key is None else f'"{sanitize(key)}"'
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """What to type instead of a mistyped name: the closest known name or, where none is similar, all of them.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import UnknownName, closest, sanitize
+from pyopnb.ops.errors import UnknownName, sanitize, suggest_key
 from pyopnb.ops.types import type_of
 
 __all__ = ["Result"]
@@ -44,8 +44,7 @@ class Result(Displayable):
         if isinstance(key, str):
             if key not in self._arrays:
                 expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
-                close = closest(key, self._arrays)
-                raise UnknownName("result", expected=expected, got=sanitize(key), next=close and f'"{sanitize(close)}"')
+                raise UnknownName("result", expected=expected, got=sanitize(key), next=suggest_key(key, self._arrays))
             return self._arrays[key]
         return list(self._arrays.values())[key]
 

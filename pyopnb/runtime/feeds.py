@@ -14,7 +14,7 @@ import onnxruntime
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.dtypes import dtype as find_dtype
-from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, closest, plural, sanitize, suggest
+from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, plural, sanitize, suggest, suggest_key
 from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.ortvalues import RUNTIME_NAMES, needs_ml_dtypes, to_ortvalue
@@ -184,9 +184,9 @@ def check_output_names(names: Collection[str], outputs: Sequence[str]) -> None:
     """
     for name in names:
         if name not in outputs:
-            close = closest(str(name), outputs)
             known = ", ".join(map(sanitize, outputs))
-            raise UnknownName("outputs", expected=known, got=sanitize(name), next=close and f'"{sanitize(close)}"') from None
+            next_ = suggest_key(str(name), outputs)
+            raise UnknownName("outputs", expected=known, got=sanitize(name), next=next_) from None
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
@@ -377,7 +377,7 @@ def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) 
             return np.from_dlpack(value)
         return np.asarray(value, dtype=dtype)
     except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
-        raise FeedError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error)}") from error
+        raise FeedError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}") from error
     except ValueError:
         raise FeedError(where, expected=str(want), got=describe_value(value)) from None
 
@@ -394,9 +394,14 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
         return example_expression(want)
     if want.dtype is None or _same_dtype(array, want.dtype):
         if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * (want.rank or 0)):
-            return "[" * (want.rank or 0) + name + "]" * (want.rank or 0)
+            text = repr(value)
+            typed = text if text.isprintable() and len(text) <= 60 and text not in ("nan", "inf", "-inf") else name
+            return "[" * (want.rank or 0) + typed + "]" * (want.rank or 0)
         castable = want.dtype is not None and not hasattr(value, "reshape")
         return _reshaped(cast_expression(name, want.dtype) if castable else name, array.shape, want)  # type: ignore[arg-type]
+    if array.dtype.kind == "f" and np.dtype(want.dtype.numpy).kind in "iu" and np.isnan(array).any():  # nulls of tables
+        filled = f"np.nan_to_num(np.asarray({name}, dtype=np.{array.dtype.name}))"
+        return None if np.isinf(array).any() else f"{filled}.astype({dtype_expression(want.dtype)})"
     try:
         with np.errstate(all="ignore"):
             array.astype(want.dtype.numpy)

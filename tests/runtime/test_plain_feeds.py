@@ -64,7 +64,7 @@ def test_in_all_that_runs_a_model() -> None:
             [np.float64(1)],
             "feed x: expected float32[N], got list, which is float64[1]. Try: x=np.asarray(x, dtype=",
         ),
-        ("float32[N]", 3, "feed x: expected float32[N], got int, which is float32[]. Try: x=[x]"),
+        ("float32[N]", 3, "feed x: expected float32[N], got int, which is float32[]. Try: x=[3]"),
         ("float32[N]", [1, None], "feed x: expected float32[N], got a list with None in it"),
         (
             "float16[N]",
@@ -77,6 +77,14 @@ def test_in_all_that_runs_a_model() -> None:
             pd.Series([1.5]),
             "feed x: expected int64[N], got Series, which is float64[1]. Try: x=np.asarray(x, dtype=",
         ),
+        (
+            "int64[N]",
+            np.array([1, np.nan]),
+            "feed x: expected int64[N], got float64[2]. Try: x=np.nan_to_num(np.asarray(x, dtype=np.float64)).astype(np.int64)",
+        ),
+        ("float32[N]", "it's", "feed x: expected float32[N], got str, which is string[]. Try: x=np.zeros(1, np.float32)"),
+        ("string[N]", "it's", 'feed x: expected string[N], got str, which is string[]. Try: x=["it\'s"]'),
+        ("float32[N]", float("nan"), "feed x: expected float32[N], got float, which is float32[]. Try: x=[x]"),
         ("int64[N]", pd.Series([1, None], dtype=object), "feed x: expected int64[N], got Series, as a list with None in it"),
         ("string[N]", [1], "feed x[0]: expected str, as in string[N], got int 1."),
         ("string[N]", pd.Series(["a", None], dtype=object), "feed x[1]: expected str, as in string[N], got None."),

@@ -37,7 +37,7 @@ def test_results_can_be_indexed_unpacked_and_turned_into_a_dict(twice):
     assert y is result["y"] is result[0]
     assert dict(result).keys() == {"y"}
     assert repr(result) == "y: float32[1,3]\n[[2. 4. 6.]]"
-    with pytest.raises(KeyError, match="^result: expected y, got z.$"):
+    with pytest.raises(KeyError, match=r'^result: expected y, got z. Try: "y"$'):
         result["z"]
 
 

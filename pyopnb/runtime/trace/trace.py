@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import UnknownName, closest, plural, sanitize
+from pyopnb.ops.errors import UnknownName, plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
@@ -25,8 +25,7 @@ class _Summaries(dict[str, Summary]):
     """Summaries by the names of tensors."""
 
     def __missing__(self, name: object) -> Summary:
-        close = closest(str(name), self)
-        next_ = close and f'"{sanitize(close)}"'
+        next_ = suggest_key(str(name), self)
         raise UnknownName("trace.summaries", expected="a tensor of the trace", got=sanitize(repr(name)), next=next_)
 
 
@@ -120,8 +119,8 @@ class Trace(Displayable):
         if name in self.initializers:
             got = f"the initializer {sanitize(name)}"
             return UnknownName("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
-        close = closest(str(name), list(self))
-        return UnknownName("trace", expected="a tensor of the trace", got=shown, next=close and f'"{sanitize(close)}"')
+        next_ = suggest_key(str(name), self)
+        return UnknownName("trace", expected="a tensor of the trace", got=shown, next=next_)
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.feeds, **self.values})
