@@ -6,11 +6,12 @@ ends send neither; a cell is then identified by its text.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
@@ -20,11 +21,13 @@ from IPython.core.getipython import get_ipython
 from pyopnb.notebook.listeners import ShellListener
 from pyopnb.ops.errors import FeedError
 
-__all__ = ["PATIENCE", "CellRun", "LiveCells", "current_run", "live_cells"]
+__all__ = ["PATIENCE", "CellRun", "LiveCells", "current_run", "lacks_extension", "live_cells", "wait_for"]
 
 
 PATIENCE = 0.2
-"""Seconds that a cell waits for the runs it caused; longer ones continue while other cells run."""
+"""Seconds that a cell waits for the runs it caused; longer ones continue while other cells run.
+
+Terminals, nbconvert and the like, which would never show a later result, wait to the end."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class CellRun:
 class _Output(Protocol):
     def start(self) -> None: ...
     def wait(self, seconds: float | None = None) -> bool: ...
+    def stop(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -73,7 +77,8 @@ class LiveCells(ShellListener):
         if _in_cell():
             self._pending.add(output)
         else:
-            _refresh([output])
+            output.start()
+            wait_for([output])
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
@@ -83,7 +88,10 @@ class LiveCells(ShellListener):
     def _after_cell(self, result: Any) -> None:
         outputs = list(self._pending)
         self._pending.clear()
-        _refresh(outputs)
+        for output in outputs:
+            output.start()
+        with contextlib.suppress(KeyboardInterrupt):  # the cell has ended, and the outputs say that they were stopped
+            wait_for(outputs, in_cell=True)
 
     def _close(self, outputs: list[_Output]) -> None:
         for output in outputs:
@@ -98,13 +106,42 @@ class LiveCells(ShellListener):
         super().close()
 
 
-def _refresh(outputs: list[_Output]) -> None:
-    """Start all outputs, and wait for them together, but not for long."""
+def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None:
+    """Wait for runs together: not for long, unless a cell caused them whose output is not updated later.
+
+    Parameters
+    ----------
+    outputs : sequence of LiveOutput
+        An interrupt stops their runs.
+    in_cell : bool, optional
+        Whether a cell caused the runs; by default, whether one is running on this thread.
+    """
+    causes = _in_cell() if in_cell is None else in_cell
+    patience = None if causes and not _updates_later() else PATIENCE
+    try:
+        _wait(outputs, patience)
+    except KeyboardInterrupt:
+        for output in outputs:
+            output.stop()
+        _wait(outputs, patience)
+        raise
+
+
+def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
+    until = None if seconds is None else time.monotonic() + seconds
     for output in outputs:
-        output.start()
-    until = time.monotonic() + PATIENCE
-    for output in outputs:
-        output.wait(max(0.0, until - time.monotonic()))
+        output.wait(None if until is None else max(0.0, until - time.monotonic()))
+
+
+def _updates_later() -> bool:
+    """Whether the front end updates outputs of cells that have ended: those that name the cell, and Colab."""
+    return "cellId" in _metadata(get_ipython()) or lacks_extension()
+
+
+def lacks_extension() -> bool:
+    """Whether the front end cannot have our extension, has ipywidgets, and shows the HTML of a notebook opened later."""
+    shell: Any = get_ipython()
+    return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
 _IN_MARIMO = {

@@ -13,8 +13,7 @@ from typing import Any
 
 import ipywidgets
 
-from pyopnb.notebook.live import cells
-from pyopnb.notebook.live.cells import current_run, live_cells
+from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, run_session
@@ -93,9 +92,9 @@ class LiveOutput:
         return self._report().text()
 
     def refresh(self) -> None:
-        """Run again, and show the result. Returns when it is there, or earlier if the run takes long."""
+        """Run again, and show the result. Returns when it is there, or earlier where the page can show it later."""
         self.start()
-        self.wait(cells.PATIENCE)
+        wait_for([self])
 
     def start(self) -> None:
         """Run again on a thread of its own. A run that has not ended is stopped, because its result would be obsolete."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import ipywidgets
 from IPython.core.getipython import get_ipython
 
 from pyopnb.display.html import details, note
+from pyopnb.notebook.live.cells import lacks_extension
 
 __all__ = ["MIME", "Pane"]
 
@@ -73,7 +73,7 @@ class Pane:
         if self.widget.comm is not None:
             self._button.layout.display = None if running else "none"
             self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
-        if self.displayed and (self.widget.comm is None or not _lacks_extension()):
+        if self.displayed and (self.widget.comm is None or not lacks_extension()):
             self._publish(html, text, saved, update=True)
 
     def display(self, html: str, text: str, saved: str) -> None:
@@ -90,14 +90,8 @@ class Pane:
 
     def _publish(self, html: str, text: str, saved: str, *, update: bool) -> None:
         data: dict[str, Any] = {MIME: {**self._view, "display_id": self._display_id}}
-        if self.widget.comm is not None and _lacks_extension():
+        if self.widget.comm is not None and lacks_extension():
             data[_WIDGET] = self._view
         data |= {"text/html": _NOT_LIVE + saved + html, "text/plain": text}
         shell: Any = get_ipython()
         shell.display_pub.publish(data=data, metadata={}, transient={"display_id": self._display_id}, update=update)
-
-
-def _lacks_extension() -> bool:
-    """Whether the front end cannot have our extension, has ipywidgets, and shows the HTML of a notebook opened later."""
-    shell: Any = get_ipython()
-    return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules

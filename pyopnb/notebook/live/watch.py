@@ -126,8 +126,9 @@ def watch(
 
     The output shows the result, how it differs from the previous one, the time, the attrs that are not the model's, and the
     changed lines of the class. An exception of the run is shown there, above the last good result, and not in the cell that
-    redefined the op. A run that takes long leaves the cell free, and a button stops it. The output ends when its cell is
-    deleted or run again; its last state stays in the saved notebook, as plain HTML.
+    redefined the op. A run that takes long leaves the cell free, and a button stops it; where an output is not updated
+    after its cell, as in a terminal and ``jupyter nbconvert --execute``, the cell waits for its runs. The output ends when its
+    cell is deleted or run again; its last state stays in the saved notebook, as plain HTML.
 
     In JupyterLab and Notebook 7, a page that is reloaded, or opened later or twice, follows again as long as the kernel runs.
     Where that is impossible the last state is shown, and says that it is not live.

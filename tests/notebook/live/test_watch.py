@@ -1,7 +1,9 @@
 """An output that runs again when an op is redefined."""
 
 import gc
+import itertools
 import re
+import signal
 import sys
 import threading
 import time
@@ -90,8 +92,14 @@ def test_it_follows_the_attrs_of_the_session_and_names_those_that_are_not_the_mo
     assert watch.runs == 3 and not clip.run("session")._attr_listeners
 
 
-def test_a_long_run_leaves_the_cell_free(clip, redefine, monkeypatch):
+@pytest.fixture
+def in_jupyterlab(clip, monkeypatch):
     monkeypatch.setattr(cells, "PATIENCE", 0.2)
+    runs = (f"cell {number}" for number in itertools.count())  # each run is that of a cell of its own
+    monkeypatch.setattr(clip.shell, "get_parent", lambda: {"metadata": {"cellId": next(runs)}}, raising=False)
+
+
+def test_a_long_run_leaves_the_cell_free(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     gate = clip.shell.user_ns["gate"] = threading.Event()
     start = time.monotonic()
@@ -102,8 +110,7 @@ def test_a_long_run_leaves_the_cell_free(clip, redefine, monkeypatch):
     assert watch.result["y"].tolist() == [-4, 0, 1, 8] and watch.runs == 2  # which waits
 
 
-def test_a_redefinition_replaces_a_long_run(clip, redefine, monkeypatch):
-    monkeypatch.setattr(cells, "PATIENCE", 0.2)
+def test_a_redefinition_replaces_a_long_run(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     gate = clip.shell.user_ns["gate"] = threading.Event()
     redefine("gate.wait(600) * x")
@@ -114,8 +121,7 @@ def test_a_redefinition_replaces_a_long_run(clip, redefine, monkeypatch):
     assert watch.runs <= 3
 
 
-def test_stop(clip, redefine, monkeypatch):
-    monkeypatch.setattr(cells, "PATIENCE", 0.2)
+def test_stop(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     redefine("[time.sleep(0.01) for _ in range(10_000)] and x")
     clip.run("w.stop()")
@@ -123,6 +129,24 @@ def test_stop(clip, redefine, monkeypatch):
     assert "stopped after" in repr(watch) and "the last result without an error: demo::SoftClip version 1" in repr(watch)
     redefine(HARD)
     assert watch.wait(LIMIT) and watch.error is None
+
+
+def test_a_cell_whose_output_is_not_updated_later_waits_for_its_runs(clip, redefine, monkeypatch):
+    monkeypatch.setattr(cells, "PATIENCE", 0.0)
+    clip.run("watch = pyopnb.watch(session, x=x)\nwatch")
+    assert "running for" not in clip.text and "demo::SoftClip version 1" in clip.text
+    redefine("time.sleep(0.3) or x")
+    assert "running for" not in clip.text and "demo::SoftClip version 2" in clip.text
+
+
+def test_an_interrupt_of_a_cell_that_waits_stops_the_run(clip, redefine):
+    clip.shell.user_ns["interrupt"] = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    redefine("interrupt() or [time.sleep(0.01) for _ in range(10_000)] and x")
+    assert "stopped after" in repr(watch) and isinstance(watch.error, KeyboardInterrupt)
+    clip.run("w.close()")
+    clip.run("pyopnb.watch(session, x=x)", ok=False)  # its own cell
+    assert isinstance(clip.shell.last_execution_result.error_in_exec, KeyboardInterrupt)
 
 
 def test_a_cell_that_fails_leaves_it_as_it_is(clip, redefine):
