@@ -210,8 +210,8 @@
           if (trusted && rendermime.mimeTypes.includes(WIDGET)) {
             this.follow();
             this.animate(rendermime, id);
-            // While a notebook is being opened, the renderer of widgets is replaced by one that has a widget manager.
-            let tries = 40;
+            // While a notebook is being opened, which may take long, the renderer of widgets is replaced by one that has a widget
+            // manager. There is no signal of it.
             let factory = rendermime.getFactory(WIDGET);
             this.timer = setInterval(() => {
               const current = rendermime.getFactory(WIDGET);
@@ -219,7 +219,7 @@
                 factory = current;
                 this.animate(rendermime, id);
               }
-              if (--tries === 0 || !this.live.isHidden) {
+              if (!this.live.isHidden) {
                 clearInterval(this.timer);
               }
             }, 250);
