@@ -7,13 +7,19 @@
 
 The user's own settings, workspaces, runtime files and trusted notebooks are neither read nor written: they are redirected to a
 temporary folder. A tab can reach its server only; other requests are recorded in ``blocked``. Linux only, like all tests.
+
+What a page shows arrives at some time, and on a busy machine late. So nothing is read once: `expect` of playwright and `Tab.expect`
+wait for a value, and every step ends when the page or the kernel says that it has. ``PYOPNB_TEST_SLOWDOWN=8`` makes pages run
+8 times slower, which shows what was forgotten.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -31,9 +37,10 @@ from typing import Any
 
 import nbformat
 from PIL import Image
-from playwright.sync_api import Browser, Frame, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect, sync_playwright
 
 LIMIT = float(os.environ.get("PYOPNB_TEST_LIMIT", "180"))  # seconds; a page that fails waits so long for each thing
+SLOWDOWN = float(os.environ.get("PYOPNB_TEST_SLOWDOWN", "1"))  # of the processor, as a page sees it
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 CURRENT = "window.jupyterapp.shell.currentWidget"
@@ -46,6 +53,16 @@ _RESTORED = """() => {
         app.restored.then(() => { app.wasRestored = true; });
     }
     return app.wasRestored;
+}"""
+
+# The launcher of an empty JupyterLab may come after the document and before it.
+_OPENED = """path => {
+    const {shell} = window.jupyterapp;
+    const panel = [...shell.widgets('main')].find(widget => widget.context?.path === path);
+    if (panel && panel !== shell.currentWidget) {
+        shell.activateById(panel.id);
+    }
+    return panel === shell.currentWidget && panel.context.isReady;
 }"""
 
 
@@ -78,8 +95,8 @@ class Lab:
 def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[Lab]:
     """Start a server on a folder; stop it and all its processes at the end, whatever happens."""
     token = secrets.token_hex(16) if token is None else token
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder, _free_port() as port:
-        home = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+        home, port = Path(folder), _free_port()
         server = Lab(Path(root), f"http://127.0.0.1:{port}", base_url, token, home)
         log = home / "log"
         with log.open("wb") as out:
@@ -93,12 +110,13 @@ def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[L
             _stop(process)
 
 
-@contextlib.contextmanager
-def _free_port() -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    yield port
+def _free_port() -> int:
+    """A port below those that the system gives to whoever asks for any, such as the kernels of other tests."""
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _command(server: Lab, port: int) -> list[str]:
@@ -112,11 +130,18 @@ def _command(server: Lab, port: int) -> list[str]:
     ]
 
 
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+    "completer-extension/manager": {"providerTimeout": int(LIMIT * 1000)},  # by default a kernel has one second to answer
+    "docmanager-extension/plugin": {"autosave": False},  # a command to save does nothing while another save is under way
+}
+
+
 def _environment(home: Path) -> dict[str, str]:
-    apputils = home / "settings" / "@jupyterlab" / "apputils-extension"
-    apputils.mkdir(parents=True)
-    quiet = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
-    (apputils / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+    for plugin, settings in _SETTINGS.items():
+        path = home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings))
     config = home / "config" / "labconfig"
     config.mkdir(parents=True)
     (config / "page_config.json").write_text("{}")
@@ -152,11 +177,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    for pid, started in [(process.pid, _started(process.pid)), *descendants]:
-        if started is not None and _started(pid) == started:  # still the same process, not a new one with its id
-            with contextlib.suppress(ProcessLookupError):
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    for pid, started in descendants:
+        with contextlib.suppress(ProcessLookupError):
+            while _started(pid) == started is not None:  # still the same process, not a new one with its id
                 os.kill(pid, signal.SIGKILL)
-    process.wait()
+                time.sleep(0.05)
 
 
 def _descendants(pid: int) -> list[tuple[int, str | None]]:
@@ -178,9 +206,10 @@ def _started(pid: int) -> str | None:
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/…/stat after the name; empty for a process that has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+    return [] if fields[0] in "ZX" else fields
 
 
 def executable() -> str | None:
@@ -210,6 +239,7 @@ class Tab:
     server: Lab
     blocked: list[str] = field(default_factory=list)
     console_errors: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def go(self, path: str = "lab") -> None:
         """Load JupyterLab in its default theme with nothing open; the path ``lab/tree/x.ipynb`` opens that file."""
@@ -225,22 +255,33 @@ class Tab:
 
     def command(self, name: str, **args: Any) -> None:
         """Run one of JupyterLab's commands and wait for it."""
-        self.start(name, **args)
-        self.page.wait_for_function("() => window.ended !== undefined")  # which times out; a promise would not
-        assert self.page.evaluate("() => window.ended") == ""
+        self._wait_for(self.start(name, **args))
 
-    def start(self, name: str, **args: Any) -> None:
+    def start(self, name: str, **args: Any) -> int:
         """Run one of JupyterLab's commands."""
-        execute = "window.jupyterapp.commands.execute(name, args).then(() => '', error => `${error}`)"
-        script = f"([name, args]) => {{ delete window.ended; {execute}.then(error => {{ window.ended = error }}) }}"
-        self.page.evaluate(script, [name, args])
+        return self._begin("window.jupyterapp.commands.execute(...argument)", [name, args])
+
+    def _begin(self, promise: str, argument: Any = None) -> int:
+        number = next(self._numbers)
+        settled = "window.settled = {...window.settled, [number]: error}"
+        script = (
+            f"([number, argument]) => {{ ({promise}).then(() => '', error => `${{error}}`).then(error => {{ {settled} }}) }}"
+        )
+        self.page.evaluate(script, [number, argument])
+        return number
+
+    def _wait_for(self, number: int) -> None:
+        """Wait for a promise of the page, which must be kept. There is a time limit, which awaiting it would not have."""
+        self.page.wait_for_function("number => window.settled?.[number] !== undefined", arg=number)
+        error = self.page.evaluate("number => window.settled[number]", number)
+        assert error == "", error
 
     def open_notebook(self, path: str, *, kernel: bool = True) -> None:
         """Open a notebook, and wait for its kernel unless it should have none."""
         self.go()
         preference = {} if kernel else {"kernelPreference": {"shouldStart": False}}
         self.command("docmanager:open", path=path, factory="Notebook", **preference)
-        self.page.wait_for_function(f"() => {CURRENT}?.context?.isReady")
+        self.page.wait_for_function(_OPENED, arg=path)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
             self.wait_idle()
@@ -248,6 +289,7 @@ class Tab:
     def open_in_notebook(self, path: str) -> None:
         """Open a notebook in Notebook 7, the other front end built from JupyterLab's parts, and wait for its kernel."""
         self.go(f"notebooks/{path}")
+        self.page.wait_for_function(_OPENED, arg=path)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.wait_idle()
 
@@ -267,9 +309,9 @@ class Tab:
         self.command("notebook:run-all-cells")
         # At the first error, even one that is expected, the command ends and says of all cells that they are idle, while the
         # kernel still runs them. It answers a request that comes after them last.
-        last = f"{CURRENT}.context.sessionContext.session.kernel.requestExecute({{code: '', silent: true}}).done"
-        self.page.evaluate(f"() => {{ delete window.ended; {last}.finally(() => {{ window.ended = '' }}) }}")
-        self.page.wait_for_function("() => window.ended !== undefined")
+        kernel = f"{CURRENT}.context.sessionContext.session.kernel"
+        self._wait_for(self._begin(f"{kernel}.requestExecute({{code: '', silent: true}}).done"))
+        self.expect(self.never_run, [])
         self.wait_idle()
 
     def choose(self, number: int) -> None:
@@ -280,6 +322,7 @@ class Tab:
         """Run one cell and wait for it."""
         self.choose(number)
         self.command("notebook:run-cell")
+        self.expect(lambda: number in self.unfinished(), False)
         self.wait_idle()
 
     def edit(self, number: int, source: str) -> None:
@@ -292,17 +335,11 @@ class Tab:
 
     def shut_down(self) -> None:
         """End the notebook's kernel."""
-        end = f"{CURRENT}.context.sessionContext.shutdown().then(() => '', error => `${{error}}`)"
-        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(error => {{ window.ended = error }}) }}")
-        self.page.wait_for_function("() => window.ended !== undefined")
-        assert self.page.evaluate("() => window.ended") == ""
+        self._wait_for(self._begin(f"{CURRENT}.context.sessionContext.shutdown()"))
 
     def restart(self) -> None:
         """Restart the notebook's kernel."""
-        end = f"{CURRENT}.context.sessionContext.restartKernel().then(() => '', error => `${{error}}`)"
-        self.page.evaluate(f"() => {{ delete window.ended; {end}.then(error => {{ window.ended = error }}) }}")
-        self.page.wait_for_function("() => window.ended !== undefined")
-        assert self.page.evaluate("() => window.ended") == ""
+        self._wait_for(self._begin(f"{CURRENT}.context.sessionContext.restartKernel()"))
         self.wait_idle()
 
     def errors(self) -> list[str]:
@@ -313,15 +350,26 @@ class Tab:
             self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))")
         )
 
-    def never_run(self) -> list[str]:
-        """The code cells that have not finished."""
+    def unfinished(self) -> list[int]:
+        """The code cells that have not run to their end."""
         waits = "cell.model.type === 'code' && !(cell.model.executionCount > 0 && cell.model.executionState === 'idle')"
-        texts = "map(cell => cell.model.sharedModel.getSource())"
-        return list(self.page.evaluate(f"() => {CURRENT}.content.widgets.filter(cell => {waits}).{texts}"))
+        indices = f"{CURRENT}.content.widgets.flatMap((cell, index) => {waits} ? [index] : [])"
+        return list(self.page.evaluate(f"() => {indices}"))
+
+    def never_run(self) -> list[str]:
+        """The text of the code cells that have not run to their end, apart from empty ones, which never run."""
+        source = f"number => {CURRENT}.content.widgets[number].model.sharedModel.getSource()"
+        texts = [self.page.evaluate(source, number) for number in self.unfinished()]
+        return [text for text in texts if text.strip()]
 
     def count(self, number: int) -> int:
         """The execution count of a cell."""
         return int(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.executionCount", number))
+
+    def html(self, number: int) -> str:
+        """The HTML of a cell's output, as it would be saved."""
+        data = "model.outputs.toJSON()[0]?.data?.['text/html']"
+        return str(self.page.evaluate(f"number => [{CURRENT}.content.widgets[number].{data} ?? ''].flat().join('')", number))
 
     def trusted(self, number: int) -> bool:
         return bool(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.trusted", number))
@@ -333,14 +381,11 @@ class Tab:
         """The output area of a cell."""
         return self.cell(number).locator(".jp-Cell-outputArea")
 
-    def frame(self, around: Locator) -> Frame:
-        """The page inside the first iframe of an element."""
-        handle = around.locator("iframe").first.element_handle()
-        frame = handle.content_frame() if handle else None
-        assert frame is not None, "no frame"
-        return frame
+    def frame(self, around: Locator) -> FrameLocator:
+        """The page inside the first iframe of an element, also after the iframe was moved, which loads it again."""
+        return around.frame_locator("iframe").first
 
-    def netron(self, around: Locator, nodes: int) -> Frame:
+    def netron(self, around: Locator, nodes: int) -> FrameLocator:
         """The page of Netron inside an element, once it shows that many nodes."""
         expect(around.locator("iframe")).to_be_visible()
         frame = self.frame(around)
@@ -362,6 +407,10 @@ class Tab:
                 return False
             self.page.wait_for_timeout(100)
         return True
+
+    def expect(self, read: Callable[[], Any], value: Any) -> None:
+        """Assert that a function returns a value in time, while the page continues."""
+        assert self.eventually(lambda: read() == value), f"{read()!r} instead of {value!r}"
 
     def blank(self) -> list[str]:
         """The outputs that show nothing, or whose pictures or widgets are missing."""
@@ -425,6 +474,8 @@ def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, 
     context.set_default_timeout(LIMIT * 1000)
     expect.set_options(timeout=LIMIT * 1000)
     page = context.new_page()
+    if SLOWDOWN > 1:
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
     opened = Tab(page, server)
     allowed = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:")
 

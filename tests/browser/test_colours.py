@@ -43,7 +43,14 @@ def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path)
 
 def test_jupyterlab_has_pythons_colours(page):
     page.open_notebook("cells.ipynb")
-    tokens = "lines => lines.slice(1).map(line => [...line.querySelectorAll('span')].map(span => [span.className, span.textContent]))"
-    magic, plain, options = (page.cell(number).locator(".cm-line").evaluate_all(tokens) for number in range(3))
-    assert [text for _, text in plain[0]] == ["class", "Twice"]
-    assert magic == options == plain
+    spans = "[...line.querySelectorAll('span')].map(span => [span.className, span.textContent])"
+
+    def tokens(number):
+        return page.cell(number).locator(".cm-line").evaluate_all(f"lines => lines.slice(1).map(line => {spans})")
+
+    # CodeMirror parses while the page is idle, and colours what it has parsed by then.
+    words = [["class", "Twice"], ['"""Doc."""'], [], ["def", "compute", "(", ",", ")"], ["return", "*", "2", "# comment"]]
+    page.expect(lambda: [[text for _, text in line] for line in tokens(1)], words)
+    assert all(name for line in tokens(1) for name, _ in line)
+    page.expect(lambda: tokens(0), tokens(1))
+    page.expect(lambda: tokens(2), tokens(1))

@@ -63,4 +63,4 @@ def test_an_output_is_blank_only_if_nothing_is_drawn(chromium, tmp_path):
         outputs = [page.output(number).locator(".jp-OutputArea-output") for number in range(len(sources))]
         for output, inside in zip(outputs, (0, 1, 2, 2, 1), strict=True):
             expect(output.locator("svg, img")).to_have_count(inside)
-        assert [page.shows(output) for output in outputs] == [False, False, False, False, True]
+        page.expect(lambda: [page.shows(output) for output in outputs], [False, False, False, False, True])

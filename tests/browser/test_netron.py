@@ -96,8 +96,8 @@ def test_live_output_clicks_documentation_and_themes(page):
 def test_saved_notebook_that_nobody_trusts_has_netron_without_a_kernel(page):
     kernels = page.kernels()
     page.open_notebook("saved.ipynb", kernel=False)
-    assert not page.trusted(0)
     frame = page.netron(page.output(0), NODES)
+    assert not page.trusted(0)
     click(frame, "Neg")  # without a kernel, nothing receives it
     expect(frame.locator("#sidebar")).to_contain_text("Neg")
     expect(page.output(0)).to_contain_text("</script>'\"<b>saved: 4 nodes")
@@ -108,9 +108,9 @@ def test_saved_notebook_that_nobody_trusts_has_netron_without_a_kernel(page):
 def test_without_the_extension_a_saved_notebook_has_the_picture(page, server):
     with server.without("pyopnb-netron"):
         page.open_notebook("saved.ipynb", kernel=False)
-    assert not page.trusted(0)
     expect(page.output(0)).to_contain_text("</script>'\"<b>saved: 4 nodes")
     expect(page.output(0).locator("img")).to_be_visible()
+    assert not page.trusted(0)
     expect(page.output(0).locator("iframe")).to_have_count(0)
     page.screenshot("netron-picture-untrusted")
 
@@ -126,8 +126,9 @@ def test_without_the_extension_a_trusted_output_has_netron(page, server):
     page.screenshot("netron-html-dark")
 
 
-def test_a_file_opens_from_the_file_browser(page):
+def test_a_file_opens_from_the_file_browser(page, server):
     page.go()
+    expect(page.page.locator(".jp-DirListing-item")).to_have_count(len(list(server.root.glob("[!.]*"))))  # none moves any more
     page.page.locator(".jp-DirListing-item", has_text="demo.onnx").dblclick()
     document = page.page.locator(".jp-MimeDocument")
     frame = page.netron(document, NODES)
@@ -147,17 +148,17 @@ def test_a_file_that_is_no_model_says_so(page):
 def test_traces_and_diffs_have_their_colours(page):
     page.open_notebook("coloured.ipynb")
     page.run_all()
-    assert page.errors() == []
+    page.expect(page.errors, [])
     for theme in ("Light", "Dark"):
         page.theme(f"JupyterLab {theme}")
         for number, node, told in ((1, "Neg", "µs"), (2, "Exp", "Neg → Exp"), (3, "Exp", "✗ origin")):
             page.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
             frame = page.netron(page.output(number), 5)
-            drawn = frame.locator("g.node", has=frame.get_by_text(node, exact=True))
+            drawn = frame.locator("g.node", has=page.page.get_by_text(node, exact=True))
             expect(drawn.locator(".node-item-type path")).to_have_attribute("style", re.compile("fill: rgb"))
             expect(drawn.locator(":scope > title")).to_have_text(re.compile(re.escape(told)))
             if number > 1:  # what did not change has none of Netron's own colours either
-                same = frame.locator("g.node", has=frame.get_by_text("Abs", exact=True))
+                same = frame.locator("g.node", has=page.page.get_by_text("Abs", exact=True))
                 expect(same.locator(".node-item-type path")).to_have_css("fill", "rgb(117, 123, 130)")
             page.screenshot(f"netron-coloured-{number}-{theme.lower()}")
     expect(frame.locator("#pyopnb-legend")).to_contain_text("largest |a-b|")
