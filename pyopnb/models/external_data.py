@@ -145,12 +145,12 @@ def _number(found: dict[str, str], key: str, name: str) -> int:
     return int(text)
 
 
-def read_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> bytes:
+def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     """The bytes of a tensor with external data: as many as its dtype and shape need.
 
     Parameters
     ----------
-    tensor, folder, where
+    tensor, folder
         As for `find_data`.
 
     Returns
@@ -162,7 +162,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    place, name = find_data(tensor, folder, where), f"{where}, initializer {sanitize(tensor.name)}"
+    place, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
     wanted = (math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0) + 7) // 8

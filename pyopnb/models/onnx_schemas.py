@@ -17,7 +17,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.schema import REQUIRED, Attr, Port
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["default_attribute", "find_schema", "is_listable", "is_onnx_domain", "op_schema", "schema_of_anything"]
+__all__ = ["default_attribute", "find_schema", "is_listable", "is_onnx_domain", "op_schema", "stand_in_schema"]
 
 _Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
 
@@ -106,12 +106,12 @@ def op_schema(version: Version) -> defs.OpSchema:
     )
 
 
-def schema_of_anything(domain: str, op_type: str, doc: str) -> defs.OpSchema:
+def stand_in_schema(domain: str, op_type: str) -> defs.OpSchema:
     """The schema of an operator that takes and gives any number of tensors.
 
     Parameters
     ----------
-    domain, op_type, doc : str
+    domain, op_type : str
 
     Returns
     -------
@@ -121,7 +121,7 @@ def schema_of_anything(domain: str, op_type: str, doc: str) -> defs.OpSchema:
         op_type,
         domain,
         1,
-        doc,
+        "A node of an op, while pyopnb infers types.",
         inputs=[_parameter("inputs", ANY, _Option.Variadic)],
         outputs=[_parameter("outputs", ANY, _Option.Variadic)],
         type_constraints=[(_ANY, _ALL_TYPES, "any dtype")],

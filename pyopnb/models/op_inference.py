@@ -37,7 +37,7 @@ from pyopnb.models.nodes import (
     type_proto,
     walk,
 )
-from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, schema_of_anything
+from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
 from pyopnb.ops.names import split_name
@@ -323,7 +323,7 @@ def _infer_shapes(model: ModelProto, strict: bool) -> ModelProto:
 def _register_stand_in() -> None:
     domain, op_type = _STAND_IN
     if not defs.has(op_type, domain) and not _closed.is_set():
-        schema = schema_of_anything(domain, op_type, "A node of an op, while pyopnb infers types.")
+        schema = stand_in_schema(domain, op_type)
         schema.set_type_and_shape_inference_function(partial(_infer_node, None))
         defs.register_schema(schema)
         _stand_in_registered.set()

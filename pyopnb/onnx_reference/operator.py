@@ -34,7 +34,6 @@ __all__ = [
     "StandIn",
     "has_reference",
     "reference",
-    "reference_evaluator",
     "runs_as_newest",
     "schema_of_op",
     "stand_in_class",
@@ -172,7 +171,7 @@ def _classes(domain: str) -> set[str]:
     return names
 
 
-def reference_evaluator(model: ModelProto, new_ops: Sequence[Any] = ()) -> Any:
+def _reference_evaluator(model: ModelProto) -> Any:
     """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for.
 
     Raises
@@ -184,7 +183,7 @@ def reference_evaluator(model: ModelProto, new_ops: Sequence[Any] = ()) -> Any:
 
     check_functions(model)
     check_attributes(model)
-    return ReferenceEvaluator(model, new_ops=list(new_ops))
+    return ReferenceEvaluator(model)
 
 
 # ---- one operator ------------------------------------------------------------------------------------------------------------
@@ -337,7 +336,7 @@ class Evaluation:
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
         takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-        return reference_evaluator(self._model(nodes, takes, gives, imports))
+        return _reference_evaluator(self._model(nodes, takes, gives, imports))
 
     def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
         return helper.make_model(

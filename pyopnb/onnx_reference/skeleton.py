@@ -194,7 +194,7 @@ def _init(described: OperatorUsage) -> list[str]:
     if others:
         parts.append(("**attrs: object", AttrUsage("attrs", "", "", "whose names are not identifiers")))
     return [
-        *_signature("__init__", parts),
+        *_signature_of_init(parts),
         *(f"    self.{attr.name} = {attr.name}" for attr in plain),
         *(["    self.attrs = attrs"] if others else []),
         "",
@@ -209,12 +209,12 @@ def _infer(described: OperatorUsage) -> list[str]:
     return [f"def infer(self, {name}):", f"    return {name}.like(dtype=self.to)", ""]
 
 
-def _signature(method: str, parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
-    short = f"def {method}(self, {', '.join(text for text, _ in parts)}):"
+def _signature_of_init(parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
+    short = f"def __init__(self, {', '.join(text for text, _ in parts)}):"
     if len(short) <= 110 and not any(attr.remark for _, attr in parts):
         return [short]
     return [
-        f"def {method}(",
+        "def __init__(",
         "    self,",
         *(f"    {text},{f'  # {attr.remark}' if attr.remark else ''}" for text, attr in parts if not text.startswith("**")),
         *(f"    {text}  # {attr.remark}" for text, attr in parts if text.startswith("**")),
