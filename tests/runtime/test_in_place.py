@@ -120,6 +120,23 @@ def test_initializers_that_options_have(tmp_path: Path, kind: str, monkeypatch: 
         pyopnb.Session(model)
 
 
+@pytest.mark.parametrize("kind", ["path", "proto"])
+@pytest.mark.parametrize("level", ["all", "summaries"])
+def test_a_trace_has_the_initializers_that_options_have(tmp_path: Path, kind: str, level: str) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(elsewhere(), path)
+    options, _keep = options_with(w=np.float32([10, 20]))
+    level_before = options.graph_optimization_level
+    session = pyopnb.Session(path if kind == "path" else elsewhere(), options)
+    traces = [session.trace(x=np.float32([n, n]), level=level) for n in (1, 2)]
+    assert traces[0]["y"].tolist() == [11, 21]
+    assert list(traces[0].summaries) == ["x", "y"]
+    assert traces[0].initializers["w"].tolist() == [10, 20]
+    assert "already in the feeds" in str(pyopnb.diff(*traces)) and "of 1 node" in repr(pyopnb.show(traces[0]))
+    assert session(x=[1, 2])["y"].tolist() == [11, 22]
+    assert (options.graph_optimization_level, options.enable_profiling) == (level_before, False)
+
+
 def test_options_open_no_other_files(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()

@@ -20,13 +20,17 @@ class Initializers(Mapping[str, np.ndarray]):
     ----------
     load : callable
         Gives the initializers as tensors, and the folder of their external data or None. Called once, when first needed.
+    arrays : Mapping
+        Values that are known already.
     """
 
-    def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
+    def __init__(
+        self, load: Callable[[], tuple[Iterable[TensorProto], str | None]], arrays: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
         self._tensors: dict[str, TensorProto] = {}
         self._folder: str | None = None
-        self._arrays: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = dict(arrays or {})
         self._lock = threading.Lock()
 
     def _known(self) -> dict[str, TensorProto]:

@@ -19,7 +19,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.external_data import original
+from pyopnb.models.external_data import is_absent, is_external, original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.ort_capabilities import schema_domains
@@ -102,7 +102,7 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
-        initializers=Initializers(_loader(built)),
+        initializers=Initializers(_loader(built), {name: arrays[name] for name in traced.absent}),
         times=times,
         runtime=_runtime(built, wanted),
         exposure=exposure,
@@ -144,6 +144,7 @@ class _TracedRun:
     taps: list[PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
+    absent: Sequence[str] = ()  # initializers that only the user's options have
     saves: bool = False  # whether ONNX Runtime saves the graph that it runs
     named: GraphProto = field(default_factory=GraphProto)  # the main graph, all its nodes with names
     labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
@@ -161,7 +162,8 @@ class _TracedRun:
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
-        expose(source.proto, [t.name for t in self.tensors if t.inside is None and id(t) not in seen])
+        self.absent = _absent_initializers(source, built.taken_out)
+        expose(source.proto, [*(t.name for t in self.tensors if t.inside is None and id(t) not in seen), *self.absent])
         self.saves = bool(self.wanted.times) and _can_save(built, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(built, source, folder) as options:
@@ -212,9 +214,9 @@ class _TracedRun:
 
     @contextmanager
     def _options(self, built: Built, source: ModelSource, folder: str) -> Iterator[onnxruntime.SessionOptions]:
-        """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack libraries."""
+        """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack what they hold."""
         options = built.recipe.options
-        is_copy = options is None or not _needs_libraries(source.proto, built.recipe.modules)
+        is_copy = options is None or not (self.absent or _needs_libraries(source.proto, built.recipe.modules))
         if options is not None and is_copy:
             options = copied_options(options, built.runtime)
         elif options is None:
@@ -331,6 +333,13 @@ def _needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
         canonical_domain(site.node.domain) not in schema_domains() and site.node.domain not in functions and not op(site.node)
         for site in walk(proto)
     )
+
+
+def _absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto]) -> list[str]:
+    """Names of those that are in no file: the user's options hand them to sessions, and cannot be asked for them."""
+    folder = source.folder
+    stored = () if folder is None else (tensor for tensor in source.proto.graph.initializer if is_external(tensor))
+    return [tensor.name for tensor in stored if tensor.name not in taken_out and is_absent(tensor, folder or "")]
 
 
 def _can_save(built: Built, source: ModelSource) -> bool:
