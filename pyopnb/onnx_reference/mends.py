@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto
 
-__all__ = ["as_defined", "mend_of"]
+from pyopnb.onnx_reference.svm import svm_classifier_class
+
+__all__ = ["as_defined", "mend_of", "mended_classes"]
 
 _Mend = Callable[..., tuple[Any, ...]]
 
@@ -43,6 +45,11 @@ def mend_of(domain: str, op_type: str, opset: int, attrs: Mapping[str, Attribute
     if op_type == "Dropout" and 7 <= opset < 10 and outputs > 1:
         return _dropout_with_typed_mask
     return None
+
+
+def mended_classes(domain: str, op_type: str) -> list[type]:
+    """Classes for ``new_ops`` of onnx's evaluator, which are right in more than onnx's own."""
+    return [svm_classifier_class()] if (domain, op_type) == ("ai.onnx.ml", "SVMClassifier") else []
 
 
 def _global_max_pool(x: np.ndarray) -> tuple[np.ndarray]:

@@ -23,7 +23,7 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.function_bodies import inlined_function, without_absent_inputs
-from pyopnb.onnx_reference.mends import as_defined, mend_of
+from pyopnb.onnx_reference.mends import as_defined, mend_of, mended_classes
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import canonical_domain, split_name
@@ -171,8 +171,8 @@ def _classes(domain: str) -> set[str]:
     return names
 
 
-def _reference_evaluator(model: ModelProto) -> Any:
-    """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for.
+def _reference_evaluator(model: ModelProto, new_ops: list[type]) -> Any:
+    """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for, with classes of its own.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def _reference_evaluator(model: ModelProto) -> Any:
 
     check_functions(model)
     check_attributes(model)
-    return ReferenceEvaluator(model)
+    return ReferenceEvaluator(model, new_ops=new_ops)
 
 
 # ---- one operator ------------------------------------------------------------------------------------------------------------
@@ -336,7 +336,8 @@ class Evaluation:
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
         takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-        return _reference_evaluator(self._model(nodes, takes, gives, imports))
+        new_ops = mended_classes(self._schema.domain, self._schema.name)
+        return _reference_evaluator(self._model(nodes, takes, gives, imports), new_ops)
 
     def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
         return helper.make_model(

@@ -122,7 +122,12 @@ def _optimised() -> Made:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
 
-    return _rewritten(optimise), _words()
+    model = _rewritten(optimise)
+    # onnxruntime writes an import of every domain that a session of the process had; pyopnb's private ones are not kept.
+    kept = [entry for entry in model.opset_import if not entry.domain.startswith("pyopnb:")]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return model, _words()
 
 
 @entry("transformer float16")

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 __all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
 
-_REFERENCE = "issue 11, item 13: ONNX's reference gives other values"
-
-KNOWN: dict[tuple[str, str], str] = {
-    ("sklearn SVC", "reference"): _REFERENCE,
-    ("sklearn SVC", "skeletons"): _REFERENCE,
-    ("transformer optimised", "save"): "the imports that onnxruntime writes for both names of ONNX's domain are not kept",
-}
+KNOWN: dict[tuple[str, str], str] = {}
 
 WITHOUT_WEIGHTS = {
     *("onnxscript functions", "onnx PixelShuffle", "onnx MaxPool3d_stride_padding", "onnx operator_repeat"),

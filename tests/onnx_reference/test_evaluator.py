@@ -199,3 +199,26 @@ def test_what_a_loop_collects_gets_one_new_axis(shape, most, goes_on):
     feeds = {"n": np.int64(most), "c": np.array(goes_on), "x": RANDOM.normal(size=shape).astype(np.float32)}
     trace = same(proto, feeds)
     assert trace["rows"].shape == (most if goes_on else 0, *shape)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_probabilities_of_a_support_vector_machine(classes):
+    pairs, vectors = classes * (classes - 1) // 2, 4 * classes
+    node = helper.make_node(
+        "SVMClassifier",
+        ["x"],
+        ["l", "p"],
+        domain="ai.onnx.ml",
+        classlabels_ints=list(range(classes)),
+        coefficients=RANDOM.normal(size=(classes - 1) * vectors).tolist(),
+        kernel_params=[0.3, 0.0, 3.0],
+        kernel_type="RBF",
+        prob_a=(-1 - RANDOM.random(pairs)).tolist(),
+        prob_b=(RANDOM.normal(size=pairs) / 4).tolist(),
+        rho=RANDOM.normal(size=pairs).tolist(),
+        support_vectors=RANDOM.normal(size=vectors * 3).tolist(),
+        vectors_per_class=[4] * classes,
+    )
+    x = RANDOM.normal(size=(20, 3)).astype(np.float32)
+    trace = same(model([node], {"x": x}, "l p", ai_onnx_ml=1), {"x": x})
+    assert trace["p"].shape == (20, classes) and np.allclose(trace["p"].sum(axis=1), 1)
