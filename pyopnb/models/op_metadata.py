@@ -20,8 +20,8 @@ __all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "read_ops", "write_ops"]
 PREFIX = "pyopnb.op."
 """Prefix of the metadata keys of ops."""
 
-MAX_SOURCE = 2**20
-"""Characters of an op's entry; a longer one is implausible."""
+MAX_SOURCE = 2**24
+"""Characters of an op's entry; a longer one is implausible. Fitted estimators are long."""
 
 _FIELDS = ("source", "digest", "schema", "pyopnb")
 

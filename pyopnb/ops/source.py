@@ -59,6 +59,8 @@ def source_closure(versions: Sequence[Version]) -> str:
         A name that an op uses is neither an import, a function or class with a known text, nor a plain constant; or it stands
         for different things in two ops.
     """
+    if len(versions) == 1 and (own := getattr(versions[0].cls, "_module_source", None)) is not None:
+        return str(own(versions[0].op))  # a class that was made without a text, and knows how to write one
     module = _ModuleText(versions)
     for version in versions:
         module.add_op(version)

@@ -150,7 +150,7 @@ class OrtPyFunction:
         return [value.name for value in self.onnx_model.graph.output]
 
     def get_ort_session_options(self) -> Any:
-        """New options with `extra_session_options`, in which the ops of the registry are known.
+        """New options with ``extra_session_options``, in which the ops of the registry are known.
 
         Returns
         -------

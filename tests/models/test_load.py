@@ -146,7 +146,7 @@ BAD = {
     "an entry twice": ([(KEY, entry(SOURCE))] * 2, "expected one entry, got two"),
     "tampered": ([(KEY, entry(SOURCE, source="import os\n"))], "a source with the digest sha256:.*, got sha256:"),
     "another digest": ([(KEY, entry(SOURCE, digest="sha256:" + "0" * 64))], "a source with the digest"),
-    "too long": ([(KEY, entry("#" * MAX_SOURCE))], "at most 1048576 characters"),
+    "too long": ([(KEY, entry("#" * MAX_SOURCE))], f"at most {MAX_SOURCE} characters"),
     "a carriage return": ([(KEY, entry("# a\rimport os\n"))], r"a source of plain lines, got the character \\r in it"),
     "an escape": ([(KEY, entry("#\x1b[2K\n"))], r"the character \\x1b in it"),
     "half a character": ([(KEY, entry(SOURCE).replace("x = 1", "\\ud800"))], "JSON with source|plain lines"),

@@ -1,0 +1,155 @@
+"""Every estimator of scikit-learn, fitted on what suits it."""
+
+import inspect
+import warnings
+from functools import cache
+
+import numpy as np
+from sklearn.datasets import make_blobs
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import all_estimators
+
+__all__ = ["CANNOT", "every", "fitted"]
+
+X, LABELS = make_blobs(60, 4, centers=3, cluster_std=2.0, random_state=0)
+X = X.astype(np.float32)
+POSITIVE = np.abs(X) + np.float32(0.1)
+NUMBERS = POSITIVE @ np.arange(1, 5) + 1
+TEXTS = np.array(["a cat sat", "the dog ran far", "a dog sat", "cats and dogs"] * 15)
+
+CANNOT = {
+    "no transform, predict or predict_proba": {"AgglomerativeClustering", "DBSCAN", "HDBSCAN", "OPTICS", "SpectralClustering"}
+    | {"ClassicalMDS", "MDS", "SpectralBiclustering", "SpectralCoclustering", "SpectralEmbedding", "TSNE"}
+    | {"EmpiricalCovariance", "GraphicalLasso", "GraphicalLassoCV", "KernelDensity", "LedoitWolf", "MinCovDet", "OAS"}
+    | {"NearestNeighbors", "ShrunkCovariance"},
+    "takes lists, not arrays": {"DictVectorizer", "FeatureHasher"},
+    "takes images": {"PatchExtractor"},
+}
+
+_ESTIMATORS = {
+    "ColumnTransformer": lambda cls: cls([("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]),
+    "FeatureUnion": lambda cls: cls([("a", StandardScaler()), ("b", StandardScaler(with_mean=False))]),
+    "Pipeline": lambda cls: cls([("a", StandardScaler()), ("b", LogisticRegression())]),
+    "StackingClassifier": lambda cls: cls([("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))], cv=2),
+    "StackingRegressor": lambda cls: cls([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))], cv=2),
+    "VotingClassifier": lambda cls: cls([("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]),
+    "VotingRegressor": lambda cls: cls([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))]),
+    "GridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
+    "HalvingGridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
+    "RandomizedSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2, n_iter=2),
+    "HalvingRandomSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1, 2, 3]}, cv=2),
+    "SparseCoder": lambda cls: cls(np.eye(4, dtype=np.float32)),
+    "NuSVC": lambda cls: cls(nu=0.2),
+    "LocalOutlierFactor": lambda cls: cls(novelty=True),
+    "TunedThresholdClassifierCV": lambda cls: cls(LogisticRegression(), cv=2),
+    "TSNE": lambda cls: cls(max_iter=250, init="random"),
+    "MDS": lambda cls: cls(n_init=1, max_iter=5, init="random"),
+    "GraphicalLassoCV": lambda cls: cls(alphas=2, cv=2),
+    "FrozenEstimator": lambda cls: cls(LogisticRegression().fit(X, LABELS)),
+    "SelfTrainingClassifier": lambda cls: cls(LogisticRegression()),
+    "FixedThresholdClassifier": lambda cls: cls(LogisticRegression(), threshold=0.3),
+    "OneHotEncoder": lambda cls: cls(handle_unknown="ignore"),
+    "RandomForestClassifier": lambda cls: cls(n_estimators=10),
+    "RandomForestRegressor": lambda cls: cls(n_estimators=10),
+    "ExtraTreesClassifier": lambda cls: cls(n_estimators=10),
+    "ExtraTreesRegressor": lambda cls: cls(n_estimators=10),
+    "AdaBoostClassifier": lambda cls: cls(n_estimators=10),
+    "AdaBoostRegressor": lambda cls: cls(n_estimators=10),
+    "GradientBoostingClassifier": lambda cls: cls(n_estimators=10),
+    "GradientBoostingRegressor": lambda cls: cls(n_estimators=10),
+    "HistGradientBoostingClassifier": lambda cls: cls(max_iter=5, min_samples_leaf=5),
+    "HistGradientBoostingRegressor": lambda cls: cls(max_iter=5, min_samples_leaf=5),
+    "IsolationForest": lambda cls: cls(n_estimators=10),
+    "RandomTreesEmbedding": lambda cls: cls(n_estimators=5),
+    "RFECV": lambda cls: cls(LogisticRegression(), cv=2),
+    "SequentialFeatureSelector": lambda cls: cls(LogisticRegression(), cv=2),
+    "DictionaryLearning": lambda cls: cls(max_iter=20),
+    "MiniBatchDictionaryLearning": lambda cls: cls(max_iter=20),
+    "MiniBatchSparsePCA": lambda cls: cls(max_iter=20),
+    "QuantileTransformer": lambda cls: cls(n_quantiles=10),
+    "ClassifierChain": lambda cls: cls(LogisticRegression()),
+    "RegressorChain": lambda cls: cls(Ridge()),
+    "GaussianRandomProjection": lambda cls: cls(2, random_state=0),
+    "SparseRandomProjection": lambda cls: cls(2, random_state=0),
+    "SelectKBest": lambda cls: cls(k=2),
+    "TimeSeriesSplit": lambda cls: cls(),
+    "Isomap": lambda cls: cls(n_neighbors=20),
+    "LocallyLinearEmbedding": lambda cls: cls(n_neighbors=20, random_state=0),
+}
+_BINARY = {"FixedThresholdClassifier", "TunedThresholdClassifierCV"}
+_SEVERAL = {"ClassifierChain", "MultiOutputClassifier", "MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLasso"}
+_SEVERAL |= {"MultiTaskLassoCV", "MultiOutputRegressor", "RegressorChain", "CCA", "PLSCanonical", "PLSSVD", "PLSRegression"}
+_POSITIVE = {
+    "ComplementNB",
+    "MultinomialNB",
+    "CategoricalNB",
+    "NMF",
+    "MiniBatchNMF",
+    "LatentDirichletAllocation",
+    "AdditiveChi2Sampler",
+}
+_POSITIVE |= {"SpectralBiclustering", "SpectralCoclustering", "SkewedChi2Sampler", "PowerTransformer", "TfidfTransformer"}
+_TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
+
+
+@cache
+def every():
+    """Names and classes, in alphabetical order."""
+    return dict(all_estimators())
+
+
+def fitted(name):
+    """A fitted estimator of that name, and what it takes."""
+    cls = every()[name]
+    x, y = _data(name, cls)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = _made(name, cls)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=0)
+        return (estimator.fit(x, y) if y is not None else estimator.fit(x)), x
+
+
+def _made(name, cls):
+    if name in _ESTIMATORS:
+        return _ESTIMATORS[name](cls)
+    needed = [
+        p.name for p in inspect.signature(cls).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    ]
+    inner = Ridge() if "Regress" in name else LogisticRegression()
+    return cls(**{one: inner for one in needed})
+
+
+def _data(name, cls):
+    if name in _TEXT:
+        return TEXTS, None
+    if name == "IsotonicRegression":
+        return POSITIVE[:, :1], NUMBERS
+    if name == "LabelBinarizer" or name == "LabelEncoder":
+        return LABELS, None
+    if name == "MultiLabelBinarizer":
+        return [[int(label)] for label in LABELS], None
+    if name == "CategoricalNB":
+        return np.floor(POSITIVE).astype(np.int64) % 3, LABELS
+    if name == "KernelCenterer":
+        return X @ X.T, None
+    x = POSITIVE if name in _POSITIVE else X
+    kind = getattr(cls, "_estimator_type", None)
+    if name in _SEVERAL:
+        several = (
+            np.stack([LABELS > 0, LABELS > 1], 1).astype(int) if "Classif" in name else np.stack([NUMBERS, NUMBERS**0.5], 1)
+        )
+        return x, several
+    if name in _BINARY:
+        return x, (LABELS > 0).astype(int)
+    if ("Regress" in name and "Logistic" not in name) or kind == "regressor" or _is_regressor(cls):
+        return x, NUMBERS
+    return x, LABELS
+
+
+def _is_regressor(cls):
+    from sklearn.base import RegressorMixin
+
+    return issubclass(cls, RegressorMixin)

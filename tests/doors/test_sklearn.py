@@ -1,0 +1,481 @@
+"""`pyopnb.sklearn`: every estimator of scikit-learn, and what pipelines are made of."""
+
+import doctest
+import importlib
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import every_estimator
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from onnx import TensorProto, numpy_helper
+from skl2onnx import convert_sklearn
+from skl2onnx.common.data_types import FloatTensorType
+from skl2onnx.common.utils import check_input_and_output_numbers
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import Birch, BisectingKMeans, FeatureAgglomeration
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, FastICA
+from sklearn.ensemble import StackingClassifier
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import LabelPropagation
+
+import pyopnb
+import pyopnb.sklearn as door
+from pyopnb.sklearn.samples import outputs_of, plan
+
+X, LABELS = every_estimator.X, every_estimator.LABELS
+FEW = (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture(autouse=True)
+def no_other_ops():
+    pyopnb.registry.clear()
+    yield
+    pyopnb.registry.clear()
+
+
+def run(model, x):
+    return pyopnb.Session(model).run(None, door.feeds(x))
+
+
+def assert_agrees(model, estimator, x):
+    """Labels exactly, numbers to 1e-5."""
+    results = [one for given in run(model, x) for one in (given if isinstance(given, list) else [given])]
+    expected = [outputs_of(estimator, [method], x) for method in plan(estimator)]
+    several = [array for arrays in expected for array in arrays]
+    wanted = (
+        several
+        if len(several) == len(results)
+        else [arrays[0] if len(arrays) == 1 else np.stack(arrays) for arrays in expected]
+    )
+    assert results
+    for given, want in zip(results, wanted, strict=False):
+        if want.ndim == 1 and given.ndim == 2 and given.shape[1] == 2 and want.dtype.kind == "f":
+            given = given[:, 1]
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(given.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(given.reshape(want.shape), want)
+    return results
+
+
+def filled(model):
+    return sorted(type(one.estimator).__name__ for one in door.filled(model))
+
+
+# ---- every estimator ---------------------------------------------------------------------------------------------------------
+
+COUNTS = {}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in every_estimator.every() if name not in set().union(*every_estimator.CANNOT.values())]
+)
+def test_an_estimator_agrees_with_scikit_learn(name):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning)  # of estimators that scikit-learn will remove
+        estimator, x = every_estimator.fitted(name)
+        model = door.convert(estimator, x)
+        assert_agrees(model, estimator, x[:40])
+    reasons = [one.reason for one in door.filled(model)]
+    COUNTS[name] = f"filled: {'; '.join(reasons)}" if reasons else "converted"
+
+
+@pytest.mark.parametrize("name", sorted(every_estimator.CANNOT["no transform, predict or predict_proba"]))
+def test_an_estimator_without_a_method_for_new_rows_is_refused(name):
+    estimator, x = every_estimator.fitted(name)
+    with pytest.raises(
+        pyopnb.DefinitionError, match=f"convert, {name}: expected an estimator with transform, predict or"
+    ) as why:
+        door.convert(estimator, x)
+    COUNTS[name] = f"refused: {why.value.got}"
+
+
+def test_the_table_of_all_estimators(capsys):
+    if not COUNTS:
+        pytest.fail("run the whole file: this test prints what the ones before it counted")
+    rows = {
+        name: COUNTS.get(name, next((why for why, names in every_estimator.CANNOT.items() if name in names), None))
+        for name in every_estimator.every()
+    }
+    assert None not in rows.values(), [name for name, text in rows.items() if text is None]
+    kinds = [text.partition(":")[0] for text in rows.values()]
+    converted, held = kinds.count("converted"), kinds.count("filled")
+    with capsys.disabled():
+        print(f"\n{len(rows)} estimators: {converted} converted, {held} filled, {len(rows) - converted - held} refused")
+        print(*(f"{name:32} {text[:100]}" for name, text in rows.items()), sep="\n")
+    assert converted >= 100 and converted + held >= 180
+
+
+# ---- where an estimator without a converter can be ---------------------------------------------------------------------------
+
+PARTS = {
+    "pipeline": (make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()), ["NMF"]),
+    "two in a pipeline": (
+        make_pipeline(RBFSampler(n_components=6, random_state=0), FastICA(3, random_state=0), LogisticRegression()),
+        ["FastICA", "RBFSampler"],
+    ),
+    "column transformer": (
+        make_pipeline(
+            ColumnTransformer([("a", StandardScaler(), [0, 1]), ("b", Nystroem(n_components=3, random_state=0), [2, 3])]),
+            LogisticRegression(),
+        ),
+        ["Nystroem"],
+    ),
+    "union": (
+        make_pipeline(make_union(StandardScaler(), RBFSampler(n_components=3, random_state=0)), LogisticRegression()),
+        ["RBFSampler"],
+    ),
+    "stacking": (
+        StackingClassifier([("a", LabelPropagation(gamma=0.1)), ("b", LogisticRegression())], cv=2),
+        ["LabelPropagation"],
+    ),
+    "calibration": (CalibratedClassifierCV(NearestCentroid(), cv=2), None),
+    "grid search": (
+        GridSearchCV(make_pipeline(MinMaxScaler(), LabelPropagation(gamma=0.1)), {"labelpropagation__gamma": [1, 2]}, cv=2),
+        ["LabelPropagation"],
+    ),
+    "random search": (
+        RandomizedSearchCV(
+            make_pipeline(RBFSampler(n_components=4, random_state=0), LogisticRegression()),
+            {"rbfsampler__gamma": [0.1, 1]},
+            n_iter=2,
+            cv=2,
+            random_state=0,
+        ),
+        ["RBFSampler"],
+    ),
+    "what its converter refuses": (
+        make_pipeline(StandardScaler(), FunctionTransformer(np.cbrt), LogisticRegression()),
+        ["FunctionTransformer"],
+    ),
+    "lambda": (
+        make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2), LogisticRegression()),
+        ["FunctionTransformer"],
+    ),
+}
+
+
+@pytest.mark.parametrize("where", PARTS)
+def test_an_estimator_without_a_converter_inside_others(where):
+    estimator, expected = PARTS[where]
+    estimator.fit(X, LABELS)
+    model = door.convert(estimator, X)
+    assert_agrees(model, estimator, X[5:25])
+    if expected is None:
+        assert filled(model)
+    else:
+        assert filled(model) == expected and len(model.graph.node) > 1
+
+
+def test_outputs_of_one_step_only_go_where_they_are_used():
+    for cluster in (Birch(n_clusters=3), BisectingKMeans(3, random_state=0), FeatureAgglomeration(2)):
+        estimator = make_pipeline(StandardScaler(), cluster).fit(X)
+        assert_agrees(door.convert(estimator, X), estimator, X)
+        inside = make_pipeline(StandardScaler(), cluster, LogisticRegression()).fit(X, LABELS)
+        model = door.convert(inside, X)
+        assert_agrees(model, inside, X)
+        assert filled(model) == [type(cluster).__name__]
+    results = run(door.convert(Birch(n_clusters=3).fit(X), X), X)
+    assert [array.dtype for array in results] == [np.int64, np.float32]
+
+
+def test_strings_and_numbers_of_a_table():
+    table = pd.DataFrame({"size": X[:, 0], "count": np.arange(60), "kind": list("abc") * 20, "weight": X[:, 1].astype(float)})
+    columns = ColumnTransformer(
+        [
+            ("a", OneHotEncoder(), ["kind"]),
+            ("b", RBFSampler(n_components=3, random_state=0), ["size", "weight"]),
+            ("c", "passthrough", ["count"]),
+        ]
+    )
+    for estimator in (
+        make_pipeline(columns, LogisticRegression(max_iter=2000)),
+        columns,
+        LabelPropagationOfNumbers(gamma=0.01),
+    ):
+        estimator.fit(table, LABELS)
+        model = door.convert(estimator, table)
+        assert [value.name for value in model.graph.input] == list(table.columns)
+        assert_agrees(model, estimator, table[:20])
+        assert filled(model)
+
+
+class LabelPropagationOfNumbers(LabelPropagation):
+    """Somebody's own estimator, which looks at columns by their names."""
+
+    def fit(self, x, y):
+        return super().fit(x[["size", "count"]], y)
+
+    def predict_proba(self, x):
+        assert list(x.columns) == ["size", "count", "kind", "weight"] and x["count"].dtype == np.int64
+        return super().predict_proba(x[["size", "count"]])
+
+    def predict(self, x):
+        return self.classes_[self.predict_proba(x).argmax(1)]
+
+
+def test_sparse_rows_and_texts():
+    sparse = scipy.sparse.csr_matrix(np.maximum(X, 0))
+    estimator = make_pipeline(NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(sparse, LABELS)
+    model = door.convert(estimator, sparse)
+    assert_agrees(model, estimator, sparse[:20])
+    assert door.filled(model)[0].estimator.n_components_ == 2
+    texts = every_estimator.TEXTS
+    estimator = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, LABELS)
+    assert_agrees(door.convert(estimator, list(texts)), estimator, texts)
+
+
+def test_classes_that_are_texts_and_numbers_in_double():
+    names = np.array(["no", "yes"])[FEW]
+    estimator = LabelPropagation(gamma=0.1).fit(X.astype(float), names)
+    model = door.convert(estimator, X.astype(float))
+    label, probabilities = assert_agrees(model, estimator, X.astype(float))
+    assert set(label) == {"no", "yes"} and probabilities.dtype == np.float64
+    assert [value.type.tensor_type.elem_type for value in model.graph.output] == [TensorProto.STRING, TensorProto.DOUBLE]
+
+
+def test_several_outputs():
+    several = np.stack([FEW, LABELS], 1)
+    estimator = MultiOutputClassifier(LabelPropagation(gamma=0.1)).fit(X, several)
+    model = door.convert(estimator, X)
+    assert_agrees(model, estimator, X)
+    assert "LabelPropagation" in str(filled(model)) or filled(model) == ["MultiOutputClassifier"]
+
+
+def test_options_of_skl2onnx_are_passed_on():
+    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(X, LABELS)
+    model = door.convert(estimator, X, options={"zipmap": True})
+    _, probabilities = run(model, X[:3])
+    np.testing.assert_allclose([row[2] for row in probabilities], estimator.predict_proba(X[:3])[:, 2], atol=1e-5)
+    with pytest.raises(pyopnb.ModelError, match="convert, options: expected options with which .* got skl2onnx: "):
+        door.convert(estimator, X, options={id(estimator[-1]): {"nosuch": True}})
+
+
+def test_a_model_stays_what_it_was_when_the_estimator_is_fitted_again():
+    estimator = FastICA(2, random_state=0).fit(X)
+    model, before = door.convert(estimator, X), estimator.transform(X)
+    assert door.convert(estimator, X) == model
+    estimator.fit(X**3)
+    np.testing.assert_array_equal(run(model, X)[0], before)
+    assert door.convert(estimator, X) != model
+    assert not {"onnx_parser", "transform"} & set(vars(estimator))
+
+
+def test_nothing_stays_registered_in_skl2onnx():
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+
+    door.convert(make_pipeline(MinMaxScaler(), NMF(2, random_state=0, max_iter=2000)).fit(X), X)
+    assert NMF not in sklearn_operator_name_map
+
+
+def test_the_estimators_that_are_filled_are_listed_with_a_cell_for_each():
+    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
+    rows = door.filled(door.convert(estimator, X))
+    (one,) = rows
+    assert one.op.startswith("sklearn::NMF_") and repr(rows).startswith("op") and "skl2onnx has no converter" in repr(rows)
+    assert one.cell.startswith(f"%%pyop -d sklearn\nclass {one.op.removeprefix('sklearn::')}:") and '"float32[?,2]"' in one.cell
+    compile(one.cell.partition("\n")[2], "cell", "exec")
+    assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith("No estimator runs as an op")
+
+
+def test_a_cell_in_place_of_a_filled_estimator_serves_the_live_session():
+    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
+    model = door.convert(estimator, X)
+    session, (one,) = pyopnb.Session(model), door.filled(model)
+
+    @pyopnb.pyop(one.op)
+    class Zeros:
+        def compute(self, *inputs) -> "float32[?,2]":
+            return np.zeros((len(inputs[0]), 2), np.float32)
+
+    assert not session.run(None, {"X": X})[0].any()
+
+
+# ---- files -------------------------------------------------------------------------------------------------------------------
+
+
+def saved(estimator, path):
+    pyopnb.save(door.convert(estimator, X), path)
+    return pyopnb.load(path)
+
+
+def test_a_fitted_estimator_travels_with_save_and_runs_in_another_process_where_it_is_named(tmp_path):
+    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
+    path = tmp_path / "nmf.onnx"
+    loaded = saved(estimator, path)
+    (name,) = loaded.ops
+    assert (
+        "as skops wrote it" in repr(loaded) and "UNPICKLING" not in repr(loaded) and "Nothing of this was run" in repr(loaded)
+    )
+    np.save(tmp_path / "x.npy", X)
+    code = f"""
+        import numpy as np, pyopnb, sys
+        loaded = pyopnb.load({str(path)!r})
+        assert "sklearn" not in sys.modules and "pyopnb.sklearn" not in sys.modules
+        loaded = pyopnb.load({str(path)!r}, ops=[{name!r}])
+        np.save({str(tmp_path / "y.npy")!r}, pyopnb.run(loaded.model, X=np.load({str(tmp_path / "x.npy")!r}))[0])
+    """
+    subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], check=True, cwd=tmp_path)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), estimator.transform(X), atol=1e-5)
+
+
+def test_what_skops_cannot_hold_is_a_pickle_with_a_warning_that_is_read_before_it_runs(tmp_path):
+    estimator = Birch(n_clusters=3).fit(X)
+    loaded = saved(estimator, tmp_path / "birch.onnx")
+    assert "UNPICKLING RUNS CODE" in repr(loaded)
+    pyopnb.registry.clear()
+    again = pyopnb.load(tmp_path / "birch.onnx", ops=list(loaded.ops))
+    np.testing.assert_array_equal(run(again.model, X)[0], estimator.predict(X))
+    pyopnb.save(again.model, tmp_path / "again.onnx")
+    assert pyopnb.load(tmp_path / "again.onnx").ops == loaded.ops
+
+
+def test_a_pickle_is_not_read_before_its_op_is_named_and_run(tmp_path, monkeypatch):
+    from pyopnb.sklearn import stored
+
+    loaded = saved(Birch(n_clusters=3).fit(X), tmp_path / "birch.onnx")
+    pyopnb.registry.clear()
+    read = []
+    monkeypatch.setattr(stored.pickle, "loads", lambda data: read.append(data) or (_ for _ in ()).throw(AssertionError("read")))
+    pyopnb.load(tmp_path / "birch.onnx")
+    assert not read
+    named = pyopnb.load(tmp_path / "birch.onnx", ops=list(loaded.ops))
+    assert not read
+    with pytest.raises(AssertionError, match="read"):
+        pyopnb.Session(named.model)
+
+
+def test_without_skops_estimators_are_pickled(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    assert "UNPICKLING RUNS CODE" in repr(saved(FastICA(2, random_state=0).fit(X), tmp_path / "ica.onnx"))
+
+
+def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
+    from pyopnb.sklearn import stored
+
+    with pytest.raises(pyopnb.ModelError, match="op demo: expected a fitted estimator, got damaged text"):
+        stored.load("demo", "!!", "pickle", ())
+    model = door.convert(make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X)
+    message = r"FunctionTransformer.func: expected a function that a module has .* got a lambda. Try: write it as def"
+    with pytest.raises(pyopnb.DefinitionError, match=message):
+        pyopnb.save(model, tmp_path / "lambda.onnx")
+    assert not (tmp_path / "lambda.onnx").exists()
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "x", "message"),
+    [
+        (NMF(2), X, r"convert, NMF: expected a fitted estimator, got one that was not fitted. Try: nmf.fit\(X\) first"),
+        (make_pipeline(StandardScaler(), NMF(2)), X, "convert, Pipeline: expected a fitted estimator, got one that was not"),
+        (NMF, X, r"convert: expected a fitted estimator, got the class NMF. Try: NMF\(\).fit\(X\)"),
+        (np.cbrt, X, "convert: expected an estimator of scikit-learn, got ufunc"),
+        (DictVectorizer().fit([{"a": 1}]), [{"a": 1}], "convert, X: expected numbers or texts, got dict .* among them"),
+    ],
+)
+def test_what_is_no_fitted_estimator_is_refused(estimator, x, message):
+    with pytest.raises(pyopnb.PyopError, match=message):
+        door.convert(estimator, x)
+
+
+def test_what_scikit_learn_says_of_x_arrives_as_itself():
+    with pytest.raises(ValueError, match="X has 3 features"):
+        door.convert(NMF(2, max_iter=2000).fit(np.abs(X)), np.abs(X[:, :3]))
+
+
+# ---- converters of one's own -------------------------------------------------------------------------------------------------
+
+
+class MyNmf:
+    def __init__(self, W):
+        self.__W = np.array([float(w) for w in W.split("|")], dtype=np.single).reshape(6, 2)
+
+    def compute(self, X):
+        return self.__W
+
+
+def test_nmf_as_the_document_of_the_retired_op_writes_it():
+    rows = np.array([[1, 1], [2, 1], [3, 1.2], [4, 1], [5, 0.8], [6, 1]], dtype=np.single)
+    nmf = NMF(n_components=2, init="random", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        W = np.array(nmf.fit_transform(rows), dtype=np.single)
+
+    def calculate_sklearn_nmf_output_shapes(operator):
+        check_input_and_output_numbers(operator, output_count_range=1, input_count_range=1)
+        operator.outputs[0].type.shape = operator.inputs[0].type.shape
+
+    def convert_nmf(scope, operator, container):
+        ws = [str(w) for w in W.flatten()]
+        attrs = {"W": "|".join(ws)}
+        container.add_node(
+            op_type="PyOp", name="nmf", inputs=["X"], outputs=["variable"], op_version=10, op_domain="MyDomain",
+            module="mymodule", class_name="MyNmf", input_types=[TensorProto.FLOAT], output_types=[TensorProto.FLOAT], **attrs,
+        )  # fmt: skip
+
+    pyopnb.pyop("demo::MyNmf", module="mymodule")(MyNmf)
+    initial, opsets = [("X", FloatTensorType([6, 2]))], {"": 18, "MyDomain": 10}
+    model = convert_sklearn(nmf, "", initial, "", opsets, {NMF: convert_nmf}, {NMF: calculate_sklearn_nmf_output_shapes})
+    np.testing.assert_allclose(pyopnb.run(model, X=rows)[0], W)
+
+
+def test_a_converter_that_somebody_has_registered_is_used():
+    from skl2onnx import _supported_operators
+    from skl2onnx.common import _registration
+
+    @pyopnb.pyop("demo::IcaTransform")
+    class IcaTransform:
+        def __init__(self, mixing: np.ndarray, mean: np.ndarray):
+            self.mixing, self.mean = mixing, mean
+
+        def compute(self, x) -> "float32[N,2]":
+            return ((x - self.mean) @ self.mixing.T).astype(np.float32)
+
+    def shape(operator):
+        operator.outputs[0].type = FloatTensorType([None, 2])
+
+    def convert(scope, operator, container):
+        ica = operator.raw_operator
+        names = [one.full_name for one in operator.inputs], [one.full_name for one in operator.outputs]
+        arrays = {"mixing": numpy_helper.from_array(ica.components_), "mean": numpy_helper.from_array(ica.mean_)}
+        container.add_node("IcaTransform", *names, op_domain="demo", op_version=1, name="ica", **arrays)
+
+    door.update_registered_converter(FastICA, "DemoFastICA", shape, convert)
+    try:
+        estimator = make_pipeline(StandardScaler(), FastICA(2, random_state=0)).fit(X)
+        model = door.convert(estimator, X)
+        assert [node.op_type for node in model.graph.node] == ["Scaler", "IcaTransform"] and not door.filled(model)
+        assert_agrees(model, estimator, X)
+    finally:
+        del _supported_operators.sklearn_operator_name_map[FastICA]
+        del _registration._converter_pool["DemoFastICA"], _registration._shape_calculator_pool["DemoFastICA"]
+
+
+@pytest.mark.parametrize("module", ["convert", "fitted", "columns", "samples", "holes", "stored"])
+def test_the_examples_of_docstrings_run(module):
+    loaded = importlib.import_module(f"pyopnb.sklearn.{module}")
+    assert doctest.testmod(loaded, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_the_union_of_everything():
+    union = FeatureUnion([("a", RBFSampler(n_components=2, random_state=0)), ("b", FastICA(2, random_state=0))])
+    estimator = make_pipeline(StandardScaler(), union, NearestCentroid()).fit(X, LABELS)
+    model = door.convert(estimator, X)
+    assert_agrees(model, estimator, X)
+    assert filled(model) == ["FastICA", "NearestCentroid", "RBFSampler"]
