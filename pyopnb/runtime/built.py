@@ -16,12 +16,13 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
+from pyopnb.ops.errors import RunRefused
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
 from pyopnb.runtime.feeds import Feeds, check_output_names
-from pyopnb.runtime.options import LENT, QUIET, session_options
+from pyopnb.runtime.options import LENT, QUIET, SHRINKAGE, session_options, shrinks_arena
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.settings import Setting, Settings
@@ -230,11 +231,27 @@ class Built:
         remove_markers(proto)
         return ModelSource(proto, self.folder, self.taken_out)
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], feeds: Any = None) -> Any:
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], feeds: Any = None, *, options: Any = QUIET) -> Any:
         """Call ONNX Runtime as one run; see `call_runtime`."""
         __tracebackhide__ = True
         owners = None if feeds is None else (feeds, self.runtime._lent)
-        return call_runtime(self.epoch, function, arguments, feeds=owners, parallel=self.runs)
+        shrinks = options is not QUIET and shrinks_arena(options)
+        if shrinks:
+            self._refuse_shrinking()
+        return call_runtime(self.epoch, function, arguments, feeds=owners, parallel=self.runs, shrinks=shrinks)
+
+    def _refuse_shrinking(self) -> None:
+        """Raise where an op has kept inputs, whose memory the run would give back."""
+        __tracebackhide__ = True
+        keeping = set(_bridge.kept_by())
+        kernel = next((kernel for kernel in list(self.kernels) if id(kernel) in keeping), None)
+        if kernel is not None:
+            raise RunRefused(
+                f"run with {SHRINKAGE}",
+                expected="no input that an op kept in an earlier run, as its memory would be given back",
+                got=f"one that {kernel.where} kept and that is still there",
+                next="release it, and the exception that told of it, or run without that option",
+            )
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
         """A run in these versions and with these attrs; see `Session.run`."""
@@ -248,7 +265,7 @@ class Built:
         # InferenceSession.run checks the names again, and falls back to other providers.
         function = runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
         try:
-            return self.call(function, (names, feeds, options), feeds)  # type: ignore[no-any-return]
+            return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception:
             check_output_names(names, self.feeds.output_names)  # ONNX Runtime names no other
             raise
@@ -264,6 +281,6 @@ class Built:
                 values[name] = texts_to_ortvalue(value)
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
-        outputs = self.call(self.runtime.run_with_ort_values, (list(names), values, options), values)
+        outputs = self.call(self.runtime.run_with_ort_values, (list(names), values, options), values, options=options)
         types = [self.feeds.outputs.get(name) for name in names]
         return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]

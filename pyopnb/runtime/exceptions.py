@@ -26,6 +26,7 @@ def call_runtime(
     parallel: Any = None,
     feeds: Any = None,
     always: bool = True,
+    shrinks: bool = False,
 ) -> Any:
     """Call ONNX Runtime; what an op raises on the way is raised as itself.
 
@@ -46,6 +47,8 @@ def call_runtime(
         They own the memory that the run reads. Where they are not known, an op gets copies of what ONNX Runtime does not own.
     always : bool
         Whether an op's exception is raised where ONNX Runtime went on without an error, too.
+    shrinks : bool
+        Whether the session's memory goes back to the system at the end of the run: ops get copies.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def call_runtime(
     __tracebackhide__ = True
     if _closing:
         _stop_here()
-    returned, runtime_error, error = _bridge.run(epoch, function, arguments, feeds, plan, parallel)
+    returned, runtime_error, error = _bridge.run(epoch, function, arguments, feeds, plan, parallel, shrinks)
     if runtime_error is None and error is None:
         return returned
     try:

@@ -13,7 +13,16 @@ from pyopnb.models.io import ModelSource
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.runtime.ortvalues import initializer_to_ortvalue
 
-__all__ = ["LENT", "QUIET", "copied_options", "model_folder", "quiet_options", "session_options"]
+__all__ = [
+    "LENT",
+    "QUIET",
+    "SHRINKAGE",
+    "copied_options",
+    "model_folder",
+    "quiet_options",
+    "session_options",
+    "shrinks_arena",
+]
 
 _COPY = "pyopnb.copy"
 _copies = itertools.count()
@@ -71,6 +80,18 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
 def model_folder(given: onnxruntime.SessionOptions | None) -> str | None:
     """The folder of external data that options name."""
     return None if given is None else _entry(given, _FOLDER) or None
+
+
+SHRINKAGE = "memory.enable_memory_arena_shrinkage"
+"""The entry of a run's options that gives a session's unused memory back to the system when the run ends."""
+
+
+def shrinks_arena(options: Any) -> bool:
+    """Whether the options of a run say so."""
+    try:
+        return bool(options.get_run_config_entry(SHRINKAGE))
+    except (AttributeError, RuntimeError):  # no options, or no such entry
+        return False
 
 
 def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:

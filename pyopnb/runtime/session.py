@@ -418,21 +418,23 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         built = self._update()
         feeds = dict(input_dict_ort_values)
-        return built.call(built.runtime.run_with_ort_values, (output_names, feeds, run_options or QUIET), feeds)
+        options = run_options or QUIET
+        return built.call(built.runtime.run_with_ort_values, (output_names, feeds, options), feeds, options=options)
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
         __tracebackhide__ = True
         built = self._update()
-        built.call(built.runtime.run_with_iobinding, (iobinding, run_options or QUIET))
+        options = run_options or QUIET
+        built.call(built.runtime.run_with_iobinding, (iobinding, options), options=options)
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
         __tracebackhide__ = True
         built = self._update()
-        built.call(built.runtime.run_with_ortvaluevector, arguments)
+        built.call(built.runtime.run_with_ortvaluevector, arguments, options=arguments[0] if arguments else QUIET)
 
     def __call__(self, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.

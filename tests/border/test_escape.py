@@ -126,6 +126,73 @@ def test_what_was_kept_can_be_read(fresh, way):
         assert [said[name] for name in NAMES] == ["copied", "Fail", "Fail", "Fail", "copied", "copied"]
 
 
+SHRINKING = """
+shrinking = onnxruntime.RunOptions()
+shrinking.log_severity_level = 4
+shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+options.enable_mem_pattern = False
+X = np.full(N, 2, np.float32)
+hold = holds["view"]
+
+@pyopnb.pyop("escape::Next")
+class Next:
+    def compute(self, x): return x + 1
+"""
+
+
+def test_memory_that_was_kept_is_not_given_back(fresh):
+    begin = READ[: READ.index("def of_initializer")]
+    fresh(f"""{begin}{SHRINKING}
+model = of_input(pyopnb.node("escape::Next", "x", "a"), pyopnb.node("Identity", "a", "b"), source="b")
+session = pyopnb.Session(model, options)
+binding = session.io_binding()
+binding.bind_cpu_input("x", X)
+binding.bind_output("y")
+value = onnxruntime.OrtValue.ortvalue_from_numpy(X)
+ways = [
+    lambda: session.run(None, {{"x": X}}, shrinking),
+    lambda: session.run_with_ort_values(None, {{"x": value}}, shrinking),
+    lambda: session.run_with_iobinding(binding, shrinking),
+]
+session.run(None, {{"x": X}})
+ways[0]()
+try:
+    session.run(None, {{"x": X}})
+except pyopnb.EscapedInput:
+    print("kept")
+for way in ways:
+    try:
+        way()
+    except pyopnb.RunRefused as error:
+        print(error.where, "|", error.got)
+others = [np.full(N, 7, np.float32) for _ in range(4)]
+print(kept[0].tobytes() == (X + 1)[1:].tobytes())
+pyopnb.Session(model).run(None, {{"x": X}}, shrinking)  # another session's memory
+kept.clear()
+for way in ways:
+    way()
+print("released")
+""").clean(
+        "kept\n"
+        + "run with memory.enable_memory_arena_shrinkage | one that the node of output 'y' (escape::Keep) kept and that is still there\n"
+        * 3
+        + "True\nreleased\n"
+    )
+
+
+def test_what_is_kept_in_a_run_that_gives_memory_back_is_a_copy(fresh):
+    begin = READ[: READ.index("def of_initializer")]
+    fresh(f"""{begin}{SHRINKING}
+session = pyopnb.Session(of_input(pyopnb.node("escape::Next", "x", "a"), pyopnb.node("Identity", "a", "b"), source="b"), options)
+for _ in range(5):
+    session.run(None, {{"x": X}}, shrinking)
+others = [np.full(N, 7, np.float32) for _ in range(4)]
+print(calls[0], kept[0].tobytes() == (X + 1)[1:].tobytes())
+""").clean("5 True\n")
+
+
 def test_nobody_is_asked_what_was_kept(fresh):
     """A look at every object would run this metaclass in the middle."""
     fresh("""

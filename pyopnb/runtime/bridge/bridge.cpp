@@ -477,8 +477,13 @@ NB_MODULE(_bridge, module) {
   });
   module.def("oldest_epoch", oldest_epoch);
   module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("feeds").none() = nb::none(),
-             nb::arg("plan").none() = nb::none(), nb::arg("parallel").none() = nb::none());
+             nb::arg("plan").none() = nb::none(), nb::arg("parallel").none() = nb::none(), nb::arg("shrinks") = false);
   module.def("locked", locked);
+  module.def("kept_by", [] {
+    std::vector<uintptr_t> ids;
+    for (const PyObject* kernel : kept_by) ids.push_back(reinterpret_cast<uintptr_t>(kernel));
+    return ids;
+  });
   module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
   module.def("forget_other_threads", forget_other_threads);
   module.def("logger", [] {  // of the call that this thread is in: its address

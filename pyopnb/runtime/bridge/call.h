@@ -129,7 +129,7 @@ class Call {
     work_.arguments.resize(count + 1);
     work_.arguments[0] = nb::object(state_.instance);
     work_.sizes.assign(state_.symbols, -1);
-    owned_ = state_.copies || state_.fresh || !kernel_.arena;
+    owned_ = state_.copies || state_.fresh || !kernel_.arena || (run_ && run_->shrinks);
     auto row = state_.input_shapes.begin();
     for (size_t i = 0; i < count; ++i) {
       Ref& input = work_.arguments[i + 1];
@@ -280,7 +280,7 @@ class Call {
       const ort::Value* value = nullptr;
       Ref failure = error_of([&] {
         check(api.KernelContext_GetInput(context_, i - 1, &value));
-        keep_memory(input, value, kernel_.arena, run_ ? run_->feeds : nb::handle(Py_None));
+        keep_memory(input, value, kernel_.arena, kernel_.half, run_ ? run_->feeds : nb::handle(Py_None));
       });
       if (failure.is_valid()) error = std::move(failure);  // out of memory
     }

@@ -7,8 +7,10 @@
 // tensor, and the arena that it was allocated from; it is not the session, whose kernels may hold what was kept.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tensors.h"
 
@@ -40,15 +42,20 @@ inline Arena arena_of(const ort::KernelInfo* info) {
   return is_arena(memory) ? arena : nullptr;
 }
 
+// The Python halves of the kernels whose inputs are kept, one for each EscapedMemory: their addresses.
+inline auto& kept_by = *new std::vector<const PyObject*>;  // guarded by the GIL; never destroyed
+
 // What owns the memory of an array that escaped: the array's base, a Python object, so that it goes with the array.
 class EscapedMemory {
  public:
-  EscapedMemory(const ort::Value* value, Arena arena) : arena_(std::move(arena)) {
+  EscapedMemory(const ort::Value* value, Arena arena, nb::handle kernel) : arena_(std::move(arena)), kernel_(kernel.ptr()) {
     constexpr int kSequence = 2;
     check(api.CreateValue(&value, 1, kSequence, &owner_));  // it shares the tensor
+    kept_by.push_back(kernel_);
   }
   EscapedMemory(const EscapedMemory&) = delete;
   ~EscapedMemory() {
+    kept_by.erase(std::find(kept_by.begin(), kept_by.end(), kernel_));
     if (may_release()) api.ReleaseValue(owner_);  // of a feed, it releases an array
   }
 
@@ -57,12 +64,13 @@ class EscapedMemory {
  private:
   ort::Value* owner_ = nullptr;
   Arena arena_;
+  const PyObject* const kernel_;
 };
 
 // Makes an array over ONNX Runtime's memory, and all that was made from it, safe to keep. Its elements are not changed.
-inline void keep_memory(const Ref& array, const ort::Value* value, const Arena& arena, nb::handle feeds) {
+inline void keep_memory(const Ref& array, const ort::Value* value, const Arena& arena, nb::handle kernel, nb::handle feeds) {
   auto* fields = reinterpret_cast<PyArrayObject_fields*>(array.ptr());
-  nb::object owner = nb::cast(new EscapedMemory(value, arena), nb::rv_policy::take_ownership);
+  nb::object owner = nb::cast(new EscapedMemory(value, arena, kernel), nb::rv_policy::take_ownership);
   auto& memory = *nb::inst_ptr<EscapedMemory>(owner);
   memory.base = nb::steal(std::exchange(fields->base, owner.release().ptr()));
   memory.feeds = nb::borrow(feeds);

@@ -93,6 +93,7 @@ struct Run {
   UserCode* const code;    // the user code that this run is in, if any
   Run* const outer;        // what waited before
   Run* const below;        // the run in whose compute this one is, if any
+  bool shrinks = false;    // whether the arena gives memory back at its end, which what was kept would still read
   Ref error;               // the first exception that an op raised
   ParallelRuns* parallel = nullptr;
   const ort::Logger* logger = nullptr;  // in a parallel session, once it is known
@@ -197,13 +198,14 @@ inline void forget_other_threads() {
 // what the function returned, what it raised, and what an op raised on the way; None for what there is not. Begin and end are
 // here, so that no interrupt comes between them.
 inline nb::tuple run(uint64_t epoch, nb::handle function, nb::tuple arguments, nb::handle feeds, nb::handle plan,
-                     nb::handle parallel) {
+                     nb::handle parallel, bool shrinks) {
   return survive_exit([&] {
     refuse_in_another_greenlet();
     ParallelRuns* runs = parallel.is_none() ? nullptr : nb::cast<ParallelRuns*>(parallel);
     if (runs && runs->encloses_this_thread()) own(PyObject_CallMethod(hooks.ptr(), "refuse_parallel_inside", nullptr));
     auto owner = std::make_unique<Run>(epoch, feeds, plan);
     Run& run = *owner;
+    run.shrinks = shrinks;
     if (runs) runs->begin(run);
     Ref result, raised;
     raised = error_of([&] { result = own(PyObject_Call(function.ptr(), arguments.ptr(), nullptr)); });
