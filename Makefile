@@ -3,6 +3,7 @@
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well,
 #               with test-corpus, and with mutated models for 5 minutes instead of half a one
+# make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model
 # make test-doors     pyopnb.sklearn with every estimator of scikit-learn, a part of make test as well
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
@@ -16,7 +17,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors random-calls lock machine FORCE
+.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -44,7 +45,7 @@ demo: .venv/.project
 
 # Three at a time, as some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 test:
-	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes test-$(first) asan test-browser test-oldest \
+	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes test-$(first) asan test-browser test-oldest test-torch \
 		$(filter-out test-$(first),$(versions:%=test-%)) $(if $(everywhere),test-corpus) docs test-doors tsan lint $(if $(filter $(pinned),$(versions)),test-binder)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
@@ -73,6 +74,10 @@ test-corpus: .venv-corpus/.installed
 # One thread each: estimators of a few rows wait for one another on a loaded machine.
 test-doors: .venv-doors/.installed
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-doors/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors tests/doors
+
+# Its modules are imported where torch is, so their doctests run here.
+test-torch: .venv-torch/.installed
+	.venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch tests/torch pyopnb.torch
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
@@ -125,7 +130,7 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 .venv/.made: | machine
 	$(call made,.venv,$(call python,$(first)))
 
-.venv-oldest/.made .venv-corpus/.made .venv-doors/.made: .venv-%/.made: | machine
+.venv-oldest/.made .venv-corpus/.made .venv-doors/.made .venv-torch/.made: .venv-%/.made: | machine
 	$(call made,.venv-$*,$(call python,$(first)))
 
 .venv-binder/.made: binder/runtime.txt | machine
@@ -163,6 +168,11 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 .venv-doors/.installed: .venv-doors/.made pyproject.toml build/wheels/$(first)/.built
 	$(call installed,.venv-doors,build/wheels/$(first),--group doors)
+
+# The page of that index alone: as an index it is asked for each dependency.
+.venv-torch/.installed: .venv-torch/.made pyproject.toml build/wheels/$(first)/.built
+	.venv-torch/bin/python -m pip install -q --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
+	$(call installed,.venv-torch,build/wheels/$(first),--group torch-door)
 
 # No pyopnb: binder/postBuild installs it.
 .venv-binder/.installed: .venv-binder/.made binder/requirements.txt

@@ -6,12 +6,21 @@ import hashlib
 import os
 import shutil
 import sys
+from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from sphinx.ext.autodoc.mock import mock
+
 import pyopnb
+import pyopnb.torch
 
 sys.path.insert(0, str(Path(__file__).parent / "ext"))
+
+# The pages need no torch to describe what needs it.
+with mock(["torch", "onnxscript"]):
+    for name, home in pyopnb.torch._HOMES.items():
+        setattr(pyopnb.torch, name, getattr(import_module(home), name))
 
 project = "pyopnb"
 author = "the pyopnb developers"
@@ -28,7 +37,7 @@ extensions = [
 # `tutorials` is a link to ../notebooks, whose Markdown and Python files are no pages.
 exclude_patterns = ["ext", "tutorials/pictures", "tutorials/*.md"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(numpy|onnx|onnxruntime)\..*")]  # their pages are not built here
+nitpick_ignore_regex = [("py:.*", r"(numpy|onnx|onnxruntime|torch)\..*")]  # their pages are not built here
 show_warning_types = True
 # A warning of Sphinx's about the cache of its own environment, which holds functions of this file's extensions.
 suppress_warnings = ["config.cache"]

@@ -22,7 +22,7 @@ from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Schema, same_value
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["evaluated_op", "reference_ops"]
+__all__ = ["EvaluatedOp", "evaluated_op", "reference_ops"]
 
 
 def reference_ops() -> list[type]:
@@ -75,7 +75,7 @@ def _base() -> type:
             super().__init__(plain, run_params, schema)
             self.onnx_node = onnx_node
             self.has_linked_attribute = bool(linked_attributes(onnx_node))
-            self._evaluated = _Evaluated(self.op, onnx_node, run_params)
+            self._evaluated = EvaluatedOp(self.op, onnx_node, run_params)
 
         def run(self, *args: Any, linked_attributes: Any = None, **_: Any) -> tuple[Any, ...]:
             # OpRun.run relabels what is raised as "issues with types".
@@ -87,7 +87,7 @@ def _base() -> type:
     return EvaluatedNode
 
 
-class _Evaluated:
+class EvaluatedOp:
     """An op at a node of a ``ReferenceEvaluator``."""
 
     def __init__(self, op: Op, node: NodeProto, run_params: Mapping[str, Any]) -> None:

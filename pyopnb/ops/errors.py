@@ -48,6 +48,7 @@ __all__ = [
     "sanitize",
     "sanitize_source",
     "suggest",
+    "suggest_key",
 ]
 
 _LONGEST = 200

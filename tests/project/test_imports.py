@@ -15,7 +15,7 @@ def heavy_after(statement, cwd):
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["pyopnb", "pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb.ortx"])
+@pytest.mark.parametrize("module", ["pyopnb", "pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb.ortx", "pyopnb.torch"])
 def test_import_is_light(module, tmp_path):
     assert heavy_after(f"import {module}", tmp_path) == []
 

@@ -1,0 +1,42 @@
+"""Torch modules in ONNX Runtime: every op that the exporter lacks becomes an op that calls torch itself.
+
+torch and onnxscript are imported when a name of this package is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pyopnb.ops.installed import require
+
+if TYPE_CHECKING:
+    from pyopnb.torch.conversion import export, missing
+    from pyopnb.torch.functions import TorchFunction, op
+    from pyopnb.torch.holes import Hole, Holes
+    from pyopnb.torch.report import StandIns
+
+__all__ = ["Hole", "Holes", "StandIns", "TorchFunction", "export", "missing", "op"]
+
+_HOMES = {
+    "Hole": "pyopnb.torch.holes",
+    "Holes": "pyopnb.torch.holes",
+    "StandIns": "pyopnb.torch.report",
+    "TorchFunction": "pyopnb.torch.functions",
+    "export": "pyopnb.torch.conversion",
+    "missing": "pyopnb.torch.conversion",
+    "op": "pyopnb.torch.functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+    for package, least in (("torch", "2.13"), ("onnxscript", "0.7")):
+        require(package, least, "'pyopnb[torch]'")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,266 @@
+"""A torch module as a model for ONNX Runtime, every hole of the exporter filled by torch itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from onnx import ModelProto
+
+from pyopnb.models.ort_capabilities import has_op, newest_ir_version
+from pyopnb.ops.errors import ArgumentError, ModelError, PyopError, hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.names import split_name
+from pyopnb.ops.registry import registry
+from pyopnb.torch.calls import Unwritable, target_name
+from pyopnb.torch.exporter_internals import forget_pending_sizes
+from pyopnb.torch.functions import exported_as
+from pyopnb.torch.holes import Hole, Holes, failed_call, find_holes
+from pyopnb.torch.program import calls_in, capture, check_buffers, in_order, quiet, where_of
+from pyopnb.torch.report import StandIns
+from pyopnb.torch.stand_in import define
+from pyopnb.torch.verify import verify
+from pyopnb.torch.wrappers import put_node, translations
+
+__all__ = ["export", "missing"]
+
+_ROUNDS = 50
+"""Attempts to export; each finds at least one hole more. Nearly always the second has none."""
+
+
+@hide_internal_frames
+def export(
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    ops: Mapping[Any, str] | None = None,
+) -> ModelProto:
+    """A torch module as a model that runs in ONNX Runtime.
+
+    It is exported by `torch.export.export` and `torch.onnx.export`. Each call of a torch op for which that exporter has no ONNX
+    function becomes a node ``torch.aten::inverse``, an op of the registry that calls torch itself. The model is run once on
+    the example, and refused if its numbers are not torch's.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In evaluation mode, on the CPU. It is not changed.
+    args : tuple
+        Example arguments.
+    kwargs : mapping, optional
+        Example keyword arguments.
+    dynamic_shapes : optional
+        As for `torch.export.export`: the dimensions that may change, ``({0: torch.export.Dim("batch")},)``. A name alone,
+        ``({0: "batch"},)``, is the name of the dimension in the model. All others are fixed.
+    input_names, output_names : sequence of str, optional
+        Names in the model.
+    ops : mapping, optional
+        Torch op to the ``domain::OpType`` that shall take its place: an operator of ONNX Runtime or an op of the registry. It
+        gets the tensors as inputs, and arguments that differ from the default as attributes of their names.
+
+    Returns
+    -------
+    ModelProto
+        For `pyopnb.Session`.
+
+    Warns
+    -----
+    StandIns
+        The calls that run in torch, with the line of each, and the ``%%pyop`` cell that would replace the op.
+
+    Raises
+    ------
+    ArgumentError
+        What was given is no module, no tuple, or a name that is not there.
+    ModelError
+        The module trains, holds NaN, draws random numbers, changes its buffers, has complex inputs or outputs, cannot be
+        captured, or its model gives other numbers than torch.
+
+    Examples
+    --------
+    >>> import warnings, torch, pyopnb, pyopnb.torch
+    >>> class Inverse(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.inverse(x) + x
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     model = pyopnb.torch.export(Inverse().eval(), (torch.eye(3) * 2,), input_names=["x"])
+    >>> [entry.holes[0].op for entry in (each.message for each in said) if isinstance(entry, pyopnb.torch.StandIns)]
+    ['torch.ops.aten.inverse.default']
+    >>> pyopnb.Session(model)(x=torch.eye(3) * 4)[0]
+    array([[4.25, 0.  , 0.  ],
+           [0.  , 4.25, 0.  ],
+           [0.  , 0.  , 4.25]], dtype=float32)
+    """
+    program = capture(module, args, kwargs, dynamic_shapes)
+    _put_functions(program)
+    _send(program, ops or {})
+    exported, holes = _fill(program, dynamic_shapes, input_names, output_names)
+    where = f"module {sanitize(type(module).__name__)}"
+    check_buffers(program, exported.exported_program, where)
+    model = _proto(exported)
+    difference = verify(model, module, args, in_order(module, kwargs))
+    if difference is not None:
+        raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=difference, next="give the op at fault in ops=")
+    if holes:
+        warnings.warn(StandIns(holes), stacklevel=3)
+    return model
+
+
+@hide_internal_frames
+def missing(
+    module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None
+) -> Holes:
+    """List the calls of a module for which torch's exporter has no ONNX operator.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In evaluation mode. It is not changed.
+    args : tuple
+        Example arguments.
+    kwargs : mapping, optional
+        Example keyword arguments.
+    dynamic_shapes : optional
+        As for `export`.
+
+    Returns
+    -------
+    Holes
+        A sequence of `Hole`, empty and false where the exporter has every op.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        As from `export`.
+
+    Examples
+    --------
+    >>> import torch, pyopnb.torch
+    >>> class Whiten(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.linalg.cholesky(x @ x.T + torch.eye(3))
+    >>> [(hole.op, hole.types) for hole in pyopnb.torch.missing(Whiten().eval(), (torch.ones(3, 3),))]
+    [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
+    """
+    program = capture(module, args, kwargs, dynamic_shapes)
+    _put_functions(program)
+    return Holes(_fill(program, dynamic_shapes, None, None)[1])
+
+
+# ---- the exporter ------------------------------------------------------------------------------------------------------------
+
+
+def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> tuple[Any, list[Hole]]:
+    """What the exporter makes of a program, after what it lacks was replaced, and what that was."""
+    filled: list[Hole] = []
+    for _ in range(_ROUNDS):
+        try:
+            return _exported(program, dynamic_shapes, input_names, output_names), filled
+        except torch.onnx.OnnxExporterError as error:
+            holes = _holes(program, error)
+            if not holes:
+                raise _failed(error) from error
+        for hole in holes:
+            put_node(hole.node, define(hole.node.target))
+        _settle(program)
+        filled += holes
+    raise ModelError("module", expected=f"an export after {_ROUNDS} attempts", got=f"{plural(len(filled), 'hole')} and more")
+
+
+def _holes(program: Any, failure: BaseException) -> list[Hole]:
+    forget_pending_sizes(program)
+    try:
+        with quiet():
+            return find_holes(program, failure)
+    except PyopError:
+        raise
+    except Exception as error:  # of torch, which takes the program apart
+        raise _failed(error) from error
+
+
+def _exported(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> Any:
+    forget_pending_sizes(program)
+    with quiet():
+        return torch.onnx.export(
+            program,
+            (),
+            dynamo=True,
+            verbose=False,
+            input_names=input_names,
+            output_names=output_names,
+            dynamic_shapes=dynamic_shapes,
+            custom_translation_table=dict(translations()),
+        )
+
+
+def _settle(program: Any) -> None:
+    """Make the code of a program that of its graph again."""
+    for part in program.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            part.graph.lint()
+            part.recompile()
+
+
+def _proto(exported: Any) -> ModelProto:
+    model: ModelProto = exported.model_proto
+    model.ir_version = min(model.ir_version, newest_ir_version())
+    return model
+
+
+def _failed(error: BaseException) -> ModelError:
+    """The error for what the exporter refuses for another reason than an op."""
+    named, cause = failed_call(error), error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    said = str(cause).strip().partition("\n")[0]
+    where = f"torch.onnx.export{f', {sanitize(named[0])}' if named else ''}"
+    got = sanitize(f"{type(cause).__name__}: {said}", 400)
+    return ModelError(where, expected="a program that the exporter takes", got=got, next="see the error above, of torch")
+
+
+def _put_functions(program: Any) -> None:
+    """Replace the calls of functions that `pyopnb.torch.op` made."""
+    for node, around in list(calls_in(program)):
+        known = exported_as(node.target)
+        if known is not None:
+            node.kwargs = {name: value for name, value in node.kwargs.items() if value is not None}
+            _put(node, around, *known)
+
+
+def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
+    try:
+        put_node(node, op, version=version, natural=True)
+    except Unwritable as error:
+        raise ModelError(f"{where_of(node, around)}, as {op}", expected=error.expected, got=error.got) from None
+
+
+# ---- ops= --------------------------------------------------------------------------------------------------------------------
+
+
+def _send(program: Any, ops: Mapping[Any, str]) -> None:
+    """Replace the calls for which the user named an op."""
+    if not ops:
+        return
+    calls = list(calls_in(program))
+    for key, op in ops.items():
+        mine = [(node, around) for node, around in calls if key in (node.target, getattr(node.target, "overloadpacket", None))]
+        if not mine:
+            called = sorted({target_name(node.target) for node, _ in calls if isinstance(node.target, torch._ops.OpOverload)})
+            got = target_name(key) if isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else repr(key)
+            next_ = suggest(got, called) if called else None
+            raise ArgumentError("ops", expected="a torch op that the module calls", got=sanitize(got), next=next_)
+        domain, op_type = split_name(op)
+        known = registry.find(domain, op_type)
+        if known is None and not has_op(domain, op_type):
+            names = [entry.name for entry in registry]
+            expected = "an op of the registry, or an operator of ONNX Runtime"
+            raise ArgumentError(f"ops, {target_name(key)}", expected=expected, got=sanitize(op), next=suggest(op, names))
+        for node, around in mine:
+            _put(node, around, op, 1 if known is None else known.current.opset)
+    _settle(program)

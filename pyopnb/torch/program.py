@@ -1,0 +1,255 @@
+"""A module as a program of torch's: what cannot come out right is refused here, with the user's line."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
+from pyopnb.torch.calls import arguments_of
+from pyopnb.torch.source import line_in, line_of
+
+__all__ = ["calls_in", "capture", "check_buffers", "example_tensors", "in_order", "quiet", "where_of"]
+
+
+_ON_META = "one on the device meta"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch and onnxscript warn of in their own code; the user's warnings stay."""
+    with warnings.catch_warnings():
+        for category in (FutureWarning, DeprecationWarning):
+            warnings.filterwarnings("ignore", category=category)
+        warnings.filterwarnings("ignore", message="# The axis name")  # one name for two dimensions is as it should be
+        yield
+
+
+def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any) -> Any:
+    """A module as a program, by `torch.export.export`.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args : tuple
+    kwargs : mapping, optional
+    dynamic_shapes : optional
+        As for `torch.export.export`; names may stand for dimensions.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+
+    Raises
+    ------
+    ArgumentError
+        What was given is no module, or no tuple of arguments.
+    ModelError
+        The module trains, has no values, or does what no ONNX model can do.
+    """
+    _check_module(module)
+    if not isinstance(args, tuple):
+        given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
+        raise ArgumentError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
+    for place, tensor in enumerate(example_tensors(args, kwargs)):
+        if tensor.is_meta:
+            raise ModelError(f"args, tensor {place}", expected="a tensor with values", got=_ON_META, next="torch.randn(…)")
+    where = f"module {sanitize(type(module).__name__)}"
+    try:
+        with quiet():
+            program = torch.export.export(module, args, in_order(module, kwargs), dynamic_shapes=_unnamed(dynamic_shapes))
+    except Exception as error:  # what forward raises, and many of torch's own
+        raise _not_captured(where, error, dynamic_shapes) from error
+    _check_program(program, where)
+    return program
+
+
+def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Keyword arguments in the order of forward's parameters, which is that of a program's inputs."""
+    given = dict(kwargs or {})
+    known = [name for name in inspect.signature(module.forward).parameters if name in given]
+    return {name: given[name] for name in [*known, *given]}
+
+
+def example_tensors(args: Any, kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """The tensors among the arguments, in the order of a program's inputs."""
+    leaves = torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def calls_in(program: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The calls of a program, those in bodies of control flow included.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+
+    Yields
+    ------
+    node : torch.fx.Node
+    around : tuple of torch.fx.Node
+        The calls in whose bodies it is, the innermost first.
+    """
+    yield from _calls(program.graph_module, ())
+
+
+def _calls(graph_module: Any, around: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        yield node, around
+        for entry in node.all_input_nodes:
+            body = getattr(graph_module, str(entry.target), None) if entry.op == "get_attr" else None
+            if isinstance(body, torch.fx.GraphModule):
+                yield from _calls(body, (node, *around))
+
+
+def where_of(node: Any, around: tuple[Any, ...]) -> str:
+    """A call as messages name it."""
+    line = line_of(node, *around)
+    return f"{line}, {sanitize(str(node.target))}" if line else sanitize(str(node.target))
+
+
+# ---- the module --------------------------------------------------------------------------------------------------------------
+
+
+def _check_module(module: Any) -> None:
+    if not isinstance(module, torch.nn.Module):
+        got = f"class {module.__name__}" if isinstance(module, type) else type(module).__name__
+        next_ = f"{module.__name__}().eval()" if isinstance(module, type) else None
+        raise ArgumentError("module", expected="a torch.nn.Module", got=sanitize(got), next=next_)
+    where = f"module {sanitize(type(module).__name__)}"
+    for name, part in module.named_modules():
+        if part.training:
+            got = f"training mode{f' in {sanitize(name)}' if name else ''}"
+            raise ModelError(where, expected="evaluation mode", got=got, next="module.eval()")
+    for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+        for name, tensor in tensors:
+            _check_weights(tensor, f"{where}, {kind} {sanitize(name)}")
+
+
+def _check_weights(tensor: Any, where: str) -> None:
+    next_ = "load the weights: module.load_state_dict(…)"
+    if tensor.is_meta:
+        raise ModelError(where, expected="a tensor with values", got=_ON_META, next=next_)
+    if tensor.is_floating_point() and (count := int(torch.isnan(tensor.detach().float()).sum())):
+        got = f"NaN in {count} of {tensor.numel()}"
+        raise ModelError(where, expected="numbers", got=got, next=f"{next_}, or torch.nan_to_num")
+
+
+def _unnamed(dynamic_shapes: Any) -> Any:
+    """Dimensions as `torch.export.export` takes them: it has no names."""
+    if isinstance(dynamic_shapes, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(dynamic_shapes, Mapping):
+        return {name: _unnamed(entry) for name, entry in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (list, tuple)):
+        return type(dynamic_shapes)(_unnamed(entry) for entry in dynamic_shapes)
+    return dynamic_shapes
+
+
+def _not_captured(where: str, error: Exception, dynamic_shapes: Any) -> ModelError:
+    """The error for a module that `torch.export.export` refuses."""
+    text = str(error)
+    said = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    name = type(error).__name__
+    if dynamic_shapes is not None and any(word in text for word in ("dynamic_shapes", "Constraints violated", "dynamic shape")):
+        details = [line.strip(" -") for line in text.splitlines()[1:] if line.lstrip().startswith("-")]
+        got = f"{name}: {said}{f' {details[0]}' if details else ''}"
+        next_ = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"
+        return ModelError(
+            f"{where}, dynamic_shapes", expected="sizes that forward lets change", got=sanitize(got, 600), next=next_
+        )
+    if "data-dependent" in text:
+        expected, next_ = "control flow that no values decide", "torch.cond, or torch.where"
+    else:
+        expected, next_ = "a forward that torch.export.export takes", "see the error above, of torch"
+    line = _line_of_error(error)
+    where = f"{where}, {line}" if line else where
+    return ModelError(where, expected=expected, got=sanitize(f"{name}: {said}", 600), next=next_)
+
+
+def _line_of_error(error: BaseException) -> str:
+    """The user's line in which an error of `torch.export.export` began."""
+    frames, step = [], error.__traceback__
+    while step is not None:
+        frames.append((step.tb_frame.f_code.co_filename, step.tb_lineno))
+        step = step.tb_next
+    # The first is that of `capture` itself.
+    return line_in(frames[1:])
+
+
+# ---- the program -------------------------------------------------------------------------------------------------------------
+
+
+def _check_program(program: Any, where: str) -> None:
+    for node, around in calls_in(program):
+        if _is_random(node):
+            expected, next_ = "what gives the same numbers each time", "draw the numbers outside, and give them as an input"
+            raise ModelError(where_of(node, around), expected=expected, got="random numbers", next=next_)
+    _check_ends(program, where)
+
+
+def check_buffers(program: Any, decomposed: Any, where: str) -> None:
+    """Refuse a module whose forward changes its own buffers: the model would be right in its first run only.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+    decomposed : torch.export.ExportedProgram
+        The same without operations in place.
+    where : str
+        The module, for the error.
+
+    Raises
+    ------
+    ModelError
+    """
+    changed = decomposed.graph_signature.buffers_to_mutate.values()
+    for name in changed:
+        places = {place for place, buffer in program.graph_signature.inputs_to_buffers.items() if buffer == name}
+        writes = (node for node, _ in calls_in(program) if getattr(getattr(node.target, "_schema", None), "is_mutable", False))
+        line = next((line_of(node) for node in writes if node.all_input_nodes[0].name in places), "")
+        raise ModelError(
+            f"{line or where}, buffer {sanitize(name)}",
+            expected="a forward that does not change its module",
+            got=f"one that writes to {sanitize(name)}",
+            next="take it as an argument, and return what it becomes",
+        )
+
+
+def _is_random(node: Any) -> bool:
+    """Whether a call draws random numbers; dropout that does not train, or drops nothing, draws none."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    given = {argument.name: value for argument, value in arguments_of(node)}
+    return given.get("train", given.get("training")) is not False and given.get("dropout_p") != 0
+
+
+def _check_ends(program: Any, where: str) -> None:
+    names = {*program.graph_signature.user_inputs}
+    (output,) = (node for node in program.graph_module.graph.nodes if node.op == "output")
+    ends = [(f"input {node.name}", node) for node in program.graph_module.graph.nodes if node.name in names]
+    ends += [
+        (f"output {place}", node)
+        for place, node in enumerate(output.args[0])
+        if isinstance(node, torch.fx.Node) and node.name in program.graph_signature.user_outputs
+    ]
+    for end, node in ends:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        line = line_of(node)
+        place = f"{line or where}, {sanitize(end)}"
+        if value.is_complex():
+            next_ = "torch.view_as_real, or torch.view_as_complex"
+            raise ModelError(place, expected="real numbers, as ONNX Runtime takes no others", got=str(value.dtype), next=next_)
+        if value.is_quantized or value.layout is not torch.strided:
+            raise ModelError(
+                place, expected="a dense tensor", got=f"{value.dtype}, {value.layout}", next="x.dequantize() or x.to_dense()"
+            )

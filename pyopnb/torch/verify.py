@@ -1,0 +1,104 @@
+"""An exported model run on the example, and its results held against torch's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from onnx import ModelProto
+
+from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.runtime.session import Session
+from pyopnb.torch.arrays import to_array
+from pyopnb.torch.program import example_tensors
+
+__all__ = ["RELATIVE", "feeds_of", "first_difference", "results_of", "verify"]
+
+RELATIVE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
+"""By dtype how far a result may be from torch's, as a part of the largest number of that output."""
+
+
+def feeds_of(model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    """The example as feeds.
+
+    Parameters
+    ----------
+    model : ModelProto
+    args, kwargs
+        The module's arguments.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ModelError
+        The model has other inputs than there are tensors.
+    """
+    leaves = torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))
+    tensors = example_tensors(args, kwargs)
+    names = [entry.name for entry in model.graph.input]
+    if len(names) != len(tensors):
+        tensors = [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, bool, int, float))]
+    if len(names) != len(tensors):
+        raise ModelError("args", expected=f"{plural(len(names), 'tensor')}: {', '.join(names)}", got=str(len(tensors)))
+    return {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
+
+
+def _array(value: Any) -> np.ndarray:
+    return to_array(value) if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def results_of(module: Any, args: Any, kwargs: Mapping[str, Any] | None) -> list[np.ndarray]:
+    """What torch makes of the example: the tensors and numbers among the results, as arrays."""
+    args, kwargs = copy.deepcopy((_detached(args), _detached(dict(kwargs or {}))))
+    with torch.no_grad():
+        results = module(*args, **kwargs)
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return [_array(leaf) for leaf in leaves if isinstance(leaf, (torch.Tensor, bool, int, float))]
+
+
+def _detached(values: Any) -> Any:
+    return torch.utils._pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
+
+
+def verify(model: ModelProto, module: Any, args: Any, kwargs: Mapping[str, Any] | None) -> str | None:
+    """Run an exported model in ONNX Runtime, and compare it with torch.
+
+    Returns
+    -------
+    str or None
+        The first output that differs, and by how much; None where all agree.
+    """
+    expected = results_of(module, args, kwargs)
+    got = Session(model).run(None, feeds_of(model, args, kwargs))
+    if len(got) != len(expected):
+        return f"{plural(len(got), 'output')}, where torch has {len(expected)}"
+    for entry, mine, theirs in zip(model.graph.output, got, expected, strict=True):
+        difference = first_difference(mine, theirs)
+        if difference:
+            return f"output {sanitize(entry.name)}: {difference}"
+    return None
+
+
+def first_difference(mine: Any, theirs: np.ndarray) -> str | None:
+    """How an array differs from torch's; None where it does not, but for rounding."""
+    mine = np.asarray(mine)
+    if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
+        return f"{mine.dtype}{list(mine.shape)}, where torch has {theirs.dtype}{list(theirs.shape)}"
+    if theirs.dtype.name not in RELATIVE:
+        differing = int((mine != theirs).sum())
+        return f"{differing} of {theirs.size} differ" if differing else None
+    wide, exact = mine.astype(np.float64), theirs.astype(np.float64)
+    finite = np.isfinite(exact)
+    if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True) or not np.isfinite(wide[finite]).all():
+        return "inf or NaN in other places"
+    if not finite.any():
+        return None
+    apart, largest = np.abs(wide - exact)[finite].max(), np.abs(exact[finite]).max()
+    limit = RELATIVE[theirs.dtype.name] * largest
+    return f"off by {apart:.2g} where the largest number is {largest:.2g}" if apart > limit else None

@@ -1,0 +1,156 @@
+"""What cannot come out right is refused: where in the user's source, what was expected, what came, and what to type."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import pyopnb
+import pyopnb.torch
+
+
+class Line(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.line(x)
+
+
+def refused(module, *args, error=pyopnb.ModelError, **options):
+    with pytest.raises(error) as caught:
+        pyopnb.torch.export(module, args, **options)
+    return re.sub(r"\s+", " ", str(caught.value))
+
+
+def test_training_mode():
+    assert refused(Line(), torch.ones(2, 3)) == ("module Line: expected evaluation mode, got training mode. Try: module.eval()")
+    inner = nn.Sequential(nn.Linear(3, 2), nn.Dropout()).eval()
+    inner[1].train()
+    assert "got training mode in 1." in refused(inner, torch.ones(2, 3))
+
+
+def test_a_module_or_argument_without_values():
+    with torch.device("meta"):
+        empty = Line().eval()
+    assert refused(empty, torch.ones(2, 3)).startswith(
+        "module Line, parameter line.weight: expected a tensor with values, got one on the device meta. Try: load"
+    )
+    assert refused(Line().eval(), torch.ones(2, 3, device="meta")).startswith("args, tensor 0: expected a tensor with values")
+
+
+def test_nan_among_the_weights():
+    module = Line().eval()
+    with torch.no_grad():
+        module.line.bias[1] = float("nan")
+    assert refused(module, torch.ones(2, 3)).startswith(
+        "module Line, parameter line.bias: expected numbers, got NaN in 1 of 2. Try: load the weights"
+    )
+
+
+def test_what_is_no_module_and_no_tuple():
+    said = refused(Line, torch.ones(2, 3), error=pyopnb.ArgumentError)
+    assert said == "module: expected a torch.nn.Module, got class Line. Try: Line().eval()"
+    with pytest.raises(
+        pyopnb.ArgumentError, match=r"args: expected a tuple of the module's arguments, got Tensor. Try: \(x,\)"
+    ):
+        pyopnb.torch.export(Line().eval(), torch.ones(2, 3))
+
+
+def test_wrong_dynamic_shapes():
+    said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({1: "features"},))
+    assert said.startswith("module Line, dynamic_shapes: expected sizes that forward lets change, got")
+    assert "Try: one entry an argument" in said
+    said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({0: "batch"}, {0: "batch"}))
+    assert said.startswith("module Line, dynamic_shapes: expected")
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return x * self.count
+
+
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x)
+
+
+class Decides(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+class Quantised(nn.Module):
+    def forward(self, x):
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+
+class Nested(nn.Module):
+    def forward(self, x):
+        return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
+
+
+def test_random_numbers_with_the_line():
+    said = refused(Noise().eval(), torch.ones(3))
+    assert re.sub(r":\d+,", ":LINE,", said) == (
+        "test_refused.py:LINE, `return x + torch.randn_like(x)`, aten.randn_like.default: expected what gives the same numbers each "
+        "time, got random numbers. Try: draw the numbers outside, and give them as an input"
+    )
+
+
+def test_a_buffer_that_changes():
+    said = refused(Counter().eval(), torch.ones(3))
+    assert "`self.count += 1`, buffer count: expected a forward that does not change its module, got one that writes to" in said
+
+
+def test_complex_results_with_the_line():
+    said = refused(Spectrum().eval(), torch.ones(4))
+    assert "`return torch.fft.fft(x)`" in said
+    assert said.endswith("got torch.complex64. Try: torch.view_as_real, or torch.view_as_complex")
+
+
+def test_control_flow_that_values_decide():
+    said = refused(Decides().eval(), torch.ones(3))
+    assert "`if x.sum() > 0:`: expected control flow that no values decide" in said
+    assert said.endswith("Try: torch.cond, or torch.where")
+
+
+def test_what_torch_itself_does_not_export():
+    said = refused(Quantised().eval(), torch.ones(3), dynamic_shapes=({0: "n"},))
+    assert (
+        "`return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()`: expected a forward that torch.export" in said
+    )
+
+
+def test_an_op_that_returns_lists_beside_tensors():
+    said = refused(Nested().eval(), torch.ones(3, 2))
+    assert (
+        "`return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist`, aten.histogramdd.default: expected an"
+        in said
+    )
+    assert said.endswith("expected tensors as results, got Tensor, List[Tensor].")
+
+
+def test_ops_that_are_not_there():
+    said = refused(Line().eval(), torch.ones(2, 3), error=pyopnb.ArgumentError, ops={torch.ops.aten.inverse.default: "demo::X"})
+    assert said == (
+        "ops: expected a torch op that the module calls, got torch.ops.aten.inverse.default. Try: torch.ops.aten.linear.default"
+    )
+    said = refused(
+        Line().eval(), torch.ones(2, 3), error=pyopnb.ArgumentError, ops={torch.ops.aten.linear.default: "com.microsoft::Gem"}
+    )
+    assert said.startswith("ops, torch.ops.aten.linear.default: expected an op of the registry, or an operator of ONNX Runtime")
