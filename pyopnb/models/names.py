@@ -18,11 +18,12 @@ __all__ = ["LARGEST_VERSION", "check_names", "check_versions"]
 LARGEST_VERSION = 2**31 - 1
 """The largest version of a domain that onnx and ONNX Runtime take; a file can say more."""
 
+_DEEPEST = 100  # messages inside one another that protobuf reads
 _FREE = {"doc_string"}  # words for people, which ONNX Runtime does not look at
 
 
 def check_names(model: Message, where: str) -> None:
-    """Refuse a model, or a part of one, with a name that is not UTF-8.
+    """Refuse a model, or a part of one, with a name that is not UTF-8, or nested deeper than a file can be.
 
     Parameters
     ----------
@@ -35,22 +36,30 @@ def check_names(model: Message, where: str) -> None:
     ModelError
         It names the field.
     """
-    waiting: list[Any] = [model]
-    while waiting:
-        message = waiting.pop()
-        single, repeated, one, many = _fields(message.DESCRIPTOR)
-        for name in single:
-            if type(getattr(message, name)) is not str:
+    level: list[Any] = [model]
+    for _ in range(_DEEPEST + 1):
+        level = [inner for message in level for inner in _inner(message, model, where)]
+        if not level:
+            return
+    raise ModelError(
+        where, expected=f"graphs, types and others nested at most {_DEEPEST} deep, as protobuf reads no more", got="more"
+    )
+
+
+def _inner(message: Any, model: Message, where: str) -> list[Any]:
+    """The messages in a message, whose names are looked at."""
+    single, repeated, one, many = _fields(message.DESCRIPTOR)
+    for name in single:
+        if type(getattr(message, name)) is not str:
+            raise _refused(model, where)
+    for name in repeated:
+        for text in getattr(message, name):
+            if type(text) is not str:
                 raise _refused(model, where)
-        for name in repeated:
-            for text in getattr(message, name):
-                if type(text) is not str:
-                    raise _refused(model, where)
-        for name in many:
-            waiting += getattr(message, name)
-        for name in one:
-            if message.HasField(name):
-                waiting.append(getattr(message, name))
+    inner = [getattr(message, name) for name in one if message.HasField(name)]
+    for name in many:
+        inner += getattr(message, name)
+    return inner
 
 
 def check_versions(model: ModelProto, where: str) -> None:

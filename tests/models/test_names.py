@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +73,38 @@ def test_a_version_that_no_one_wrote(version: int) -> None:
     model.functions.add(name="F", domain="l").opset_import.add(domain="m", version=version)
     with pytest.raises(pyopnb.ModelError, match="model, function F, import of m: expected a version"):
         pyopnb.Session(model)
+
+
+def nested(depth: int) -> onnx.ModelProto:
+    """An If in an If in an If …, made in place: no function of protobuf copies or reads one that is deeper than a file can be."""
+    model = onnx.ModelProto(ir_version=8, opset_import=[onnx.helper.make_opsetid("", 17)])
+    graph = model.graph
+    graph.name = "g"
+    graph.input.append(onnx.helper.make_tensor_value_info("x", 1, ["N"]))
+    graph.input.append(onnx.helper.make_tensor_value_info("c", 9, []))
+    graph.output.append(onnx.helper.make_tensor_value_info("y0", 1, None))
+    for level in range(depth):
+        node = graph.node.add(op_type="If", input=["c"], output=[f"y{level}"])
+        other = node.attribute.add(name="else_branch", type=onnx.AttributeProto.GRAPH).g
+        other.name = "e"
+        other.node.add(op_type="Identity", input=["x"], output=[f"e{level}"])
+        other.output.add(name=f"e{level}")
+        graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+        graph.name = f"t{level}"
+        graph.output.add(name=f"y{level + 1}")
+    graph.node.add(op_type="Identity", input=["x"], output=[f"y{depth}"])
+    return model
+
+
+@pytest.mark.parametrize("depth", [33, 40, 1000])
+@pytest.mark.parametrize("name", ["netron", "diff", "show", "text", "missing", "Session", "fill", "skeleton", "save"])
+def test_a_model_deeper_than_a_file_can_be(depth, name, tmp_path):
+    model = nested(depth)
+    more = {"diff": [model], "skeleton": ["y0"], "save": [tmp_path / "m.onnx"]}.get(name, [])
+    with pytest.raises(pyopnb.ModelError, match=r"model: expected graphs, .* nested at most 100 deep, .*, got more\."):
+        getattr(pyopnb, name)(model, *more)
+
+
+def test_the_deepest_model_runs():
+    x = np.float32([1, 2])
+    assert np.array_equal(pyopnb.Session(nested(32))(x=x, c=np.array(True))["y0"], x)
