@@ -86,7 +86,7 @@ def test_an_operator_that_the_runtime_has_gets_the_default_domain() -> None:
 
 
 def test_a_row_of_missing_and_a_node() -> None:
-    model = scale(pyopnb.node("Celu", "x", "y"), x="float64[N]")
+    model = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
     (row,) = pyopnb.missing(model)
     assert pyopnb.skeleton(model, row) == pyopnb.skeleton(model, model.graph.node[0]) == pyopnb.skeleton(model, "y")
 
@@ -176,7 +176,7 @@ def test_a_node_in_a_body_and_one_in_a_function() -> None:
     attr = function.node[0].attribute.add(name="alpha", type=AttributeProto.FLOAT)
     attr.ref_attr_name = "alpha"
     model = pyopnb.model(
-        pyopnb.node("local::F", "x", "y", alpha=2.0), {"x": "float64[2]"}, {"y": "float64[2]"}, functions=[function]
+        pyopnb.node("local::F", "x", "y", alpha=2.0), {"x": "float64[2]"}, {"y": "float64[2]"}, functions=[function], opset=12
     )
     cell = pyopnb.skeleton(model, "Celu")
     assert cell.startswith("%%pyop ::Celu") and "opset=12" in cell
