@@ -14,14 +14,14 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
-from pyopnb.models.nodes import Site, nodes_in, walk
+from pyopnb.models.nodes import Site, imported_versions, nodes_in, walk
 from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
-from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_opset, newest_version
+from pyopnb.models.ort_capabilities import kernels, newest_loaded_ir, newest_opset, newest_version
 from pyopnb.ops.errors import ModelError, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["FILL", "NewImport", "changed_in", "lower_versions", "new_imports", "version_numbers"]
+__all__ = ["FILL", "NewImport", "changed_in", "lower_versions", "new_imports", "runnable_versions", "version_numbers"]
 
 
 FILL = "pyopnb.Session(model, fill=True)"
@@ -86,14 +86,14 @@ _TAKEN = {"": 24, "ai.onnx.ml": 5}
 
 @dataclass(frozen=True)
 class NewImport:
-    """An import of a newer version than the runtime takes.
+    """An import of a newer version than the runtime takes, or has kernels for.
 
     Attributes
     ----------
     entry : OperatorSetIdProto
         Of the model or of a function.
     newest : int
-        The newest version that the runtime takes.
+        The newest version that the runtime takes, or that it has kernels for.
     sites : list of Site
         The nodes that it is for, without those that run through ops.
     """
@@ -119,22 +119,69 @@ class NewImport:
 
 
 def new_imports(proto: ModelProto) -> Iterator[NewImport]:
-    """The imports of a model and its functions that are too new for the runtime."""
+    """The imports of a model and its functions that are too new for the runtime.
+
+    A runtime may take a version of ONNX's operators before it has kernels for all that came with it. Such an import is too new
+    if every node of it means the same in an older version for which there are kernels.
+    """
     sites: dict[int, Site] | None = None
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
             if not isinstance(entry.domain, str):  # bytes: protobuf's way to say that it is no UTF-8
                 continue
             domain = canonical_domain(entry.domain)
-            if entry.version <= _TAKEN.get(domain, 1) or (not domain and entry.version <= newest_opset()):
+            if entry.version <= _TAKEN.get(domain, 1):
                 continue
-            newest = newest_version(domain)
+            inside = nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)
+            mine = [
+                node
+                for node in inside
+                if canonical_domain(node.domain) == domain and registry.find(domain, node.op_type) is None
+            ]
+            taken = not domain and entry.version <= newest_opset()
+            newest = _served_version({node.op_type for node in mine}, entry.version) if taken else newest_version(domain)
             if newest is None or entry.version <= newest:
                 continue
             sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
-            inside = nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)
-            mine = [node for node in inside if canonical_domain(node.domain) == domain]
-            yield NewImport(entry, newest, [sites[id(node)] for node in mine if registry.find(domain, node.op_type) is None])
+            new = NewImport(entry, newest, [sites[id(node)] for node in mine])
+            if not taken or not new.changed():
+                yield new
+
+
+def _served_version(op_types: set[str], version: int) -> int:
+    """The newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
+    served = version
+    for op_type in op_types:
+        schema = find_schema("", op_type, version)
+        if schema is None or schema.since_version <= _TAKEN.get("", 0) or _has_kernel(schema):
+            continue
+        before = find_schema("", op_type, schema.since_version - 1)
+        if before is not None and _has_kernel(before):
+            served = min(served, int(schema.since_version) - 1)
+    return served
+
+
+def _has_kernel(schema: Any) -> bool:
+    """Whether the runtime has a kernel for some dtype, or the function of an operator in its place."""
+    rows = kernels().get(("", schema.name), ())
+    return schema.has_function or schema.has_context_dependent_function or any(row.serves(schema.since_version) for row in rows)
+
+
+def runnable_versions(proto: ModelProto) -> dict[str, int]:
+    """The versions that a model imports, those of ONNX's operators as a session lowers them for want of kernels.
+
+    Parameters
+    ----------
+    proto : ModelProto
+
+    Returns
+    -------
+    dict of str to int
+        By domain.
+    """
+    own = list(proto.opset_import)  # kept, as protobuf makes others where none is left
+    mine = [new for new in new_imports(proto) if any(new.entry is entry for entry in own)]
+    return imported_versions(proto) | {new.domain: new.newest for new in mine if not new.changed()}
 
 
 # ---- the IR version ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, helper
 import pyopnb
 from pyopnb.models import ort_capabilities, versions
 from pyopnb.models.ort_capabilities import newest_loaded_ir, newest_version
-from pyopnb.models.versions import changed_in, lower_versions, new_imports
+from pyopnb.models.versions import changed_in, lower_versions, new_imports, runnable_versions
 
 NEWER_IR = newest_loaded_ir() + 1
 
@@ -65,6 +65,33 @@ def test_what_is_taken_stays(older_runtime: None) -> None:
     before = model.SerializeToString()
     assert lower_versions(model) == ()
     assert model.SerializeToString() == before
+
+
+@pytest.fixture
+def exp(monkeypatch):
+    """A model of Exp, in a runtime that takes opset 20, and whose Exp has kernels up to version 12."""
+    rows = {("", name): (ort_capabilities.Kernel(6, last, ()),) for name, last in (("Exp", 12), ("Gelu", 20), ("Softmax", 20))}
+    monkeypatch.setattr(versions, "kernels", lambda: rows)
+    monkeypatch.setattr(versions, "newest_opset", lambda: 20)
+    monkeypatch.setattr(versions, "_TAKEN", {})
+    model = relu(ir_version=8)
+    model.graph.node[0].op_type = "Exp"
+    return model
+
+
+def test_a_version_that_is_taken_without_a_kernel_is_lowered_to_one_with_it(exp: ModelProto) -> None:
+    assert runnable_versions(exp) == {"": 12}
+    assert lower_versions(exp) == ("opset 20 → 12",)
+    assert list(new_imports(exp)) == []
+
+
+@pytest.mark.parametrize("op_type", ["Gelu", "Softmax"])
+def test_it_stays_where_another_node_came_or_has_changed_since(exp: ModelProto, op_type: str) -> None:
+    exp.graph.node.add(op_type=op_type, input=["x"], output=["z"])
+    before = exp.SerializeToString()
+    assert runnable_versions(exp) == {"": 20}
+    assert lower_versions(exp) == ()
+    assert exp.SerializeToString() == before
 
 
 def softmax(name: str = "s") -> onnx.NodeProto:

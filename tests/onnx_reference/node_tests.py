@@ -27,18 +27,17 @@ from pyopnb.onnx_reference.fill import Filled, fill
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 
-__all__ = ["BY_NODES", "EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run"]
+__all__ = ["EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run"]
 
 _DRAWN = ("test_bernoulli", "test_training_dropout")
 """Beginnings of the names of cases whose values are drawn: others are right as well, and dtype and shape are compared."""
 
-WRITTEN_FOR = ("1.23.2", "1.31.1")
+WRITTEN_FOR = ("1.23.2", "1.32.0")
 """The versions of onnx, whose cases these are, and of onnxruntime."""
 
 _OTHER = "the runtime has a kernel, which gives other values than the case allows"
 _REFUSED = "the runtime has a kernel, which refuses what this node has"
 _LOCALE = "the runtime's kernel needs the locale en_US.UTF-8, which is not installed everywhere"
-_UNCARRIED = "the operator changed after the newest version that the runtime takes, and no custom op can have 2-bit integers"
 
 EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
@@ -84,12 +83,8 @@ EXCEPTIONS: dict[str, str] = {
         ),
         _LOCALE,
     ),
-    **dict.fromkeys(("test_quantizelinear_int2", "test_quantizelinear_uint2"), _UNCARRIED),
 }
-"""The cases that fail after `fill`, each with its reason."""
-
-BY_NODES = {name for name, reason in EXCEPTIONS.items() if reason != _UNCARRIED}
-"""Those of them that pass where the caller asks for the reference: ``fill(model, nodes=…)``."""
+"""The cases that fail after `fill`, each with its reason. They pass where the caller asks for the reference: ``fill(model, nodes=…)``."""
 
 _CARRIED_BY_NUMPY = {row.name for row in DTYPES if row.numpy.isbuiltin == 1 and row.name != "string"}
 

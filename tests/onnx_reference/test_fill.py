@@ -204,7 +204,7 @@ def test_an_operator_of_a_newer_opset_runs_in_its_own_version() -> None:
 
 
 def test_a_version_that_onnx_does_not_know_is_left() -> None:
-    model = celu(alpha=1.0)
+    model = pyopnb.model(pyopnb.node("Erf", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"})
     model.opset_import[0].version = onnx.defs.onnx_opset_version() + 1
     whole, nodes = filled(model)
     assert whole.opset_import[0].version == model.opset_import[0].version
@@ -373,7 +373,7 @@ def test_onnx_s_node_tests() -> None:
     assert report.worse == []
     assert passed[1] > passed[0]
     if (onnx.__version__, onnxruntime.__version__) == node_tests.WRITTEN_FOR:
-        assert len(report.plain) == 1884 and passed[1] >= 1854
+        assert len(report.plain) == 1884 and passed[1] >= 1856
         assert failing <= node_tests.EXCEPTIONS.keys()  # a locale can be installed
 
 
@@ -381,7 +381,7 @@ def test_what_kernels_refuse_can_be_asked_for() -> None:
     if (onnx.__version__, onnxruntime.__version__) != node_tests.WRITTEN_FOR:
         pytest.skip("another onnx has other cases")
     wrong = {}
-    for name in sorted(node_tests.BY_NODES):
+    for name in sorted(node_tests.EXCEPTIONS):
         case = node_tests.cases()[name]
         wrong[name] = node_tests.outcome(case, lambda m, feeds: node_tests.filled(m, feeds, nodes=lambda node: True))
     assert {name: text for name, text in wrong.items() if text} == {}

@@ -240,3 +240,11 @@ def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests
         assert wrong is None or wrong.startswith("ModelError: "), (name, wrong)
         lowered += wrong is None
     assert lowered > 100 or newest_version("") >= OPSET
+
+
+def test_the_newest_opset_runs_what_the_runtime_has_kernels_for_in_an_older_one(quiet) -> None:
+    # onnxruntime 1.32 takes opset 28, and its DequantizeLinear has kernels up to 27.
+    node = pyopnb.node("DequantizeLinear", ["x", "s"], "y")
+    model = pyopnb.model(node, {"x": "int8[3]"}, "y", initializers={"s": F(0.5)}, opset=OPSET)
+    assert not pyopnb.missing(model)
+    assert pyopnb.Session(model)(x=np.int8([1, 2, 3]))["y"].tolist() == [0.5, 1.0, 1.5]

@@ -23,7 +23,7 @@ from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel,
 from pyopnb.models.support.lack import MIXED, Lack, Misfit
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
-from pyopnb.models.versions import changed_in
+from pyopnb.models.versions import changed_in, runnable_versions
 from pyopnb.ops.errors import ModelError, closest, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
@@ -93,7 +93,7 @@ def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
         A name is defined twice, nodes form a cycle, or as from `expansion`.
     """
     expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
-    around = _Around(imported_versions(proto))
+    around = _Around(runnable_versions(proto))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
     for site, lack in around.found:

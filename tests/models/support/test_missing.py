@@ -457,18 +457,23 @@ def test_calls_that_double_at_every_step_cost_a_step_each():
     assert [row.path for row in missing(model)] == ["function local::f200"]
 
 
-def test_a_nest_deeper_than_the_stack():
+@pytest.mark.parametrize("depth", [30, 1200])
+def test_a_nest_as_deep_as_a_file_can_be_and_deeper(depth):
     model = wired()
     graph: GraphProto = model.graph
     kept = [graph]  # protobuf hands out the graph inside only while the one around it lives
-    for _ in range(1200):
+    for _ in range(depth):
         node = graph.node.add(op_type="If", input=["c"], output=["r"])
         graph.output.add(name="r")
         graph = node.attribute.add(name="then_branch", type=AttributeProto.GRAPH).g
         kept.append(graph)
     graph.node.add(op_type="Erff", input=["x"], output=["r"])
-    (row,) = missing(model)
-    assert row.op == "::Erff" and row.path.count("then_branch") == 1200
+    if depth == 1200:
+        with pytest.raises(pyopnb.ModelError, match="nested at most 100 deep"):
+            missing(model)
+    else:
+        (row,) = missing(model)
+        assert row.op == "::Erff" and row.path.count("then_branch") == depth
 
 
 @pytest.mark.parametrize("op", ["Sum", "Relu", "Summ"])
