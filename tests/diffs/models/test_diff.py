@@ -350,7 +350,7 @@ def test_a_deep_nest():
     for held, op in ((model, "Relu"), (other, "Abs")):
         held.CopyFrom(made([helper.make_node("Relu", ["x"], ["y"])]))
         scope = held.graph
-        for _ in range(60):
+        for _ in range(30):  # a file can hold two more
             scope.node[0].CopyFrom(helper.make_node("If", ["c"], ["y"]))
             scope = scope.node[0].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
             scope.CopyFrom(graph)
