@@ -4,7 +4,8 @@
 # make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well,
 #               with test-corpus, and with mutated models for 5 minutes instead of half a one
 # make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
-# make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model
+# make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model,
+#               and what the docs say of JAX and TensorFlow
 # make test-doors     pyopnb.sklearn with every estimator of scikit-learn, a part of make test as well
 # make test-browser   a real JupyterLab in a real Chromium, a part of make test as well; its screenshots are in build/
 # make random-calls   ten million random calls of ops, each judged; count=… and seed=… say which others. make test has a few thousand

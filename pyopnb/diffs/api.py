@@ -14,6 +14,7 @@ from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff, diff_models
 from pyopnb.diffs.ops import OpDiff, diff_versions
+from pyopnb.models.holders import held_model
 from pyopnb.models.io import as_proto
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.op import Op, Version
@@ -53,7 +54,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         The array, the arrays by name, or the tensor in that file. A str is such a path unless the other side is another text.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
         Two models. If one side is a ModelProto or a PathLike, bytes and any text on the other are a model. Otherwise both sides
-        must end in .onnx or be the bytes of a model; else they are values, or two texts.
+        must end in .onnx or be the bytes of a model; else they are values, or two texts. What holds a model, as for
+        `Session`, is one.
     a, b : Trace
         Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors.
     a, b : Version or Op
@@ -122,9 +124,10 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
                 raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
         return diff_versions(a, b)
     sure = (ModelProto, os.PathLike)
-    if isinstance(a, sure) or isinstance(b, sure) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
+    held = tuple(held_model(side)[0] for side in (a, b))
+    if any(isinstance(side, sure) for side in held) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
-        _require((a, b), types, "a model", "a ModelProto, bytes or a path")
+        _require(held, types, "a model", "a ModelProto, bytes or a path")
         return diff_models(a, b, rtol, atol, stol)
     return compared(a, b, rtol, atol, stol)
 
@@ -159,7 +162,7 @@ def _first_file(folder: str) -> Path | None:
     return next((path for path in paths if path.suffix.lower() in (".onnx", *ENDINGS)), None)
 
 
-def _require(sides: tuple[Any, Any], types: tuple[type, ...], what: str, suggestion: str) -> None:
+def _require(sides: tuple[Any, ...], types: tuple[type, ...], what: str, suggestion: str) -> None:
     for name, side in zip("ab", sides, strict=True):
         if not isinstance(side, types):
             expected = f"{what}, as the other side is one"

@@ -27,6 +27,7 @@ from pyopnb.display.tensors import view_array, view_arrays
 from pyopnb.display.trace_diff import view_trace_diff
 from pyopnb.display.traces import view_trace
 from pyopnb.display.view import View
+from pyopnb.models.holders import held_model
 from pyopnb.models.load import Loaded
 from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Op, Version
@@ -97,6 +98,9 @@ def show(thing: Any, **options: Any) -> View:
 @singledispatch
 def view(thing: Any, **options: Any) -> View:
     """The view of a thing; which options there are depends on it."""
+    held, _ = held_model(thing)
+    if held is not thing:
+        return view_model(held, **options)
     next_ = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else "pyopnb.show(np.asarray(…)) for numbers"
     raise FeedError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
 

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.models.external_data import entries, find_data, is_absent, is_external, original, stub
+from pyopnb.models.holders import held_model
 from pyopnb.models.markers import remove_markers
 from pyopnb.models.names import check_names, check_versions
 from pyopnb.models.tensors import is_repeated, tensors
@@ -72,7 +73,7 @@ def read_model(
     Parameters
     ----------
     model : ModelProto, bytes, str or os.PathLike
-        Or what has a ``model_proto``, as torch's ``ONNXProgram``.
+        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an ``onnx_ir.Model``.
     base_dir : path, optional
         Where the external data of a ModelProto or of bytes is. That of a path is beside it.
     data : bool
@@ -89,7 +90,9 @@ def read_model(
     ModelError
         No such file, no model in it, or external data in an unknown folder or with two entries of one key.
     """
+    model, folder = held_model(model)
     where, given, path = _given(model)
+    base_dir = folder if base_dir is None else base_dir
     if isinstance(given, ModelProto):
         source = _copy(given)
     else:
@@ -109,7 +112,6 @@ def read_model(
 
 def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
     """How messages name a model, the model itself or its bytes, and its file."""
-    model = _proto_of(model)
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
             raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
@@ -122,12 +124,6 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
         where = f"model {sanitize(str(path))}"
         return where, _read_bytes(path, where), path
     raise _no_model(model)
-
-
-def _proto_of(model: Any) -> Any:
-    """The model of what holds one, as torch's ``ONNXProgram`` does; anything else as it is."""
-    proto = None if isinstance(model, (ModelProto, bytes, str)) else getattr(model, "model_proto", None)
-    return proto if isinstance(proto, ModelProto) else model
 
 
 def _no_model(thing: Any) -> ModelError:
@@ -353,11 +349,11 @@ def open_readonly(model: Any) -> ModelSource:
     ModelError
         No such file, no model in it, or external data outside its folder.
     """
-    model = _proto_of(model)
+    model, folder = held_model(model)
     if not isinstance(model, ModelProto):
         return read_model(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
     source = ModelSource(as_proto(model))
-    folder = _remembered(model)
+    folder = _remembered(model) if folder is None else folder
     if folder is not None:
         source.folder = _data_folder(source, folder, "model")
     return source
@@ -379,7 +375,7 @@ def as_proto(model: Any) -> ModelProto:
     ModelError
         No such file, or no model in it.
     """
-    where, given, _ = _given(model)
+    where, given, _ = _given(held_model(model)[0])
     if isinstance(given, ModelProto):
         return given
     if given[4:8] == _ORT_FORMAT:

@@ -47,8 +47,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     Parameters
     ----------
     model : ModelProto, bytes or path
-        Or what has a ``model_proto``, as torch's ``ONNXProgram``. External data beside a path is found. The model is never
-        changed.
+        Or what holds a model or writes one: torch's ``ONNXProgram``, a function of onnxscript's, an ``onnx_ir.Model``.
+        External data beside a path is found. The model is never changed.
     sess_options, providers, provider_options, **kwargs
         As ``InferenceSession`` takes them.
     modules : sequence of str

@@ -78,6 +78,23 @@ def test_what_holds_a_model(tmp_path: Path) -> None:
         pyopnb.Session(Exported(None))
 
 
+class Written:
+    """A function of onnxscript's, as far as it matters."""
+
+    def to_model_proto(self) -> onnx.ModelProto:
+        return identity(TensorProto.FLOAT)
+
+
+def test_what_writes_a_model() -> None:
+    assert pyopnb.Session(Written())(x=[1])["y"].tolist() == [1]
+    assert len(pyopnb.missing(Written())) == 0
+    assert pyopnb.diff(Written(), identity(TensorProto.FLOAT)).ok
+    assert "Identity" in repr(pyopnb.show(Written()))
+    assert "Identity" in pyopnb.text(Written())
+    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path, got type"):
+        pyopnb.Session(Written)
+
+
 # Initializers that options of the session have
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.models.holders import held_model
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import tensors
@@ -36,6 +37,7 @@ def text(
     Parameters
     ----------
     model : ModelProto
+        Or what holds one, as for `Session`.
     most : int
         Values that all tensors of the model may have together in the text.
     drop : collection of {"metadata", "docs"}
@@ -78,6 +80,7 @@ def text(
     >>> parse(text(model)) == model
     True
     """
+    model, _ = held_model(model)
     if not isinstance(model, ModelProto) or not model.HasField("graph"):
         got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
         raise ModelError("model", expected="a ModelProto", got=got)

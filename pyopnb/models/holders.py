@@ -1,0 +1,53 @@
+"""Models that objects of other packages hold or write, recognised by what they have: none of these packages is imported."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from onnx import ModelProto
+
+__all__ = ["held_model"]
+
+
+def held_model(thing: Any) -> tuple[Any, str | None]:
+    """The model of what holds or writes one; anything else as it is.
+
+    Parameters
+    ----------
+    thing : object
+        With a ``model_proto``, as torch's ``ONNXProgram``; with a method ``to_model_proto``, as a function of onnxscript's; or
+        an ``onnx_ir.Model``.
+
+    Returns
+    -------
+    model : object
+        A ModelProto, or ``thing``.
+    folder : str or None
+        Where the external data of an ``onnx_ir.Model`` is.
+
+    Raises
+    ------
+    Exception
+        What ``to_model_proto`` raises.
+    """
+    if isinstance(thing, (ModelProto, bytes, str, type)):
+        return thing, None
+    if _is_ir_model(thing):
+        return sys.modules["onnx_ir"].to_proto(thing), _folder(thing)
+    held = getattr(thing, "model_proto", None)
+    if held is None and callable(write := getattr(thing, "to_model_proto", None)):
+        held = write()
+    return (held if isinstance(held, ModelProto) else thing), None
+
+
+def _is_ir_model(thing: Any) -> bool:
+    module = sys.modules.get("onnx_ir")
+    return module is not None and isinstance(thing, module.Model)
+
+
+def _folder(model: Any) -> str | None:
+    """The folder of its external tensors; None if there are none, or several folders."""
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    folders = {str(tensor.base_dir) for tensor in tensors if getattr(tensor, "base_dir", None)}
+    return folders.pop() if len(folders) == 1 else None
