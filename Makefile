@@ -97,7 +97,7 @@ test-$(first) asan tsan docs test-browser: | .venv-$(first)/.browser .venv-$(fir
 endif
 
 random-calls: .venv-$(first)/.installed
-	.venv-$(first)/bin/python -P -W error tests/shared/random_calls.py --count $(or $(count),10000000) --seed $(or $(seed),0)
+	PYTHONPATH=tests/shared .venv-$(first)/bin/python -P -W error tests/shared/random_calls.py --count $(or $(count),10000000) --seed $(or $(seed),0)
 
 # Every warning is an error, and so is a link inside the pages that leads nowhere. Cells that ran with this very package are not
 # run again. The pages show the wheel, in the first Python's environment.

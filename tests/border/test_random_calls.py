@@ -1,6 +1,10 @@
 """Random calls, each judged; `tests/shared/random_calls.py` as a script runs as many as one likes."""
 
 import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,3 +40,15 @@ def test_that_a_changed_input_is_seen():
     made.kept.append((held, b"other"))
     with pytest.raises(AssertionError, match="a kept input has changed"):
         made.check_kept()
+
+
+@pytest.mark.one_python
+def test_what_the_makefile_runs():
+    root = Path(__file__).parents[2]
+    line = re.search(r"^random-calls:.*\n\t(\S+)=(\S+) (\S+)(.*)--count", (root / "Makefile").read_text(encoding="utf-8"), re.M)
+    variable, folder, _, arguments = line.groups()
+    found = {**os.environ, variable: os.pathsep.join([folder, *filter(None, [os.environ.get(variable)])])}
+    done = subprocess.run(
+        [sys.executable, *arguments.split(), "--count", "50"], cwd=root, env=found, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.endswith("; none lied\n"), done.stderr

@@ -1,7 +1,7 @@
 """Random calls of ops, each judged: as a test with a small count, and as a script with any.
 
-``python -P tests/shared/random_calls.py --count 10000000 --seed 0``. The calls come in epochs of their own sessions, ops and random
-numbers; what fails says its epoch, and ``--epoch`` runs that one alone.
+``PYTHONPATH=tests/shared python -P tests/shared/random_calls.py --count 10000000 --seed 0``. The calls come in epochs of their own
+sessions, ops and random numbers; what fails says its epoch, and ``--epoch`` runs that one alone.
 """
 
 from __future__ import annotations
