@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
 
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import UnknownName, sanitize, suggest_key
+from pyopnb.ops.errors import ArgumentError, UnknownName, sanitize, suggest_key
 from pyopnb.ops.types import type_of
 
-__all__ = ["Result"]
+__all__ = ["Result", "index_error"]
 
 
 class Result(Displayable):
@@ -46,7 +46,10 @@ class Result(Displayable):
                 expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
                 raise UnknownName("result", expected=expected, got=sanitize(key), next=suggest_key(key, self._arrays))
             return self._arrays[key]
-        return list(self._arrays.values())[key]
+        try:
+            return list(self._arrays.values())[key]
+        except TypeError:
+            raise index_error("result", "output", key, self._arrays) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._arrays.values())
@@ -85,6 +88,29 @@ class Result(Displayable):
 
     def __repr__(self) -> str:
         return "\n".join(_format_output(name, value) for name, value in self._arrays.items()) or "no outputs"
+
+
+def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> ArgumentError:
+    """What to raise where the values by name were indexed as if they were one array: ``result[x > 0]``.
+
+    Parameters
+    ----------
+    where : str
+        What was indexed, as the user may type it.
+    noun : str
+        What has the names.
+    key : object
+        It is no name.
+    names : iterable of str
+        The known ones.
+
+    Returns
+    -------
+    ArgumentError
+    """
+    first = suggest_key("", names)
+    got = f"an array of {key.dtype}" if isinstance(key, np.ndarray) else f"an object of {type(key).__name__}"
+    return ArgumentError(where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]")
 
 
 def _format_output(name: str, value: Any) -> str:

@@ -11,6 +11,7 @@ from onnx import ModelProto
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import UnknownName, plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
+from pyopnb.ops.result import index_error
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.summary import Summary
@@ -103,13 +104,15 @@ class Trace(Displayable):
     # ---- names and arrays ----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise index_error("trace", "tensor", name, self)
         if name in self.values:
             return self.values[name]
         if name in self.feeds:
             return self.feeds[name]
         raise self._unknown(name)
 
-    def _unknown(self, name: object) -> UnknownName:
+    def _unknown(self, name: str) -> UnknownName:
         shown = sanitize(repr(name))
         if name in self.summaries:
             got = f"{sanitize(name)}, which was released after its summary was made"
@@ -119,7 +122,7 @@ class Trace(Displayable):
         if name in self.initializers:
             got = f"the initializer {sanitize(name)}"
             return UnknownName("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
-        next_ = suggest_key(str(name), self)
+        next_ = suggest_key(name, self)
         return UnknownName("trace", expected="a tensor of the trace", got=shown, next=next_)
 
     def __iter__(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from pyopnb.ops.errors import ArgumentError
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.summary import summary_of
@@ -32,6 +33,11 @@ def test_names_and_arrays(trace):
     assert "a" in trace and "z" not in trace and 3 not in trace
     with pytest.raises(KeyError, match="^trace: expected a tensor of the trace, got 'aa'. Try: \"a\"$"):
         trace["aa"]
+    for key, got in [(FEEDS["x"] > 0, "an array of bool"), (slice(1), "an object of slice"), (0, "an object of int")]:
+        with pytest.raises(
+            ArgumentError, match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]\[…\]$"
+        ):
+            trace[key]
 
 
 def test_a_feed_that_is_an_output_is_there_once():
