@@ -169,9 +169,13 @@ _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in na
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 
+_PACKAGES = ("ortx", "sklearn", "testing", "torch")
+"""Like numpy.testing, they need no import of their own. None imports its framework before one of its names is used."""
+
+
 def __getattr__(name: str) -> Any:
-    if name == "testing":  # like numpy.testing, it needs no import of its own
-        return importlib.import_module("pyopnb.testing")
+    if name in _PACKAGES:
+        return importlib.import_module(f"pyopnb.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
@@ -179,7 +183,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", "testing"])
+    return sorted([*__all__, *_PACKAGES, "__version__"])
 
 
 def load_ipython_extension(shell: object) -> None:

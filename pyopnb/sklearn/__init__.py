@@ -1,17 +1,41 @@
 """Models of scikit-learn in ONNX Runtime, also where skl2onnx has no converter.
 
-``import pyopnb.sklearn``. `convert` asks skl2onnx for everything that it converts rightly, and makes an op of each fitted
-estimator that it does not; `filled` lists these. skl2onnx and scikit-learn are imported here, and nowhere else.
+`convert` asks skl2onnx for everything that it converts rightly, and makes an op of each fitted estimator that it does not;
+`filled` lists these. scikit-learn and skl2onnx are imported when a name of this package is first used.
 """
 
 from __future__ import annotations
 
-try:
-    from skl2onnx import update_registered_converter
-except ImportError as error:
-    raise ImportError("pyopnb.sklearn needs scikit-learn and skl2onnx. Type: pip install 'pyopnb[sklearn]'") from error
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from pyopnb.sklearn.convert import convert, feeds
-from pyopnb.sklearn.fitted import FittedEstimator, filled
+from pyopnb.ops.installed import require
+
+if TYPE_CHECKING:
+    from skl2onnx import update_registered_converter
+
+    from pyopnb.sklearn.conversion import convert, feeds
+    from pyopnb.sklearn.fitted import FittedEstimator, filled
 
 __all__ = ["FittedEstimator", "convert", "feeds", "filled", "update_registered_converter"]
+
+_HOMES = {
+    "FittedEstimator": "pyopnb.sklearn.fitted",
+    "convert": "pyopnb.sklearn.conversion",
+    "feeds": "pyopnb.sklearn.conversion",
+    "filled": "pyopnb.sklearn.fitted",
+    "update_registered_converter": "skl2onnx",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+    for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
+        require(package, least, "'pyopnb[sklearn]'")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -296,39 +297,68 @@ def decode(target: Any, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> tupl
     """
     lengths, ahead = list(attrs.get(LENGTHS, ())), list(inputs)
     tensors: dict[str, Any] = {}
-    for argument in target._schema.arguments:
-        kind = str(argument.type)
-        if not _is_tensor(kind):
+    parameters = _parameters(target)
+    for parameter in parameters:
+        if not parameter.tensor:
             continue
-        if not _is_list(kind):
-            tensors[argument.name] = ahead.pop(0) if ahead else None
+        if not parameter.tensors:
+            tensors[parameter.name] = ahead.pop(0) if ahead else None
         elif lengths and (length := lengths.pop(0)) >= 0:
-            tensors[argument.name], ahead = [*ahead[:length], *[None] * (length - len(ahead))], ahead[length:]
+            tensors[parameter.name], ahead = [*ahead[:length], *[None] * (length - len(ahead))], ahead[length:]
     dynamic = dict(zip(attrs.get(DYNAMIC, ()), map(_number, ahead), strict=False))
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for argument in target._schema.arguments:
-        name = attr_name(argument.name)
-        if tensors.get(argument.name) is not None:
-            value = tensors[argument.name]
+    for parameter in parameters:
+        name = parameter.attr
+        if tensors.get(parameter.name) is not None:
+            value = tensors[parameter.name]
         elif name in dynamic:
             value = dynamic[name]
         elif name in attrs:
-            value = _value(attrs[name], str(argument.type))
+            value = _value(attrs[name], parameter.kind)
         elif name in attrs.get(EMPTY, ()):
             value = []
-        elif name in attrs.get(NONE, ()) or not argument.has_default_value():
+        elif name in attrs.get(NONE, ()):
             value = None
         else:
-            value = argument.default_value
+            value = parameter.default
         for place, item in dynamic.items():
             if place.startswith(f"{name}.") and isinstance(value, list):
                 value[int(place.rpartition(".")[2])] = item
-        if argument.kwarg_only:
-            kwargs[argument.name] = value
+        if parameter.kwarg_only:
+            kwargs[parameter.name] = value
         else:
             args.append(value)
     return args, kwargs
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of a torch op's schema, whose own attributes take a microsecond each to read."""
+
+    name: str
+    attr: str
+    kind: str
+    tensor: bool
+    tensors: bool
+    kwarg_only: bool
+    default: Any  # None where there is none
+
+
+@cache
+def _parameters(target: Any) -> tuple[_Parameter, ...]:
+    return tuple(
+        _Parameter(
+            argument.name,
+            attr_name(argument.name),
+            kind := str(argument.type),
+            _is_tensor(kind),
+            _is_tensor(kind) and _is_list(kind),
+            argument.kwarg_only,
+            argument.default_value if argument.has_default_value() else None,
+        )
+        for argument in target._schema.arguments
+    )
 
 
 def _number(value: Any) -> Any:

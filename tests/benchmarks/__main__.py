@@ -16,6 +16,7 @@ import bench_missing
 import bench_reload
 import bench_show
 import bench_threads
+import bench_torch
 import bench_trace
 import bench_watch
 import numpy
@@ -41,6 +42,7 @@ themes = (
     bench_diff,
 )
 looking = (bench_show, bench_trace, bench_divergence, bench_watch)
-rows = table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking)))
+doors = (bench_torch,)
+rows = table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking, *doors)))
 results.append(rows, results.machine())
 print(f"\nAppended to {results.RESULTS}")

@@ -467,7 +467,7 @@ def test_a_converter_that_somebody_has_registered_is_used():
         del _registration._converter_pool["DemoFastICA"], _registration._shape_calculator_pool["DemoFastICA"]
 
 
-@pytest.mark.parametrize("module", ["convert", "fitted", "columns", "samples", "holes", "stored"])
+@pytest.mark.parametrize("module", ["conversion", "fitted", "columns", "samples", "holes", "stored"])
 def test_the_examples_of_docstrings_run(module):
     loaded = importlib.import_module(f"pyopnb.sklearn.{module}")
     assert doctest.testmod(loaded, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0

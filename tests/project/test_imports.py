@@ -15,7 +15,9 @@ def heavy_after(statement, cwd):
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["pyopnb", "pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb.ortx", "pyopnb.torch"])
+@pytest.mark.parametrize(
+    "module", ["pyopnb", "pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb.ortx", "pyopnb.sklearn", "pyopnb.torch"]
+)
 def test_import_is_light(module, tmp_path):
     assert heavy_after(f"import {module}", tmp_path) == []
 
@@ -23,3 +25,7 @@ def test_import_is_light(module, tmp_path):
 def test_that_the_test_above_can_fail(tmp_path):
     assert "IPython" in heavy_after("import pyopnb, IPython", tmp_path)
     assert "netron" in heavy_after("import pyopnb, netron", tmp_path)
+
+
+def test_doors_need_no_import_of_their_own(tmp_path):
+    assert heavy_after("import pyopnb; pyopnb.torch, pyopnb.sklearn, pyopnb.ortx", tmp_path) == []
