@@ -18,6 +18,7 @@ from pyopnb.ops.errors import (
     ModelError,
     ModuleRefused,
     NotationError,
+    NotLowered,
     PyopError,
     ResultError,
     RunRefused,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from pyopnb.display.netron.view import NetronView, netron
     from pyopnb.display.show import show
     from pyopnb.display.view import View
+    from pyopnb.lowering.lower import lower
+    from pyopnb.lowering.models import StayedInPython
     from pyopnb.models.build import model, node
     from pyopnb.models.edit.replace import replace
     from pyopnb.models.edit.wrap import wrap
@@ -80,6 +83,7 @@ __all__ = [
     "ModelError",
     "ModuleRefused",
     "NetronView",
+    "NotLowered",
     "NotationError",
     "OpDiff",
     "PyopError",
@@ -89,6 +93,7 @@ __all__ = [
     "SchemaChanged",
     "Session",
     "SessionRebuilt",
+    "StayedInPython",
     "Sweep",
     "TensorType",
     "Trace",
@@ -106,6 +111,7 @@ __all__ = [
     "interact",
     "load",
     "load_module",
+    "lower",
     "missing",
     "model",
     "netron",
@@ -140,6 +146,8 @@ _AT_FIRST_USE = {
     "pyopnb.models.edit.replace": ["replace"],
     "pyopnb.models.edit.wrap": ["wrap"],
     "pyopnb.models.support.missing": ["Missing", "missing"],
+    "pyopnb.lowering.lower": ["lower"],
+    "pyopnb.lowering.models": ["StayedInPython"],
     "pyopnb.models.build": ["model", "node"],
     "pyopnb.models.text.parse": ["parse"],
     "pyopnb.models.text.write": ["text"],

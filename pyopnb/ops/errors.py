@@ -11,6 +11,7 @@
     ├── ArgumentError             too many arguments, or a keyword that is unknown  (TypeError)
     ├── ResultError               a return value that the node cannot give          (TypeError)
     ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
+    ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
     ├── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
     └── RunRefused                a run that could hang or end the process          (RuntimeError)
 
@@ -32,6 +33,7 @@ __all__ = [
     "FeedError",
     "ModelError",
     "ModuleRefused",
+    "NotLowered",
     "NotationError",
     "PyopError",
     "ResultError",
@@ -329,6 +331,10 @@ class ResultError(PyopError, TypeError):
 
 class EscapedInput(PyopError, RuntimeError):
     """An op kept an input, or a view of it, past ``compute``, where ONNX Runtime uses its memory again."""
+
+
+class NotLowered(PyopError, NotImplementedError):
+    """An op, or a line of it, that does not become ONNX operators with the same results."""
 
 
 class SchemaChanged(PyopError, RuntimeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnxruntime
@@ -23,7 +23,7 @@ from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.run import TraceOptions, run_traced
 from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["run", "run_each", "run_kernels", "trace"]
+__all__ = ["kernel_runner", "run", "run_each", "run_kernels", "trace"]
 
 
 @hide_internal_frames
@@ -153,10 +153,16 @@ def _trace_on_reference(source: ModelSource, feeds: Sequence[Any], named: Mappin
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """Run a model once through ONNX Runtime's own kernels, also where the registry has ops of their names."""
+    return kernel_runner(model)(feeds)
+
+
+def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
+    """A function that runs a model through ONNX Runtime's own kernels, also where the registry has ops of their names."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU], enable_fallback=0)
-    return list(session.run(None, feeds, QUIET))
+    return lambda feeds: list(session.run(None, feeds, QUIET))
 
 
 def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session import Session
 
-__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "read_example", "refuse_tuples"]
+__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "random_array", "read_example", "refuse_tuples"]
 
 Arrays = tuple[np.ndarray | None, ...]
 
@@ -115,10 +115,10 @@ def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
     unused_sizes = count(2)
     ports = [port for port in op.current.schema.inputs if not port.optional]
     ports += [port for port in ports if port.variadic]
-    return Example(tuple(_random_array(port, sizes, unused_sizes, random) for port in ports), dict(attrs))
+    return Example(tuple(random_array(port, sizes, unused_sizes, random) for port in ports), dict(attrs))
 
 
-def _random_array(port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator) -> np.ndarray:
+def random_array(port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator) -> np.ndarray:
     """An array of a port's type; ``sizes`` are those of the symbols so far."""
 
     def size_of(dim: int | str | None) -> int:

@@ -12,7 +12,7 @@ from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
 from pyopnb.models.ort_capabilities import schema_domains
 
-__all__ = ["inline_ops"]
+__all__ = ["inline_ops", "inlined_functions"]
 
 
 def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelProto:
@@ -69,6 +69,33 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
         return proto
 
 
+def inlined_functions(proto: ModelProto) -> ModelProto:
+    """A copy with all calls of local functions written out, for those who only read types.
+
+    Parameters
+    ----------
+    proto : ModelProto
+
+    Returns
+    -------
+    ModelProto
+
+    Raises
+    ------
+    ModelError
+        As from `check_functions` and `check_attributes`.
+    """
+    import onnx.inliner  # most sessions do not need it
+
+    check_functions(proto)
+    check_attributes(proto)
+    ready = ModelProto()
+    ready.CopyFrom(proto)
+    _give_defaults(ready)
+    _forget_types(ready)
+    return onnx.inliner.inline_local_functions(ready)
+
+
 def _forget_types(model: ModelProto) -> None:
     """Remove the types that a function with several calls declares for its values: each call has its own."""
     called = Counter(function_key(site.node) for site in walk(model))
@@ -79,8 +106,8 @@ def _forget_types(model: ModelProto) -> None:
 
 def _give_defaults(model: ModelProto) -> None:
     """Write functions' default attributes into calls that leave them out: onnx's inliner drops them."""
-    defaults = {(f.domain, f.name): f.attribute_proto for f in model.functions if f.attribute_proto}
+    defaults = {function_key(f): f.attribute_proto for f in model.functions if f.attribute_proto}
     for site in walk(model) if defaults else ():
         given = {a.name for a in site.node.attribute}
-        standing = defaults.get((site.node.domain, site.node.op_type), ())
+        standing = defaults.get(function_key(site.node), ())
         site.node.attribute.extend(a for a in standing if a.name not in given)

@@ -1,0 +1,126 @@
+"""The nodes that a trace records, and the function that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, NodeProto, helper, numpy_helper
+
+__all__ = ["Graph"]
+
+
+class Graph:
+    """Nodes in the order in which they were recorded. Equal nodes are recorded once.
+
+    Parameters
+    ----------
+    opset : int
+        Version of ONNX's own operators.
+    inputs : sequence of str
+        Names that are taken.
+
+    Attributes
+    ----------
+    finite : bool
+        Whether no array has a NaN.
+    lines : dict of str to str
+        By output, the user's line that a node comes from.
+    """
+
+    def __init__(self, opset: int, inputs: Sequence[str], finite: bool = False) -> None:
+        self.opset, self.inputs, self.finite = opset, tuple(inputs), finite
+        self.nodes: list[NodeProto] = []
+        self.lines: dict[str, str] = {}
+        self._known: dict[bytes, tuple[str, ...]] = {}
+        self._taken = set(inputs)
+
+    def add(self, op_type: str, inputs: Sequence[str], outputs: int = 1, line: str = "", **attrs: Any) -> tuple[str, ...]:
+        """Record a node, and name its outputs."""
+        node = helper.make_node(op_type, list(inputs), [], **attrs)
+        return self._put(node, outputs, line)
+
+    def constant(self, array: np.ndarray) -> str:
+        """A node for values that do not depend on the inputs."""
+        node = helper.make_node(
+            "Constant", [], [], value=numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
+        )
+        return self._put(node, 1, "")[0]
+
+    def attribute(self, name: str, kind: str) -> str:
+        """A node for the value of one of the function's attributes, ``"int"`` or ``"float"``."""
+        node = helper.make_node("Constant", [], [])
+        of = {"int": AttributeProto.INT, "float": AttributeProto.FLOAT}[kind]
+        node.attribute.add(name=f"value_{kind}", type=of, ref_attr_name=name)
+        return self._put(node, 1, "")[0]
+
+    def _put(self, node: NodeProto, outputs: int, line: str) -> tuple[str, ...]:
+        key = node.SerializeToString(deterministic=True) + bytes([outputs])
+        if key not in self._known:
+            names = tuple(self._name(node.op_type) for _ in range(outputs))
+            node.output.extend(names)
+            self.nodes.append(node)
+            self.lines.update(dict.fromkeys(names, line))
+            self._known[key] = names
+        return self._known[key]
+
+    def _name(self, op_type: str) -> str:
+        name, number = op_type.lower(), 1
+        while name in self._taken:
+            number += 1
+            name = f"{op_type.lower()}_{number}"
+        self._taken.add(name)
+        return name
+
+    def needed(self, outputs: Iterable[str]) -> list[NodeProto]:
+        """The nodes that the outputs depend on."""
+        wanted, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if wanted.intersection(node.output):
+                kept.append(node)
+                wanted.update(node.input)
+        return kept[::-1]
+
+    def function(
+        self, domain: str, name: str, outputs: Sequence[str], attrs: Mapping[str, Any], required: Sequence[str], doc: str
+    ) -> FunctionProto:
+        """The recorded nodes as a function.
+
+        Parameters
+        ----------
+        domain, name : str
+        outputs : sequence of str
+            Names of recorded values; an input, or one that is there twice, is copied by an Identity.
+        attrs : mapping
+            Attributes with their defaults.
+        required : sequence of str
+            Attributes without a default.
+        doc : str
+
+        Returns
+        -------
+        FunctionProto
+        """
+        named: list[str] = []
+        for output in outputs:
+            own = output in self.inputs or output in named
+            named.append(self._put_anew("Identity", output) if own else output)
+        nodes = self.needed(named)
+        made = helper.make_function(
+            domain,
+            name,
+            list(self.inputs),
+            named,
+            nodes,
+            [helper.make_opsetid("", self.opset)],
+            attributes=list(required),
+            attribute_protos=[helper.make_attribute(key, value) for key, value in attrs.items()],
+            doc_string=doc,
+        )
+        return made
+
+    def _put_anew(self, op_type: str, source: str) -> str:
+        name = self._name(op_type)
+        self.nodes.append(helper.make_node(op_type, [source], [name]))
+        return name

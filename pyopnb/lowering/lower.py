@@ -1,0 +1,118 @@
+"""The one function for both: an op as a function of ONNX operators, or a model whose ops are such functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import FunctionProto, ModelProto
+
+from pyopnb.lowering.models import lower_model
+from pyopnb.lowering.one_op import lower_op
+from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import find_op
+from pyopnb.testing.subject import generate_example, read_example, refuse_tuples
+
+__all__ = ["lower"]
+
+
+@hide_internal_frames
+def lower(
+    op: Any,
+    /,
+    *inputs: Any,
+    examples: Sequence[Any] = (),
+    opset: int | None = None,
+    finite: bool = False,
+    strict: bool = False,
+    **attrs: Any,
+) -> FunctionProto | ModelProto:
+    """An op as a function of ONNX's own operators, or a model in which ops are such functions.
+
+    ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
+    and compared with the op: on the examples, at other sizes, on other values, with NaN and infinities, and in float16, float32
+    and float64 as far as the op takes them. It is returned if all results agree.
+
+    Parameters
+    ----------
+    op : str, type, ModelProto, bytes or path
+        The name of an op in the registry, or its class; or a model.
+    *inputs
+        Of an op: an array for each input, None for one that is left out. Without inputs and examples, some are generated from
+        the hints of ``compute``. Of a model: feeds by name, one dict. Without it, the ops are tried on what a run on random
+        arrays gives them.
+    examples : sequence
+        As for `check`: more examples of an op, of the same dtypes and ranks.
+    opset : int, optional
+        The version of ONNX's own operators; the newest that the installed runtime takes if not given, as in `model`. The
+        functions of a model have the model's.
+    finite : bool
+        Whether no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no nodes that look for NaN, and such
+        values are not compared.
+    strict : bool
+        Of a model: raise for an op that cannot become a function. Otherwise it stays as it is, with the warning
+        `StayedInPython`.
+    **attrs
+        Of an op: as for `check`.
+
+    Returns
+    -------
+    FunctionProto or ModelProto
+        Of an op: a function for the dtypes and ranks of the example, for all sizes. Attrs of kind int and float that
+        ``compute`` uses as numbers are its attributes; those whose values decide on nodes are part of it. Of a model: a copy
+        with the functions in it. In a `Session` that knows the op, the op serves; everywhere else, the function does.
+
+    Warns
+    -----
+    StayedInPython
+        The nodes of a model that stayed ops, and why.
+
+    Raises
+    ------
+    NotLowered
+        A line of ``compute`` has no ONNX operators: it says which, and what to write instead. Or a result differs.
+    UnknownOp
+        The registry has no such op.
+    FeedError
+        An example is not made of arrays, or their number is not that of the op's inputs.
+    Exception
+        What the op raises on the example.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> @pyopnb.pyop("doctest::SoftClip")
+    ... class SoftClip:
+    ...     def __init__(self, limit: float = 1.0):
+    ...         self.limit = limit
+    ...     def compute(self, x):
+    ...         return self.limit * np.tanh(x / self.limit)
+    >>> function = lower("doctest::SoftClip", np.float32([-2, 0, 2]))
+    >>> [node.op_type for node in function.node]
+    ['Constant', 'Div', 'Tanh', 'Mul']
+    >>> model = pyopnb.model([pyopnb.node("doctest::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y")
+    >>> plain = lower(model)
+    >>> [(function.domain, function.name) for function in plain.functions]
+    [('doctest', 'SoftClip')]
+    """
+    if _is_model(op):
+        if attrs or examples or opset is not None or len(inputs) > 1 or not all(isinstance(each, Mapping) for each in inputs):
+            names = [*map(sanitize, attrs), *["examples"] * bool(examples), *["opset"] * (opset is not None)]
+            got = ", ".join(names) or "other arguments"
+            raise ArgumentError("lower of a model", expected="feeds in one dict, finite and strict", got=got, next='{"x": x}')
+        return lower_model(op, inputs[0] if inputs else None, finite=finite, strict=strict)
+    target = find_op(op)
+    refuse_tuples(target, inputs)
+    given = [*([inputs] if inputs else []), *examples]
+    read = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
+    return lower_op(target, read or [generate_example(target, attrs)], opset=opset, finite=finite).function
+
+
+def _is_model(value: Any) -> bool:
+    if isinstance(value, (type, Op)):
+        return False
+    return not (isinstance(value, str) and "::" in value) and isinstance(
+        value, (ModelProto, bytes, bytearray, str, os.PathLike)
+    )

@@ -1,0 +1,220 @@
+"""A model in which ops are local functions, so that it runs without pyopnb."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
+
+from pyopnb.lowering.one_op import lower_op
+from pyopnb.lowering.tracer import LoweredOp
+from pyopnb.lowering.verify import give_attrs
+from pyopnb.models.build import type_outputs
+from pyopnb.models.edit.inline import inlined_functions
+from pyopnb.models.edit.replace import open_for_edit
+from pyopnb.models.functions import function_key
+from pyopnb.models.io import to_model
+from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, type_of_proto, walk
+from pyopnb.models.types import Types
+from pyopnb.ops.errors import NotLowered, plural, sanitize
+from pyopnb.ops.op import Op
+from pyopnb.ops.registry import registry
+from pyopnb.ops.schema import Port, same_value
+from pyopnb.runtime.notices import level_of_user
+from pyopnb.runtime.one_run import trace
+from pyopnb.testing.subject import Example, random_array
+
+__all__ = ["StayedInPython", "lower_model"]
+
+_OVERLOADS = 10
+"""The IR version from which on a domain may have several functions of one name."""
+
+_SHOWN = 5
+
+
+class StayedInPython(UserWarning):
+    """Nodes of a model that stayed ops, as they do not become ONNX operators.
+
+    Attributes
+    ----------
+    reasons : dict of str to str
+        By node, as messages name it, why.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        shown = [f"  {where}: {why}" for where, why in list(self.reasons.items())[:_SHOWN]]
+        more = [f"  … and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+        super().__init__("\n".join([f"{plural(len(reasons), 'node')} stayed in Python:", *shown, *more]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reasons,)
+
+
+@dataclass
+class _Lowered:
+    """The functions of one op, so far."""
+
+    op: Op
+    known: list[tuple[Any, LoweredOp]] = field(default_factory=list)
+
+
+def lower_model(model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool) -> ModelProto:
+    """Copy a model, and make the ops in it local functions.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    feeds : mapping or None
+        The values on which the ops are tried; None for random ones.
+    finite : bool
+        Whether no array has NaN or infinities.
+    strict : bool
+        Whether an op that cannot become a function is an error.
+
+    Returns
+    -------
+    ModelProto
+
+    Warns
+    -----
+    StayedInPython
+
+    Raises
+    ------
+    NotLowered
+        With ``strict``.
+    """
+    source = open_for_edit(model, None)
+    values = _random_values(model, source.proto) if feeds is None else _values(model, source.proto, feeds)
+    types, reasons = Types(source.proto), {}
+    ops: dict[str, _Lowered] = {}
+    taken = {function_key(function) for function in source.proto.functions}
+    for site in list(walk(source.proto)):
+        op = registry.find(site.node.domain, site.node.op_type)
+        if op is None or function_key(site.node) in taken:
+            continue
+        try:
+            example = _example(site, types, values, source.proto)
+            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite)
+        except Exception as error:
+            if strict:
+                raise
+            reasons[site.where] = str(error) if isinstance(error, NotLowered) else f"{type(error).__name__}, {sanitize(error)}"
+    _add_functions(source.proto, ops)
+    if reasons:
+        warnings.warn(StayedInPython(reasons), stacklevel=level_of_user())
+    return to_model(source)
+
+
+def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
+    """The tensors in a run on random arrays of the types of the model's inputs; none where it does not run on them."""
+    known = {tensor.name for tensor in proto.graph.initializer}
+    types = {info.name: type_of_proto(info.type) for info in proto.graph.input if info.name not in known}
+    if any(kind.dtype is None or kind.shape is None for kind in types.values()):
+        return {}
+    random, unused = np.random.default_rng(0), iter(range(3, 1000))
+    sizes: dict[str, int] = {}
+    feeds = {name: random_array(Port(name, kind), sizes, unused, random) for name, kind in types.items()}
+    try:
+        return _values(model, proto, feeds)
+    except (
+        Exception
+    ):  # what an op or the runtime raises on them says nothing of the model; each op is tried on arrays of its own
+        return {}
+
+
+def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The tensors of the main graph in a run."""
+    run = trace(model, dict(feeds), check=False, times=False)
+    initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
+    names = {name for node in proto.graph.node for name in node.input if name}
+    values = {name: np.asarray(run[name]) for name in names if name in run}
+    rest = names - values.keys()
+    values |= {name: np.asarray(feeds[name]) for name in rest if name in feeds}
+    values |= {name: numpy_helper.to_array(initializers[name]) for name in rest & initializers.keys()}
+    return values
+
+
+def _example(site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto) -> Example:
+    """The inputs of a node and its attrs: as they are in the run, or random ones of its types."""
+    if linked_attributes(site.node):
+        raise NotLowered(site.where, expected="attrs with values", got="attrs that the caller of the function sets")
+    attrs = attribute_values(site.node, proto, site.where)
+    random, unused = np.random.default_rng(0), iter(range(3, 1000))
+    sizes: dict[str, int] = {}
+    arrays: list[np.ndarray | None] = []
+    for name in site.node.input:
+        if not name:
+            arrays.append(None)
+        elif site.scope is proto.graph and name in values:
+            arrays.append(values[name])
+        else:
+            kind = types.of(site, name)
+            if kind.dtype is None or kind.shape is None:
+                raise NotLowered(
+                    f"{site.where}, input {sanitize(name)}",
+                    expected="a dtype and a rank",
+                    got=str(kind),
+                    next="lower(model, {…}), with feeds by name, or declare the type in the model",
+                )
+            arrays.append(random_array(Port(name, kind), sizes, unused, random))
+    return Example(tuple(arrays), attrs)
+
+
+def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool) -> None:
+    """Give a node its function: one that another node has, or a new one."""
+    scope = proto if isinstance(site.scope, GraphProto) else site.scope
+    opset = imported_versions(scope).get("") or imported_versions(proto).get("", 0)
+    if not opset or (not isinstance(site.scope, GraphProto) and opset != imported_versions(proto).get("")):
+        raise NotLowered(site.where, expected="ONNX's operators imported in one version", got="none or another one")
+    kinds = tuple(kind and kind.without_sizes() for kind in example.types)
+    found = next((each for key, each in lowered.known if key == (kinds, len(site.node.output)) and _fits(each, example)), None)
+    if found is None:
+        found = lower_op(lowered.op, [example], opset=opset, finite=finite)
+        lowered.known.append(((kinds, len(site.node.output)), found))
+        if len(lowered.known) > 1:
+            found.function.overload = str(len(lowered.known))
+    if found.function.overload:
+        site.node.overload = found.function.overload
+    give_attrs(site.node, found, lowered.op.current.schema, example.attrs, site.where)
+
+
+def _fits(lowered: LoweredOp, example: Example) -> bool:
+    """Whether a function was made for the attrs of a node."""
+    return all(
+        same_value(value, example.attrs[name]) if name in example.attrs else name in lowered.defaulted
+        for name, value in lowered.fixed.items()
+    )
+
+
+def _add_functions(proto: ModelProto, ops: Mapping[str, _Lowered]) -> None:
+    functions: list[FunctionProto] = [each.function for lowered in ops.values() for _, each in lowered.known]
+    proto.functions.extend(functions)
+    if functions:
+        proto.ir_version = max(proto.ir_version, _OVERLOADS)
+    known = imported_versions(proto)
+    proto.opset_import.extend(helper.make_opsetid(name, 1) for name in {f.domain for f in functions} if name not in known)
+    if functions:
+        _type_outputs(proto)
+
+
+def _type_outputs(proto: ModelProto) -> None:
+    """Infer the shapes of outputs that have none, through the functions: a registered op is opaque to onnx."""
+    untyped = [info for info in proto.graph.output if not info.type.tensor_type.HasField("shape")]
+    if not untyped:
+        return
+    inlined = inlined_functions(proto)
+    for info in inlined.graph.output:
+        if not info.type.tensor_type.HasField("shape"):
+            info.ClearField("type")
+            info.ClearField("metadata_props")
+    type_outputs(inlined)
+    typed = {info.name: info for info in inlined.graph.output if info.HasField("type")}
+    for info in untyped:
+        if info.name in typed:
+            info.CopyFrom(typed[info.name])

@@ -1,0 +1,256 @@
+"""NumPy as ``compute`` sees it while it is traced: what makes new arrays makes traced ones.
+
+NumPy hands over a call only where an argument is one of ours (NEP 13 and 18). ``np.zeros((n, 3))`` has none, and
+what they return may be written later. So a copy of the op's functions runs, in which ``np`` is this.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pyopnb.lowering.dispatch import call, fit
+from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.shapes import shape_vector
+from pyopnb.lowering.tensors import INT64, Tensor, cast, constant, elementwise, expand, node, where
+from pyopnb.lowering.ufuncs import lower_erf
+from pyopnb.lowering.values import Traced, is_constant, is_traced, plain, tensor_of
+
+__all__ = ["MAKERS", "NUMPY", "NumpyNamespace", "lower_scipy", "rebound"]
+
+
+class NumpyNamespace:
+    """NumPy, with other functions for what makes arrays."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "random":
+            refuse(
+                "random numbers",
+                "random numbers as an input, or leave this op in Python",
+                "an op that gives the same each time",
+            )
+        if name in MAKERS:
+            return MAKERS[name]
+        return getattr(np, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(np)
+
+
+# ---- what makes arrays -------------------------------------------------------------------------------------------------------
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    result = np.full(plain(shape), plain(fill_value), dtype)
+    if is_constant(shape) and is_constant(fill_value):
+        return Traced(result)
+    to, dims = shape_vector(shape)
+    return Traced(result, fit(expand(tensor_of(fill_value, result.dtype), to, dims), result))
+
+
+def _zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    return _full(shape, 0, np.dtype(dtype))
+
+
+def _ones(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    return _full(shape, 1, np.dtype(dtype))
+
+
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+    array = a if type(a) is Traced else Traced(np.asarray(plain(a)))
+    return _full(array.shape if shape is None else shape, fill_value, array.dtype if dtype is None else dtype)
+
+
+def _zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+    return _full_like(a, 0, dtype, shape=shape)
+
+
+def _ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+    return _full_like(a, 1, dtype, shape=shape)
+
+
+def _arange(*args: Any, dtype: Any = None, start: Any = None, stop: Any = None, step: Any = None, **kwargs: Any) -> Any:
+    given = [*args, *(each for each in (start, stop, step) if each is not None)]
+    result = np.arange(*plain(given), dtype=dtype)
+    if is_constant(given):
+        return Traced(result)
+    bounds = [0, given[0], 1] if len(given) == 1 else [*given, 1][:3]
+    if result.dtype.kind == "f" and any(np.asarray(plain(each)).dtype.kind == "f" for each in bounds):
+        refuse("np.arange of floats, whose length depends on rounding", "np.linspace, or np.arange(n) * step")
+    made = node("Range", [tensor_of(each, INT64) for each in bounds], INT64, (None,))
+    return Traced(result, fit(made, result))
+
+
+def _linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+) -> Any:
+    if retstep or np.ndim(plain(start)) or np.ndim(plain(stop)):
+        refuse("np.linspace with retstep=, or between arrays", "a + (b - a) * np.linspace(0, 1, n)[:, None]")
+    result = np.linspace(plain(start), plain(stop), plain(num), endpoint, dtype=dtype)
+    if is_constant([start, stop, num]):
+        return Traced(result)
+    if result.dtype.kind != "f":
+        refuse("np.linspace of integers", "np.linspace(…).astype(…)")
+    count = tensor_of(num, INT64)
+    low, high = tensor_of(start, np.float64), tensor_of(stop, np.float64)
+    steps = cast(node("Range", [constant(np.int64(0)), count, constant(np.int64(1))], INT64, (None,)), np.float64)
+    parts = elementwise("Max", elementwise("Sub", count, constant(np.int64(1 if endpoint else 0))), constant(np.int64(1)))
+    step = elementwise("Div", elementwise("Sub", high, low), cast(parts, np.float64))
+    made = elementwise("Add", elementwise("Mul", steps, step), low)
+    if endpoint:  # which NumPy sets, whatever was rounded
+        end = elementwise("Equal", steps, cast(elementwise("Sub", count, constant(np.int64(1))), np.float64), dtype=bool)
+        more = elementwise("Greater", count, constant(np.int64(1)), dtype=bool)
+        made = where(elementwise("And", end, more), high, made)
+    return Traced(result, fit(made, result))
+
+
+def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, **kwargs: Any) -> Any:  # NumPy's names
+    result = np.eye(plain(N), plain(M), plain(k), dtype)
+    if is_constant([N, M, k]):
+        return Traced(result)
+    rows, columns = (_arange(each) for each in (N, N if M is None else M))
+    return (columns[None, :] - rows[:, None] == k).astype(dtype)
+
+
+def _tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Any:  # NumPy's names
+    rows, columns = (_arange(each) for each in (N, N if M is None else M))
+    return (columns[None, :] - rows[:, None] <= k).astype(dtype)
+
+
+def _array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:  # NumPy's name
+    if not is_traced(object):
+        return Traced(np.array(object, dtype, ndmin=ndmin))
+    if type(object) is Traced:
+        made = object.copy() if copy else object
+    else:
+        made = _stacked(object)
+    if dtype is not None and np.dtype(dtype) != made.dtype:
+        made = made.astype(dtype)
+    return made
+
+
+def _stacked(value: Any) -> Traced:
+    """Nested lists with traced items, as NumPy makes an array of them."""
+    result = np.array(plain(value))
+    if is_constant(value):
+        return Traced(result)
+    return Traced(result, fit(_stack(value, result.dtype), result))
+
+
+def _stack(value: Any, dtype: np.dtype) -> Tensor:
+    if type(value) not in (tuple, list):
+        return tensor_of(value, dtype)
+    return tensor_of(call(np.stack, ([Traced(np.asarray(plain(each), dtype), _stack(each, dtype)) for each in value],), {}))
+
+
+def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
+    if type(a) is Traced:
+        return a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)
+    return _array(a, dtype)
+
+
+def _indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    if is_constant(dimensions):
+        return Traced(np.indices(plain(dimensions), dtype))
+    return call(np.stack, (call(np.meshgrid, [_arange(n) for n in dimensions], {"indexing": "ij"}),), {}).astype(dtype)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "full": _full, "zeros": _zeros, "ones": _ones, "empty": _zeros,
+    "full_like": _full_like, "zeros_like": _zeros_like,
+    "ones_like": _ones_like, "empty_like": _zeros_like, "arange": _arange, "linspace": _linspace, "eye": _eye, "identity": _eye,
+    "tri": _tri, "array": _array, "asarray": _asarray, "asanyarray": _asarray, "ascontiguousarray": _asarray,
+    "indices": _indices,
+}  # fmt: skip
+
+
+# ---- copies of functions -----------------------------------------------------------------------------------------------------
+
+
+def rebound(cls: type) -> type:
+    """A subclass whose methods, but for ``__init__``, see `NumpyNamespace` for NumPy; so do the functions that they call.
+
+    Parameters
+    ----------
+    cls : type
+
+    Returns
+    -------
+    type
+        Its instances have the layout of those of ``cls``.
+    """
+    copies: dict[int, Any] = {}
+    members: dict[str, Any] = {"__slots__": ()}
+    for base in reversed(cls.__mro__[:-1]):
+        for name, member in vars(base).items():
+            if name.startswith("__") and name != "__call__":
+                continue
+            members.pop(name, None)
+            if isinstance(member, types.FunctionType):
+                members[name] = _copied(member, copies)
+            elif isinstance(member, (staticmethod, classmethod)) and isinstance(member.__func__, types.FunctionType):
+                members[name] = type(member)(_copied(member.__func__, copies))
+            elif isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+                members[name] = property(_copied(member.fget, copies), member.fset, member.fdel)
+    return type(cls.__name__, (cls,), members)
+
+
+def _copied(function: types.FunctionType, copies: dict[int, Any]) -> Any:
+    if id(function) in copies:
+        return copies[id(function)]
+    closure = function.__closure__ and tuple(types.CellType() for _ in function.__closure__)
+    names = _Globals(function.__globals__, copies)
+    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    copies[id(function)] = made
+    for cell, old in zip(closure or (), function.__closure__ or (), strict=True):
+        try:
+            cell.cell_contents = _seen(old.cell_contents, function.__globals__, copies)
+        except ValueError:  # a cell that nothing is in yet
+            continue
+    return made
+
+
+class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
+    """The globals of a function, in which NumPy is ours; looked up as they are used."""
+
+    def __init__(self, of: dict[str, Any], copies: dict[int, Any]) -> None:
+        super().__init__(of)
+        self._of, self._copies = of, copies
+        for name, value in of.items():
+            seen = _seen(value, of, copies, deep=False)
+            if seen is not value:
+                super().__setitem__(name, seen)
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        return _seen(value, self._of, self._copies) if isinstance(value, types.FunctionType) else value
+
+
+def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any], deep: bool = True) -> Any:
+    """A value as a copied function sees it."""
+    if value is np:
+        return NUMPY
+    if isinstance(value, types.FunctionType) and deep and value.__globals__ is of:
+        return _copied(value, copies)
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str) and name in MAKERS and value is getattr(np, name, None):
+        return MAKERS[name]
+    return value
+
+
+NUMPY = NumpyNamespace()
+
+
+def lower_scipy() -> None:
+    """Learn scipy's erf, where scipy has been imported."""
+    import sys
+
+    from pyopnb.lowering.dispatch import TABLE
+
+    special = sys.modules.get("scipy.special")
+    if special is not None:
+        TABLE[special.erf] = lower_erf

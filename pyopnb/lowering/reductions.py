@@ -1,0 +1,249 @@
+"""NumPy's reductions: sums, means, extremes, and what is counted or added up along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pyopnb.lowering.dispatch import lowers
+from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.tensors import (
+    BOOL,
+    INT64,
+    Tensor,
+    cast,
+    constant,
+    elementwise,
+    graph,
+    node,
+    reduce,
+    reshape,
+    served,
+    shape,
+    squeeze,
+    where,
+)
+from pyopnb.lowering.ufuncs import is_nan
+from pyopnb.lowering.values import plain, tensor_of
+
+__all__ = ["axes_of", "elements", "sum_of"]
+
+
+def axes_of(axis: Any, ndim: int) -> list[int]:
+    """The axes of an argument ``axis``; all where it is None."""
+    if axis is None:
+        return list(range(ndim))
+    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return sorted(int(np.lib.array_utils.normalize_axis_index(_whole(each), ndim)) for each in listed)
+
+
+def _whole(axis: Any) -> int:
+    return int(axis.__index__())
+
+
+def sum_of(x: Tensor, axes: Sequence[int], keepdims: bool, dtype: Any) -> Tensor:
+    """A sum in a dtype, for which the runtime has a kernel or a wider one."""
+    to = np.dtype(dtype)
+    wide = to if served("ReduceSum", to) else np.dtype(np.int64)
+    if to.kind == "u" and to.itemsize == 8:
+        refuse(f"a sum of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).sum()")
+    return cast(reduce("ReduceSum", cast(x, wide), axes, keepdims), to)
+
+
+@lowers(np.sum)
+def _sum(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    x = tensor_of(a)
+    return sum_of(x, axes_of(axis, x.ndim), _flag(keepdims), np.asarray(result).dtype)
+
+
+def _flag(keepdims: Any) -> bool:
+    return keepdims is not np._NoValue and bool(keepdims)
+
+
+@lowers(np.prod)
+def _prod(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    x, to = tensor_of(a), np.asarray(result).dtype
+    if not served("ReduceProd", to):
+        refuse(f"a product of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).prod()")
+    return reduce("ReduceProd", cast(x, to), axes_of(axis, x.ndim), _flag(keepdims))
+
+
+def _calculated(x: Tensor, result: Any) -> tuple[Tensor, np.dtype]:
+    """A tensor in the dtype in which NumPy takes means, float32 for float16, and the dtype of the result."""
+    to = np.asarray(result).dtype
+    return cast(x, np.float32 if to == np.float16 else to), to
+
+
+@lowers(np.mean)
+def _mean(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    x, to = _calculated(tensor_of(a), result)
+    return cast(reduce("ReduceMean", x, axes_of(axis, x.ndim), _flag(keepdims)), to)
+
+
+def elements(x: Tensor, axes: Sequence[int], dtype: Any) -> Tensor:
+    """The number of elements that are reduced, as a scalar."""
+    sizes = [x.dims[axis] for axis in axes]
+    if None not in sizes:
+        return constant(np.prod([size or 0 for size in sizes]), dtype)
+    if len(axes) == x.ndim:
+        return cast(node("Size", [x], INT64, ()), dtype)
+    parts = [squeeze(shape(x, axis, axis + 1), [0]) for axis in axes]
+    total = parts[0]
+    for part in parts[1:]:
+        total = elementwise("Mul", total, part)
+    return cast(total, dtype)
+
+
+def _variance(x: Tensor, axes: Sequence[int], keepdims: bool, ddof: Any) -> Tensor:
+    centred = elementwise("Sub", x, reduce("ReduceMean", x, axes, True))
+    squares = elementwise("Mul", centred, centred)
+    if not plain(ddof):
+        return reduce("ReduceMean", squares, axes, keepdims)
+    count = elementwise("Sub", elements(x, axes, x.dtype), tensor_of(ddof, x.dtype))
+    return elementwise("Div", reduce("ReduceSum", squares, axes, keepdims), count)
+
+
+@lowers(np.var)
+def _var(result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Tensor:
+    x, to = _calculated(tensor_of(a), result)
+    return cast(_variance(x, axes_of(axis, x.ndim), _flag(keepdims), ddof), to)
+
+
+@lowers(np.std)
+def _std(result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Tensor:
+    x, to = _calculated(tensor_of(a), result)
+    return cast(elementwise("Sqrt", _variance(x, axes_of(axis, x.ndim), _flag(keepdims), ddof)), to)
+
+
+# ---- extremes ----------------------------------------------------------------------------------------------------------------
+
+
+def _extreme(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """The largest or smallest; NaN where there is one, which the runtime's kernels may drop."""
+    if x.dtype == BOOL:
+        return _of_bools(x, op_type, axes, keepdims)
+    if not served(op_type, x.dtype):
+        wide = np.dtype(np.int32 if x.dtype.itemsize < 4 else np.int64)
+        if x.dtype == np.uint64:
+            refuse(f"an extreme of {x.dtype}, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
+        return cast(reduce(op_type, cast(x, wide), axes, keepdims), x.dtype)
+    made = reduce(op_type, x, axes, keepdims)
+    if x.dtype.kind != "f" or not axes or graph().finite:
+        return made
+    return where(_of_bools(is_nan(x), "ReduceMax", axes, keepdims), constant(np.nan, x.dtype), made)
+
+
+def _of_bools(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Tensor:
+    if graph().opset >= 20:  # from which on the two take bool
+        return reduce(op_type, x, axes, keepdims)
+    return cast(reduce(op_type, cast(x, np.int32), axes, keepdims), bool)
+
+
+def _extremes(function: Any, op_type: str) -> None:
+    @lowers(function)
+    def lower(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+        x = tensor_of(a)
+        return _extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims))
+
+
+for _function, _op in {np.max: "ReduceMax", np.amax: "ReduceMax", np.min: "ReduceMin", np.amin: "ReduceMin"}.items():
+    _extremes(_function, _op)
+
+
+@lowers(np.ptp)
+def _ptp(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = tensor_of(a)
+    ends = (_extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims)) for op_type in ("ReduceMax", "ReduceMin"))
+    return elementwise("Sub", *ends)
+
+
+@lowers(np.all)
+def _all(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = tensor_of(a, bool)
+    return _of_bools(x, "ReduceMin", axes_of(axis, x.ndim), _flag(keepdims))
+
+
+@lowers(np.any)
+def _any(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = tensor_of(a, bool)
+    return _of_bools(x, "ReduceMax", axes_of(axis, x.ndim), _flag(keepdims))
+
+
+def _first_extreme(function: Any, op_type: str) -> None:
+    @lowers(function)
+    def lower(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+        x = tensor_of(a)
+        if axis is None:
+            x = reshape(x, constant(np.array([-1])), (None,)) if x.ndim != 1 else x
+            if _flag(keepdims):
+                refuse(f"np.{function.__name__} of all axes with keepdims", "axis=")
+        at = 0 if axis is None else axes_of(axis, x.ndim)[0]
+        if not served(op_type, x.dtype):
+            x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
+        made = _arg(op_type, x, at, _flag(keepdims))
+        if x.dtype.kind != "f" or graph().finite:
+            return made
+        nan = is_nan(x)  # NumPy gives the first
+        first = _arg("ArgMax", cast(nan, np.int32), at, _flag(keepdims))
+        return where(_of_bools(nan, "ReduceMax", [at], _flag(keepdims)), first, made)
+
+
+def _arg(op_type: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
+    dims = tuple(1 if place == axis else size for place, size in enumerate(x.dims) if keepdims or place != axis)
+    attrs = ({"axis": axis} if axis else {}) | ({} if keepdims else {"keepdims": 0})
+    return node(op_type, [x], INT64, dims, **attrs)
+
+
+_first_extreme(np.argmax, "ArgMax")
+_first_extreme(np.argmin, "ArgMin")
+
+
+# ---- counts and running sums -------------------------------------------------------------------------------------------------
+
+
+@lowers(np.count_nonzero)
+def _count_nonzero(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = tensor_of(a, bool)
+    return reduce("ReduceSum", cast(x, np.int64), axes_of(axis, x.ndim), _flag(keepdims))
+
+
+@lowers(np.cumsum)
+def _cumsum(result: Any, a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
+    to = np.asarray(result).dtype
+    if not served("CumSum", to):
+        refuse(f"a cumulative sum of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).cumsum()")
+    x = tensor_of(a, to)
+    if axis is None and x.ndim != 1:
+        x = reshape(x, constant(np.array([-1])), (None,))
+    at = 0 if axis is None else axes_of(axis, x.ndim)[0]
+    return node("CumSum", [x, constant(np.int64(at))], to, x.dims)
+
+
+def _skipping_nan(function: Any, fill: float, plainly: Any) -> None:
+    @lowers(function)
+    def lower(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+        x = tensor_of(a)
+        filled = where(is_nan(x), constant(fill, x.dtype), x) if x.dtype.kind == "f" else x
+        axes = axes_of(axis, x.ndim)
+        if function is np.nansum:
+            return sum_of(filled, axes, _flag(keepdims), np.asarray(result).dtype)
+        made = reduce(plainly, filled, axes, _flag(keepdims))
+        if x.dtype.kind != "f":
+            return made
+        return where(_of_bools(is_nan(x), "ReduceMin", axes, _flag(keepdims)), constant(np.nan, x.dtype), made)
+
+
+_skipping_nan(np.nansum, 0.0, None)
+_skipping_nan(np.nanmax, -np.inf, "ReduceMax")
+_skipping_nan(np.nanmin, np.inf, "ReduceMin")
+
+
+@lowers(np.nanmean)
+def _nanmean(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x, to = _calculated(tensor_of(a), result)
+    nan, axes = is_nan(x), axes_of(axis, x.ndim)
+    total = reduce("ReduceSum", where(nan, constant(0, x.dtype), x), axes, _flag(keepdims))
+    count = reduce("ReduceSum", cast(elementwise("Not", nan), x.dtype), axes, _flag(keepdims))
+    return cast(elementwise("Div", total, count), to)

@@ -1,0 +1,256 @@
+"""NumPy's functions that choose, sort and look up elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyopnb.lowering.dispatch import REASONS, lowers
+from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.refusal import current_line, refuse
+from pyopnb.lowering.shapes import flat
+from pyopnb.lowering.tensors import (
+    BOOL,
+    INT64,
+    Tensor,
+    cast,
+    constant,
+    elementwise,
+    gather,
+    graph,
+    node,
+    served,
+    shape,
+    squeeze,
+    transpose,
+    where,
+)
+from pyopnb.lowering.ufuncs import is_nan, loop_inputs
+from pyopnb.lowering.values import plain, tensor_of
+
+__all__ = ["nonzero_rows", "selected"]
+
+
+@lowers(np.where)
+def _where(result: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None:
+        return _nonzero(result, condition)
+    return where(tensor_of(condition, bool), tensor_of(x, result.dtype), tensor_of(y, result.dtype))
+
+
+@lowers(np.select)
+def _select(result: Any, condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
+    made = tensor_of(default, result.dtype)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        made = where(tensor_of(condition, bool), tensor_of(choice, result.dtype), made)
+    return made
+
+
+@lowers(np.clip)
+def _clip(result: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None) -> Tensor:
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    low, high = (None if bound is np._NoValue else bound for bound in (low, high))
+    to = np.asarray(result).dtype
+    x, bounds = tensor_of(a, to), [None if bound is None else tensor_of(bound, to) for bound in (low, high)]
+    if all(bound is None or not bound.ndim for bound in bounds) and served("Clip", to):
+        given = [x, *bounds] if bounds[1] is not None else [x, *bounds[:1]]
+        return node("Clip", given, to, x.dims)
+    for op_type, bound in zip(("Max", "Min"), bounds, strict=True):
+        if bound is not None and not served(op_type, to):
+            refuse(f"np.clip of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int32)")
+        x = x if bound is None else elementwise(op_type, x, bound)
+    return x
+
+
+@lowers(np.nan_to_num)
+def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+    tensor = tensor_of(x)
+    if tensor.dtype.kind != "f":
+        return tensor
+    limits = np.finfo(tensor.dtype)
+    made = where(is_nan(tensor), tensor_of(nan, tensor.dtype), tensor)
+    for sign, bound in (
+        (np.inf, limits.max if posinf is None else posinf),
+        (-np.inf, limits.min if neginf is None else neginf),
+    ):
+        infinite = elementwise("Equal", tensor, constant(sign, tensor.dtype), dtype=bool)
+        made = where(infinite, tensor_of(bound, tensor.dtype), made)
+    return made
+
+
+@lowers(np.isclose)
+def _isclose(result: Any, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
+    x, y = loop_inputs(np.subtract, a, b)
+    x, y = (cast(each, np.float64) for each in (x, y))
+    limit = elementwise("Add", constant(float(atol)), elementwise("Mul", constant(float(rtol)), elementwise("Abs", y)))
+    near = elementwise("LessOrEqual", elementwise("Abs", elementwise("Sub", x, y)), limit, dtype=bool)
+    finite = elementwise("Less", elementwise("Abs", y), constant(np.inf), dtype=bool)
+    return elementwise("Or", elementwise("And", near, finite), elementwise("Equal", x, y, dtype=bool))
+
+
+# ---- sorting -----------------------------------------------------------------------------------------------------------------
+
+
+def _sorted(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Values and indices, the smallest first and NaN last, equal ones in their order, as in NumPy's stable sort."""
+    to = x.dtype
+    if x.dtype == BOOL or not served("TopK", x.dtype):
+        x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
+    if to == np.uint64:
+        refuse("sorting uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
+    values, indices = graph().add("TopK", [x.name, shape(x, axis, axis + 1).name], 2, current_line(), axis=axis, largest=0)
+    return cast(Tensor(values, x.dtype, x.dims), to), Tensor(indices, INT64, x.dims)
+
+
+@lowers(np.sort)
+def _sort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = None) -> Tensor:
+    x = tensor_of(a)
+    return _sorted(flat(x), 0)[0] if axis is None else _sorted(x, axes_of(axis, x.ndim)[0])[0]
+
+
+@lowers(np.argsort)
+def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = None) -> Tensor:
+    x = tensor_of(a)
+    return _sorted(flat(x), 0)[1] if axis is None else _sorted(x, axes_of(axis, x.ndim)[0])[1]
+
+
+@lowers(np.median)
+def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    to = np.asarray(result).dtype
+    x = tensor_of(a)
+    x, at = (flat(x), 0) if axis is None else (x, axes_of(axis, x.ndim)[0])
+    if keepdims and axis is None:
+        refuse("np.median of all axes with keepdims", "axis=")
+    ordered = _sorted(x, at)[0]
+    size = shape(x, at, at + 1)
+    size = constant(size.const) if size.const is not None else size
+    two, one = constant(np.array([2])), constant(np.array([1]))
+    middle = [elementwise("Div", each, two) for each in (elementwise("Sub", size, one), size)]
+    low, high = (gather(ordered, each, at) for each in middle)
+    wide = [cast(each, np.float64 if to == np.float64 else np.float32) for each in (low, high)]
+    half = constant(0.5, wide[0].dtype)
+    made = elementwise("Mul", elementwise("Add", *wide), half)
+    if x.dtype.kind == "f":
+        last = gather(ordered, constant(np.array([-1])), at)
+        made = where(is_nan(last), constant(np.nan, made.dtype), made)
+    made = cast(made, to)
+    return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+
+
+def _with_one(dims: tuple[int | None, ...], axis: int) -> tuple[int | None, ...]:
+    return tuple(1 if place == axis else size for place, size in enumerate(dims))
+
+
+@lowers(np.unique)
+def _unique(
+    result: Any,
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+) -> Any:
+    x = tensor_of(ar)
+    if x.dtype.kind == "f" and not graph().finite:
+        refuse("np.unique of floats, which drops NaN in ONNX Runtime", "lower(…, finite=True), if there is no NaN")
+    if axis is not None or return_inverse:
+        refuse("np.unique with axis= or return_inverse=")
+    wide = x if served("Unique", x.dtype) else cast(x, np.int64)
+    names = graph().add("Unique", [wide.name], 4, current_line())
+    values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
+    more = [Tensor(names[place], INT64, (None,)) for place, asked in ((1, return_index), (3, return_counts)) if asked]
+    return [values, *more] if more else values
+
+
+# ---- taking and finding ------------------------------------------------------------------------------------------------------
+
+
+@lowers(np.take)
+def _take(result: Any, a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Tensor:
+    if mode != "raise":
+        refuse(f"np.take with mode={mode!r}", "np.clip(indices, 0, n - 1)")
+    x, at = tensor_of(a), tensor_of(indices)
+    at = at if at.dtype in (np.int32, np.int64) else cast(at, np.int64)
+    return gather(flat(x), at, 0) if axis is None else gather(x, at, axes_of(axis, x.ndim)[0])
+
+
+@lowers(np.take_along_axis)
+def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Tensor:
+    x, at = tensor_of(arr), tensor_of(indices)
+    at = at if at.dtype in (np.int32, np.int64) else cast(at, np.int64)
+    if axis is None:
+        return gather(flat(x), flat(at), 0)
+    place = axes_of(axis, x.ndim)[0]
+    for other, (n, m) in enumerate(zip(np.shape(plain(arr)), np.shape(plain(indices)), strict=True)):
+        if other != place and n != m:
+            refuse("np.take_along_axis that broadcasts", "np.broadcast_to(indices, …)")
+    return node("GatherElements", [x, at], x.dtype, at.dims, **({"axis": place} if place else {}))
+
+
+@lowers(np.compress)
+def _compress(result: Any, condition: Any, a: Any, axis: Any = None) -> Tensor:
+    return selected(tensor_of(a), tensor_of(condition, bool), None if axis is None else axes_of(axis, np.ndim(plain(a)))[0])
+
+
+def selected(x: Tensor, mask: Tensor, axis: int | None) -> Tensor:
+    """The elements, or the slices along an axis, where a vector is true."""
+    if axis is None:
+        return node("Compress", [flat(x), flat(mask)], x.dtype, (None,), axis=0)
+    dims = tuple(None if place == axis else size for place, size in enumerate(x.dims))
+    return node("Compress", [x, mask], x.dtype, dims, axis=axis)
+
+
+def nonzero_rows(x: Tensor) -> Tensor:
+    """The indices of what is not zero: a row for each axis."""
+    mask = cast(x, bool)
+    return node("NonZero", [mask], INT64, (x.ndim, None))
+
+
+@lowers(np.nonzero)
+def _nonzero(result: Any, a: Any) -> list[Tensor]:
+    rows = nonzero_rows(tensor_of(a))
+    return [gather(rows, constant(np.int64(axis)), 0) for axis in range(rows.dims[0] or 0)]
+
+
+@lowers(np.flatnonzero)
+def _flatnonzero(result: Any, a: Any) -> Tensor:
+    rows = nonzero_rows(flat(tensor_of(a)))
+    return gather(rows, constant(np.int64(0)), 0)
+
+
+@lowers(np.argwhere)
+def _argwhere(result: Any, a: Any) -> Tensor:
+    return transpose(nonzero_rows(tensor_of(a)), [1, 0])
+
+
+@lowers(np.searchsorted)
+def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
+    x, y = loop_inputs(np.less, a, v)
+    if x.dtype.kind == "f":
+        pass  # NaN in v: it is larger than all, and a comparison with it is false
+    last = y.ndim
+    values = node("Unsqueeze", [y, constant(np.array([last]))], y.dtype, (*y.dims, 1))
+    op_type = "Less" if side == "left" else "LessOrEqual"
+    before = elementwise(op_type, x, values, dtype=bool)
+    if x.dtype.kind == "f":
+        before = elementwise("Or", before, elementwise("And", is_nan(values), elementwise("Not", is_nan(x))))
+        if side != "left":
+            before = elementwise("Or", before, is_nan(values))
+    total = node("ReduceSum", [cast(before, np.int64), constant(np.array([last]))], INT64, y.dims, keepdims=0)
+    return total
+
+
+REASONS |= {
+    np.partition: ("np.partition, whose order inside the parts is NumPy's own", "np.sort(x)"),
+    np.argpartition: ("np.argpartition, whose order inside the parts is NumPy's own", "np.argsort(x)"),
+    np.bincount: ("np.bincount, for which there is no operator", "(x[:, None] == np.arange(n)).sum(0)"),
+    np.histogram: ("np.histogram, for which there is no operator", "sums of comparisons with the edges"),
+    np.percentile: ("np.percentile, for which there is no operator", "np.sort(x) and an index"),
+    np.quantile: ("np.quantile, for which there is no operator", "np.sort(x) and an index"),
+    np.interp: ("np.interp, for which there is no operator", "np.searchsorted and np.take"),
+    np.cumprod: ("np.cumprod, for which there is no operator", "np.exp(np.cumsum(np.log(x))) for positive numbers"),
+    np.allclose: ("np.allclose, whose result is a condition", "np.isclose(a, b).all()"),
+    np.array_equal: ("np.array_equal, whose result is a condition", "(a == b).all()"),
+    np.apply_along_axis: ("a Python function for each row", "NumPy functions with axis="),
+}

@@ -1,0 +1,96 @@
+"""What people write in ``compute``: expressions of inputs ``x``, ``y`` (float32[4,6]), ``v`` (float32[6]), ``i`` (int64[3]), ``n`` (int32[4,6])
+and ``m`` (bool[4,6]), each with the dtype of its result where that is not float32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["BODIES", "REFUSED", "example", "source"]
+
+BODIES: dict[str, str] = {
+    # arithmetic
+    "np.add": "np.add(x, y) + 1", "np.subtract": "2 - np.subtract(x, 0.5)", "np.multiply": "x * y * 3", "np.divide": "x / (y * y + 1)",
+    "np.floor_divide": "x // 0.3 + x // (y * y + 0.1)", "np.remainder": "x % 0.7 - np.mod(y, -0.3)", "np.power": "np.abs(x) ** 1.5 + x ** 2 + np.power(x, 3)",
+    "np.negative": "-x", "np.reciprocal": "np.reciprocal(x * x + 1)", "np.square": "np.square(x)", "np.sqrt": "np.sqrt(np.abs(x)) + np.abs(x) ** 0.5",
+    "np.exp": "np.exp(x)", "np.expm1": "np.expm1(x * 1e-3)", "np.exp2": "np.exp2(x)", "np.log": "np.log(np.abs(x) + 1)", "np.log1p": "np.log1p(x * x * 1e-6)",
+    "np.log2": "np.log2(np.abs(x) + 1)", "np.log10": "np.log10(np.abs(x) + 1)", "np.sin": "np.sin(x) + np.cos(y) + np.tan(x * 0.3)",
+    "np.tanh": "np.tanh(x) + np.sinh(x) + np.cosh(x)", "np.arcsin": "np.arcsin(np.tanh(x)) + np.arccos(np.tanh(y)) + np.arctan(x)",
+    "np.arcsinh": "np.arcsinh(x) + np.arccosh(np.abs(x) + 1) + np.arctanh(np.tanh(x) * 0.5)", "np.abs": "np.abs(x) + abs(y) + np.fabs(x)", "np.sign": "np.sign(x)",
+    "np.floor": "np.floor(x) + np.ceil(y) + np.trunc(x * 3) + np.rint(x)", "np.round": "np.round(x, 1) + x.round() + np.around(x * 30, -1)",
+    "np.maximum": "np.maximum(x, y) - np.minimum(x, 0)", "np.fmax": "np.fmax(x, y) - np.fmin(x, y)", "np.clip": "np.clip(x, -0.5, 0.5) + x.clip(0, None) + np.clip(x, v * 0, None)",
+    "np.hypot": "np.hypot(x, y)", "np.deg2rad": "np.deg2rad(x) + np.rad2deg(y)", "divmod": "divmod(x, 0.4)[1]",
+    # comparisons and choices
+    "np.less": "(x < y) & (x <= 1) | ~(x > 0.5) ^ (y >= 0)  # bool", "np.equal": "(n == 1) | (n != n * 2)  # bool", "np.logical_and": "np.logical_and(x, y > 0) | np.logical_or(x > 1, y) ^ np.logical_not(x)  # bool",
+    "np.where": "np.where(x > 0, x, y) + np.where(m, np.float32(1), 0)", "np.select": "np.select([x > 1, x > 0], [x, y], 0)", "np.isnan": "np.isnan(x) | np.isinf(y) | np.isfinite(x)  # bool",
+    "np.isclose": "np.isclose(x, y, atol=0.5)  # bool", "np.nan_to_num": "np.nan_to_num(np.log(x))", "np.any": "(x > 0).any(axis=1) | (x > 0).all(-1)  # bool",
+    # reductions
+    "np.sum": "x.sum() + x.sum(0) + x.sum(axis=1, keepdims=True) + np.sum(x, (0, 1)) + np.add.reduce(x, -1, keepdims=True)", "np.prod": "x.prod(1, keepdims=True)", "np.mean": "x.mean(-1) + x.mean()",
+    "np.var": "x.var(axis=0) + np.var(x, ddof=1)", "np.std": "x.std(-1, keepdims=True)", "np.max": "x.max(-1, keepdims=True) - np.min(x) + np.maximum.reduce(x, axis=0)", "np.ptp": "np.ptp(x, axis=1)",
+    "np.argmax": "np.argmax(x, axis=1) + x.argmin(1) + np.argmax(x)  # int64", "np.cumsum": "np.cumsum(x, axis=1) + x.cumsum(0) + np.cumsum(x).reshape(x.shape)", "np.count_nonzero": "np.count_nonzero(n, axis=1)  # int64",
+    "np.nansum": "np.nansum(np.where(m, np.nan, x), 0) + np.nanmax(x) + np.nanmean(x)", "np.median": "np.median(x, axis=1) + np.median(x)",
+    # shapes
+    "np.reshape": "x.reshape(-1, 2).reshape(x.shape) + np.reshape(x, (-1,)).reshape(x.shape[0], -1)", "np.transpose": "x.T @ y + np.transpose(x, (1, 0)) @ y", "np.swapaxes": "np.swapaxes(x, 0, 1)",
+    "np.moveaxis": "np.moveaxis(x[None], 0, -1)", "np.expand_dims": "np.expand_dims(x, (0, 2))", "np.squeeze": "np.squeeze(x[None], 0) + x[:, None].squeeze(axis=1)", "np.ravel": "x.ravel() + y.flatten()",
+    "np.concatenate": "np.concatenate([x, y], 1) + np.hstack([y, x])", "np.stack": "np.stack([x, y], 1)", "np.vstack": "np.vstack([x, v])", "np.split": "np.split(x, 2, axis=1)[1] + np.split(x, [1, 4], 1)[0]",
+    "np.array_split": "np.array_split(v, 4)[0]", "np.tile": "np.tile(x, (2, 1)) + np.tile(v, 1)", "np.repeat": "np.repeat(x, 2, axis=1) + x.repeat(2, 1)", "np.pad": "np.pad(x, ((1, 2), (0, 1))) + np.pad(x, [(1, 2), (0, 1)], mode='edge')",
+    "np.flip": "np.flip(x, 1) + x[::-1] + np.fliplr(x)", "np.roll": "np.roll(x, 1, axis=1) + np.roll(x, -7) + np.roll(x, (1, 2), (0, 1))", "np.rot90": "np.rot90(x)", "np.broadcast_to": "np.broadcast_to(v, x.shape) + x",
+    "np.tril": "np.tril(x) + np.triu(x, 1)", "np.diag": "np.diagonal(x) + np.diag(x, 0) + np.trace(x)", "np.diff": "np.diff(x, axis=0)", "np.meshgrid": "np.meshgrid(v, x[:, 0])[0]",
+    # new arrays
+    "np.zeros": "np.zeros((x.shape[0], 3), x.dtype) + np.ones((x.shape[0], 1), np.float32)", "np.zeros_like": "np.zeros_like(x) + np.ones_like(y) + np.full_like(x, 2)", "np.full": "np.full(x.shape, 0.5, dtype=np.float32)",
+    "np.arange": "(np.arange(x.shape[1]) * x).astype(np.float32)", "np.linspace": "(np.linspace(0, 1, x.shape[1]) + x).astype(x.dtype)", "np.eye": "np.eye(x.shape[0], dtype=np.float32) @ x", "np.array": "np.array([x[0, 0], 1.0, x[1, 1]], dtype=np.float32)",
+    # products
+    "np.matmul": "x @ y.T", "np.dot": "np.dot(x, v) + x.dot(v)", "np.einsum": "np.einsum('ij,kj->ik', x, y) + np.einsum('ij, ij -> i', x, y)[:, None]", "np.outer": "np.outer(v, v)", "np.tensordot": "np.tensordot(x, y, ([1], [1]))",
+    "np.linalg.norm": "np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 1, 1)", "np.linalg.det": "np.linalg.det(x[:, :2][:2])[None]",
+    # sorting and finding
+    "np.sort": "np.sort(x, axis=-1) + np.sort(x, 0)", "np.argsort": "np.argsort(x, axis=1, kind='stable') + x.argsort(0, kind='stable')  # int64", "np.take": "np.take(x, i, axis=1) + x.take(i, 1)", "np.take_along_axis": "np.take_along_axis(x, np.argsort(y, 1, kind='stable'), 1)",
+    "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.compress": "np.compress(v > 0, x, axis=1)", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
+    "topk": "np.take_along_axis(x, np.argsort(-x, axis=1, kind='stable')[:, :2], 1)",
+    # reading by index
+    "x[1:3]": "x[1:3, ::2] + x[-3:-1, ::-2]", "x[:, None]": "x[:, None] * y[None, ..., :]", "x[..., -1]": "x[..., -1] + x[:, 0]", "x[i]": "x[:, i] + x[:, [0, 1, -1]]", "x[m]": "x[m] * 2", "x[v > 0]": "x[:, v > 0]",
+    "x[i, i]": "x[i, i + 1] + x[[0, 1, 2], [1, 2, 3]]", "x[0]": "x[0] + x[-1] + x[0, 1]", "x[:n // 2]": "x[: x.shape[0] // 2] + x[: x.shape[0] // 2]", "x[:, i][..., None]": "x[1:, i, None]",
+    # integers
+    "integers": "(n * n + n // 3 - n % 5 + n ** 2 + abs(n) - (n << 2) + (n >> 1)) & 7 | 8 ^ n  # int32", "integer division": "n // (n - n) + n % np.where(m, n, 0)  # int32", "sums of integers": "n.sum(0) + n.max() + n.prod(0) * n.mean().astype(np.int64)  # int64",
+    "small integers": "(n.astype(np.int8) * np.int8(50) + np.maximum(n.astype(np.int8), 3)).astype(np.int8)  # int8", "true division": "(n / 3 + n / n.shape[0]).astype(np.float32)", "promotion": "(x * n + np.float64(2)).astype(np.float32)",
+    "bools": "(m * x + m.sum() + (m + m) * 1).astype(np.float32)", "sizes": "x * x.shape[0] / x.size + x / np.sqrt(x.shape[-1]).astype(np.float32) + len(x.shape)",
+}  # fmt: skip
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "a branch": ("x if x.sum() > 0 else y", "a condition that depends on values. Try: np.where"),
+    "float()": ("x * float(x[0, 0])", r"float\(\) of an array"),
+    "a loop over rows": ("np.stack([row * 2 for row in x])", "a loop over an axis whose size can change"),
+    "a loop over a size": ("sum(x * k for k in range(x.shape[1]))", "the value of a size that can change"),
+    "math": ("x * __import__('math').sqrt(x[0, 0])", r"float\(\) of an array"),
+    "a list": ("np.array([float(v) for v in x.ravel().tolist()], np.float32)", r"\.tolist\(\)"),
+    "random numbers": ("x + np.random.rand()", "random numbers"),
+    "np.linalg.inv": ("np.linalg.inv(x[:, :x.shape[0]])", "np.linalg.inv, for which ONNX has no operator"),
+    "np.fft.rfft": ("np.fft.rfft(x).real.astype(np.float32)", "np.fft.rfft, whose result is complex"),
+    "np.unique": ("np.unique(x)", "np.unique of floats"),
+    "np.cumprod": ("np.cumprod(x, 1)", "np.cumprod, for which there is no operator. Try: np.exp"),
+    "np.percentile": ("np.percentile(x, 50).astype(np.float32)", "np.percentile"),
+    "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
+    "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),
+    "np.arctan2": ("np.arctan2(x, y)", "np.arctan2"),
+    "a text": ("x if f'{x[0, 0]}' else y", "the text of an array"),
+    "np.apply_along_axis": ("np.apply_along_axis(np.sort, 1, x)", "a Python function for each row"),
+    "a write into an input": ("x.__setitem__(0, 1) or x", "a write into an input. Try: y = x.copy"),
+    "a cast by call": ("np.float32(x)", "the array's values"),
+}  # fmt: skip
+
+
+def example() -> dict[str, np.ndarray]:
+    """The inputs."""
+    random = np.random.default_rng(0)
+    return {
+        "x": random.normal(size=(4, 6)).astype(np.float32),
+        "y": random.normal(size=(4, 6)).astype(np.float32),
+        "v": random.normal(size=6).astype(np.float32),
+        "i": np.int64([0, 2, 1]),
+        "n": random.integers(-4, 5, (4, 6)).astype(np.int32),
+        "m": random.random((4, 6)) < 0.5,
+    }
+
+
+def source(body: str) -> str:
+    """The class of a body."""
+    expression, _, dtype = body.partition("  # ")
+    return f"class Body:\n    def compute(self, x: 'float32[A,B]', y: 'float32[A,B]', v: 'float32[B]', i: 'int64[K]', n: 'int32[A,B]', m: 'bool[A,B]') -> '{dtype or 'float32'}[...]':\n        return {expression}\n"

@@ -1,0 +1,461 @@
+"""Ops as functions of ONNX operators: what is traced, what is refused, and that files run without pyopnb."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from bodies import BODIES, REFUSED, example, source
+from written import OPS, inputs
+
+import pyopnb
+from pyopnb.lowering import verify as verify_module
+
+pytestmark = pytest.mark.libraries
+
+REFUSED_OPS = {
+    "Branch": "a condition that depends on values",
+    "Inverse": "np.linalg.inv, for which ONNX has no operator",
+    "ScipyErf": "Erf of float64, for which ONNX Runtime has no kernel",
+    "Unique": "np.unique of floats",
+    "PythonLoop": "a loop over an axis whose size can change",
+    "Rfft": "np.fft.rfft, whose result is complex",
+}
+
+
+@pytest.fixture
+def op(define):
+    """Define ``demo::Name`` with a body; its name."""
+
+    def op(body: str, name: str = "Op") -> str:
+        text = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
+        define(f'@pyopnb.pyop("demo::{name}")\nclass {name}:\n{text}\n', f"{name.lower()}_.py")
+        return f"demo::{name}"
+
+    return op
+
+
+def plainly(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"]).run(None, feeds)
+
+
+def call(function: onnx.FunctionProto, *arrays: np.ndarray, outputs: int = 1, **attrs) -> list[np.ndarray]:
+    names = [f"x{n}" for n in range(len(arrays))]
+    node = pyopnb.node(f"{function.domain}::{function.name}", names, [f"y{n}" for n in range(outputs)], **attrs)
+    types = {
+        name: pyopnb.TensorType(pyopnb.tensor_type(str(array.dtype)).dtype, (None,) * array.ndim)
+        for name, array in zip(names, arrays, strict=True)
+    }
+    known = pyopnb.registry.find(function.domain, function.name)
+    if known is not None:
+        pyopnb.registry.remove(known.name)
+    return plainly(
+        pyopnb.model([node], types, list(node.output), functions=[function]), **dict(zip(names, arrays, strict=True))
+    )
+
+
+# ---- what is traced, and what is not ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_twenty_two_ops_become_functions_or_say_why_not(op, name):
+    arrays = inputs(name)
+    defined = op(OPS[name][0], name)
+    if name in REFUSED_OPS:
+        if name == "ScipyErf":
+            pytest.importorskip("scipy", reason="it is scipy's function")
+        with pytest.raises(pyopnb.NotLowered, match=REFUSED_OPS[name]):
+            pyopnb.lower(defined, *arrays)
+        return
+    function = pyopnb.lower(defined, *arrays)
+    instance = pyopnb.registry[defined].current.cls()
+    expected = instance.compute(*arrays)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    got = call(function, *arrays, outputs=len(expected))
+    for mine, theirs in zip(got, expected, strict=True):
+        pyopnb.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_numpy_as_it_is_used(define, name):
+    # lower itself compares: at five sizes, on a dozen of values, in three dtypes.
+    define(f'@pyopnb.pyop("demo::Body")\n{source(BODIES[name])}')
+    function = pyopnb.lower("demo::Body", *example().values())
+    assert function.node
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_operators_is_refused_with_its_line(define, name):
+    body, message = REFUSED[name]
+    define(f'@pyopnb.pyop("demo::Body")\n{source(body)}')
+    with pytest.raises(pyopnb.NotLowered, match=rf"(?s)demo::Body, line \d+ of compute \(return .*expected .*got .*{message}"):
+        pyopnb.lower("demo::Body", *example().values())
+
+
+def test_the_line_is_that_of_a_function_that_the_op_calls(define):
+    define(
+        """
+        def halved(x):
+            return x / 2 if x.max() > 1 else x
+
+        @pyopnb.pyop("demo::Halved")
+        class Halved:
+            def compute(self, x):
+                return halved(x)
+        """
+    )
+    with pytest.raises(pyopnb.NotLowered, match=r"line 5 of halved \(return x / 2 if x.max\(\) > 1 else x\)"):
+        pyopnb.lower("demo::Halved", np.ones(3, np.float32))
+
+
+def test_a_refusal_that_the_op_catches_is_one_all_the_same(op):
+    name = op(
+        """
+        def compute(self, x):
+            try:
+                return x * float(x[0])
+            except Exception:
+                return x
+        """
+    )
+    with pytest.raises(pyopnb.NotLowered, match=r"line \d+ of compute \(return x \* float\(x\[0\]\)\).*float\(\) of an array"):
+        pyopnb.lower(name, np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def __init__(self):\n    self.runs = 0\ndef compute(self, x):\n    self.runs += 1\n    return x + self.runs", "what compute changes on self"),
+        ("def __init__(self):\n    self.sum = np.zeros(3, np.float32)\ndef compute(self, x):\n    self.sum += 1\n    return x + self.sum", "what compute changes on self"),
+        ("def compute(self, x):\n    return x.nothing", "AttributeError, 'numpy.ndarray' object has no attribute 'nothing'"),
+        ("def compute(self, x):\n    return x.view(np.int32).view(np.float32)", "view with another dtype"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_traced_is_refused(op, body, message):
+    if "nothing" in message:
+        with pytest.raises(AttributeError, match="nothing"):
+            pyopnb.lower(op(body), np.ones(3, np.float32))
+        return
+    with pytest.raises(pyopnb.NotLowered, match=message):
+        pyopnb.lower(op(body), np.ones(3, np.float32))
+
+
+def test_a_wrong_function_is_refused_and_not_returned(op, monkeypatch):
+    # What the comparison is for: here Sinh is recorded for tanh.
+    from pyopnb.lowering.dispatch import TABLE
+
+    name = op("def compute(self, x):\n    return np.tanh(x)")
+    monkeypatch.setitem(TABLE, np.tanh, TABLE[np.sinh])
+    with pytest.raises(pyopnb.NotLowered, match=r"expected the results of compute, got different: output 0"):
+        pyopnb.lower(name, np.ones(3, np.float32))
+
+
+def test_a_function_that_is_right_at_one_size_alone_is_refused(op, monkeypatch):
+    from pyopnb.lowering import values
+
+    name = op("def compute(self, x):\n    return x * x.shape[0]")
+    monkeypatch.setattr(values, "size_of", lambda x, axis: int(x.value.shape[axis]))
+    with pytest.raises(pyopnb.NotLowered, match=r"for \(float32\[[45]\]\): expected the results of compute"):
+        pyopnb.lower(name, np.ones(3, np.float32))
+
+
+def test_only_the_error_of_a_runtime_without_kernels_is_no_wrong_result():
+    assert issubclass(verify_module.NoKernel, pyopnb.NotLowered)
+    assert isinstance(pickle.loads(pickle.dumps(pyopnb.NotLowered("demo::X", got="y"))), NotImplementedError)
+
+
+# ---- writing ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = x.copy(); y[1] = 5; y[:, 1:] *= 2; y[y > 4] -= 1; y[[0, 2], [1, 0]] = 7; return y",
+        "y = x.copy(); v = y[1]; v += 10; v[0] = 3; return y + v",
+        "y = x.copy(); v = y.T; y[0] = 1; return v.T + y",
+        "y = np.zeros((x.shape[0], 4), x.dtype); y[:, 1:3] = x[:, :2]; y[..., -1] = 2; return y",
+        "y = np.empty_like(x); y[...] = x; np.add(y, 1, out=y); y -= 0.5; y.fill(2); y[x > 0] = x[x > 0]; return y",
+        "y = x.copy(); w = y[:2]; z = w[:, 0]; z *= 3; y[0, 0] += 1; return np.concatenate([w, z[:, None]], 1)",
+        "y = [x, x * 2]; y[0] = y[1]; a, b = y; a += 1; return a + b",
+        "y = np.zeros((3, 3), np.float32); y[0] = 5; y[1, 1] += 2; return x[:, :3] @ y",
+    ],
+)
+def test_writes_in_place_are_as_in_numpy(op, body):
+    pyopnb.lower(op(f"def compute(self, x):\n    {body}"), np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32))
+
+
+def test_a_write_that_numpy_refuses_is_refused(op):
+    name = op("def compute(self, x) -> 'int32[N]':\n    y = x.copy()\n    y += 0.5\n    return y")
+    with pytest.raises(TypeError, match="Cannot cast ufunc 'add' output"):
+        pyopnb.lower(name, np.arange(3, dtype=np.int32))
+
+
+# ---- attrs and sizes ----------------------------------------------------------------------------------------------------------
+
+
+def test_attrs_are_attributes_of_the_function_where_the_body_allows_it(op):
+    name = op(OPS["SoftClip"][0])
+    function = pyopnb.lower(name, np.float32([1, 2]))
+    assert {each.name: each.f for each in function.attribute_proto} == {"lo": -0.5, "hi": 0.5}
+    x = np.linspace(-3, 3, 7, dtype=np.float32)
+    expected = 1 + 2 * np.tanh((x - 1) / 2)
+    pyopnb.testing.assert_close(call(function, x, lo=-1.0, hi=3.0)[0], expected, rtol=1e-6)
+
+
+def test_attrs_that_decide_on_nodes_are_part_of_the_function(op):
+    name = op(
+        """
+        def __init__(self, axis: int = -1, times: int = 2, mode: str = "sum", by: float = 2.0):
+            self.axis, self.times, self.mode, self.by = axis, times, mode, by
+        def compute(self, x):
+            for _ in range(self.times):
+                x = x * self.by
+            if self.mode == "max" or self.by > 100:
+                return x.max(self.axis)
+            return x.sum(self.axis)
+        """
+    )
+    x = np.float32([[1, 2, 3], [4, 5, 6]])
+    function = pyopnb.lower(name, x, times=3, axis=0)
+    assert not function.attribute_proto  # by is compared with 100
+    np.testing.assert_array_equal(call(function, x, times=3, axis=0)[0], x.sum(0) * 8)
+
+
+def test_a_required_attr_is_one_of_the_function(op):
+    name = op("def __init__(self, by: float):\n    self.by = by\ndef compute(self, x):\n    return x * self.by")
+    function = pyopnb.lower(name, np.float32([1, 2]), by=3.0)
+    assert list(function.attribute) == ["by"]
+    np.testing.assert_array_equal(call(function, np.float32([1, 2]), by=5.0)[0], [5, 10])
+
+
+def test_a_float_that_a_file_cannot_hold_is_part_of_a_function_of_float64(op):
+    name = op("def __init__(self, by: float = 0.1):\n    self.by = by\ndef compute(self, x):\n    return x * self.by")
+    assert not pyopnb.lower(name, np.float64([1, 2])).attribute_proto
+    assert pyopnb.lower(name, np.float32([1, 2])).attribute_proto
+
+
+def test_a_size_of_the_hint_is_a_number(op):
+    name = op(
+        'def compute(self, x: "float32[N,3]"):\n    return sum(x[:, k] * k for k in range(x.shape[1])) + sum(row.sum() for row in x.T)'
+    )
+    function = pyopnb.lower(name, np.ones((2, 3), np.float32))
+    x = np.float32(np.random.default_rng(0).normal(size=(7, 3)))
+    pyopnb.testing.assert_close(call(function, x)[0], x[:, 1] + 2 * x[:, 2] + x.sum(), rtol=1e-5, atol=1e-5)
+
+
+def test_sizes_that_are_the_same_size_can_be_compared(op):
+    name = op(
+        "def compute(self, x):\n    assert x.shape == x.shape and x.ndim == 2\n    return x.reshape(x.shape[1], x.shape[0])"
+    )
+    assert [node.op_type for node in pyopnb.lower(name, np.ones((2, 3), np.float32)).node] == [
+        "Shape",
+        "Shape",
+        "Concat",
+        "Reshape",
+    ]
+
+
+def test_functions_of_the_module_and_weights_of_the_instance_come_along(define):
+    define(
+        """
+        def scaled(x, by):
+            return x * np.full(x.shape, by, x.dtype)
+
+        class Base:
+            def half(self, x):
+                return scaled(x, 0.5) + np.zeros((x.shape[0], 1), np.float32)
+
+        @pyopnb.pyop("demo::Weighted")
+        class Weighted(Base):
+            def __init__(self):
+                self.weights = np.float32([[1, 2], [3, 4]])
+            def compute(self, x, y=None, *more):
+                return self.half(x) @ self.weights if y is None else y
+        """
+    )
+    x = np.float32([[2, 4], [6, 8], [1, 1]])
+    pyopnb.testing.assert_close(call(pyopnb.lower("demo::Weighted", x), x)[0], x / 2 @ np.float32([[1, 2], [3, 4]]))
+
+
+def test_finite_arrays_need_no_nodes_for_nan(op):
+    name = op("def compute(self, x):\n    return x.max(1)")
+    x = np.ones((2, 3), np.float32)
+    exact, finite = pyopnb.lower(name, x), pyopnb.lower(name, x, finite=True)
+    assert [node.op_type for node in finite.node if node.op_type != "Constant"] == ["ReduceMax"]
+    assert np.isnan(call(exact, np.float32([[1, np.nan, 2]]))[0][0])
+
+
+def test_examples_of_several_dtypes_are_refused(op):
+    name = op("def compute(self, x):\n    return x + 1")
+    with pytest.raises(
+        pyopnb.FeedError, match=r"example 1: expected the dtypes and ranks of the first, \(float32\[1\]\), got \(float64\[1\]\)"
+    ):
+        pyopnb.lower(name, np.ones(1, np.float32), examples=[np.ones(1)])
+
+
+def test_what_the_op_raises_on_the_example_arrives(op):
+    name = op("def compute(self, x):\n    raise KeyError('mine')")
+    with pytest.raises(KeyError, match="mine"):
+        pyopnb.lower(name, np.ones(1, np.float32))
+
+
+# ---- size ---------------------------------------------------------------------------------------------------------------------
+
+BY_HAND = {
+    "SoftClip": "def __init__(self, limit: float = 1.0):\n    self.limit = limit\ndef compute(self, x):\n    return self.limit * np.tanh(x / self.limit)",
+    "Gelu": "def compute(self, x):\n    return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))",
+    "Softmax": "def compute(self, x):\n    e = np.exp(x - x.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True)",
+    "LayerNorm": "def compute(self, x):\n    m = x.mean(-1, keepdims=True)\n    return (x - m) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)",
+    "RmsNorm": "def compute(self, x):\n    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)",
+    "Pairwise": OPS["Pairwise"][0],
+    "WhereClip": OPS["WhereClip"][0],
+    "NormEinsum": OPS["NormEinsum"][0],
+    "HardSwish": "def compute(self, x):\n    return x * np.clip(x + 3, 0, 6) / 6",
+    "TopTwo": "def compute(self, x):\n    return np.sort(x, axis=-1)[..., -2:]",
+}  # fmt: skip
+NODES_BY_HAND = {
+    "SoftClip": 3, "Gelu": 8, "Softmax": 5, "LayerNorm": 7, "RmsNorm": 5, "Pairwise": 7, "WhereClip": 6, "NormEinsum": 3, "HardSwish": 4, "TopTwo": 3,
+}  # fmt: skip
+"""Nodes of a graph that is written by hand, without those for constants."""
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_functions_are_at_most_twice_as_long_as_by_hand(op, name):
+    arrays = (
+        inputs(name)
+        if name in OPS and name != "SoftClip"
+        else [np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)]
+    )
+    function = pyopnb.lower(op(BY_HAND[name]), *arrays)
+    nodes = [node.op_type for node in function.node if node.op_type != "Constant"]
+    assert len(nodes) <= 2 * NODES_BY_HAND[name], nodes
+
+
+# ---- models -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def network(op):
+    """Three ops of which one stays, between ONNX's own operators."""
+    op(
+        "def __init__(self, limit: float = 1.0):\n    self.limit = limit\ndef compute(self, x):\n    return self.limit * np.tanh(x / self.limit)",
+        "SoftClip",
+    )
+    op(
+        "def __init__(self, axis: int = -1):\n    self.axis = axis\ndef compute(self, x):\n    return np.sort(x, self.axis)",
+        "Sort",
+    )
+    op("def compute(self, x):\n    return x if x.sum() > 0 else -x", "Flip")
+    nodes = [
+        pyopnb.node("demo::SoftClip", "x", "a", name="first", limit=2),
+        pyopnb.node("Neg", "a", "b"),
+        pyopnb.node("demo::SoftClip", "b", "c", name="second"),
+        pyopnb.node("demo::Sort", "c", "d", name="rows"),
+        pyopnb.node("demo::Sort", "d", "e", name="columns", axis=0),
+    ]
+    return nodes, {"x": "float32[N,3]"}
+
+
+def test_a_model_runs_in_plain_onnxruntime(network, tmp_path):
+    nodes, types = network
+    model = pyopnb.model(nodes, types, "e")
+    before = model.SerializeToString()
+    lowered = pyopnb.lower(model)
+    assert model.SerializeToString() == before
+    assert sorted((f.name, f.overload) for f in lowered.functions) == [("SoftClip", ""), ("Sort", ""), ("Sort", "2")]
+    x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    expected = pyopnb.run(model, x=x)["e"]
+    pyopnb.testing.assert_close(plainly(lowered, x=x)[0], expected, rtol=1e-6)
+    onnx.checker.check_model(lowered, full_check=True)
+    written = pyopnb.text(lowered)
+    pyopnb.registry.clear()  # as whoever reads the text has it
+    assert pyopnb.parse(written).SerializeToString(deterministic=True) == lowered.SerializeToString(deterministic=True)
+    # In a process that has no pyopnb:
+    onnx.save(lowered, tmp_path / "lowered.onnx")
+    np.save(tmp_path / "x.npy", x)
+    code = textwrap.dedent(
+        """
+        import sys
+        sys.modules["pyopnb"] = sys.modules["onnx"] = None
+        import numpy as np, onnxruntime
+        session = onnxruntime.InferenceSession("lowered.onnx", providers=["CPUExecutionProvider"])
+        np.save("y.npy", session.run(None, {"x": np.load("x.npy")})[0])
+        """
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    pyopnb.testing.assert_close(np.load(tmp_path / "y.npy"), expected, rtol=1e-6)
+
+
+def test_where_the_op_is_known_it_serves(network, define):
+    nodes, types = network
+    lowered = pyopnb.lower(pyopnb.model(nodes[:1], types, "a"))
+    x = np.float32([[1, 2, 3]])
+    session = pyopnb.Session(lowered)
+    pyopnb.testing.assert_close(session(x=x)["a"], plainly(lowered, x=x)[0], rtol=1e-6)
+    define(
+        '@pyopnb.pyop("demo::SoftClip")\nclass SoftClip:\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n    def compute(self, x):\n        return x * 0 + self.limit'
+    )
+    np.testing.assert_array_equal(session(x=x)["a"], [[2, 2, 2]])
+    pyopnb.testing.assert_close(plainly(lowered, x=x)[0], 2 * np.tanh(x / 2), rtol=1e-6)
+    pyopnb.registry.remove("demo::SoftClip")
+    pyopnb.testing.assert_close(pyopnb.Session(lowered)(x=x)["a"], 2 * np.tanh(x / 2), rtol=1e-6)
+
+
+def test_what_cannot_become_a_function_stays_and_a_warning_says_why(network):
+    nodes, types = network
+    model = pyopnb.model([*nodes, pyopnb.node("demo::Flip", "e", "f", name="flip")], types, "f")
+    with pytest.warns(
+        pyopnb.StayedInPython,
+        match=r"(?s)1 node stayed in Python:\n  node 'flip' \(demo::Flip\): demo::Flip, line \d.*a condition that depends",
+    ) as said:
+        lowered = pyopnb.lower(model)
+    assert list(said[0].message.reasons) == ["node 'flip' (demo::Flip)"]
+    assert said[0].filename == __file__
+    assert str(pickle.loads(pickle.dumps(said[0].message))) == str(said[0].message)
+    assert len(lowered.functions) == 3
+    x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    pyopnb.testing.assert_close(pyopnb.run(lowered, x=x)["f"], pyopnb.run(model, x=x)["f"], rtol=1e-6)
+    with pytest.raises(pyopnb.NotLowered, match="a condition that depends on values"):
+        pyopnb.lower(model, strict=True)
+
+
+def test_feeds_tell_types_that_the_model_does_not(op):
+    op('def compute(self, x) -> "float32[...]":\n    return x[x > 0]', "Positive")
+    op("def compute(self, x):\n    assert len(x) == 3\n    return np.sqrt(x).sum(keepdims=True)", "Roots")
+    model = pyopnb.model(
+        [pyopnb.node("demo::Positive", "x", "p"), pyopnb.node("Abs", "p", "q"), pyopnb.node("demo::Roots", "q", "y")],
+        {"x": "float32[N,M]"},
+        "y",
+    )
+    with pytest.warns(pyopnb.StayedInPython, match=r"input q: expected a dtype and a rank, got .*Try: lower\(model, \{…\}\)"):
+        pyopnb.lower(model)
+    x = np.float32([[1, -2], [4, 9]])
+    with pytest.warns(pyopnb.StayedInPython, match=r"len\(\) of a size that can change"):
+        pyopnb.lower(model, {"x": x})
+    op("def compute(self, x):\n    return np.sqrt(x).sum(keepdims=True)", "Roots")
+    lowered = pyopnb.lower(model, {"x": x})
+    np.testing.assert_array_equal(plainly(lowered, x=x)[0], [6])
+
+
+def test_an_older_opset_stays(op):
+    op("def compute(self, x):\n    return x - x.mean(1, keepdims=True)", "Centred")
+    model = pyopnb.model(pyopnb.node("demo::Centred", "x", "y"), {"x": "float32[N,M]"}, "y", opset=17)
+    lowered = pyopnb.lower(model)
+    assert {(entry.domain, entry.version) for entry in lowered.functions[0].opset_import} == {("", 17)}
+    np.testing.assert_array_equal(plainly(lowered, x=np.float32([[1, 3]]))[0], [[-1, 1]])
+
+
+def test_other_arguments_of_a_model_are_refused(clipper):
+    with pytest.raises(
+        pyopnb.ArgumentError,
+        match=r'lower of a model: expected feeds in one dict, finite and strict, got limit. Try: \{"x": x\}',
+    ):
+        pyopnb.lower(clipper, limit=2)
