@@ -57,7 +57,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         must end in .onnx or be the bytes of a model; else they are values, or two texts. What holds a model, as for
         `Session`, is one.
     a, b : Trace
-        Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors.
+        Two runs, whose tensors and nodes may have different names; or one run, and arrays by the names of its tensors. The
+        first may be a run in torch, by `pyopnb.torch.trace`.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     rtol, atol, stol : float, optional
@@ -66,8 +67,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, for complex numbers those of their parts,
         and 0 for all others. Where some are given, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
         leaves the other two as they are; it is the default for two traces by ONNX Runtime at different levels of optimisation,
-        whose kernels add up in different orders. Only ``atol`` applies to integers, and none to bools and strings. NaN agrees
-        with NaN at the same index, and an infinity with one of the same sign.
+        or of which torch made one: their kernels add up in different orders. Only ``atol`` applies to integers, and none to
+        bools and strings. NaN agrees with NaN at the same index, and an infinity with one of the same sign.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     ------
     FeedError
         A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
-        have no tensor in common, an array has a name that the run lacks, a file does not exist, or a text names a folder.
+        have no tensor in common, only b is a run in torch, an array has a name that the run lacks, a file does not exist, or a
+        text names a folder.
     ModelError
         A file does not contain a model.
 

@@ -106,7 +106,8 @@ def _notes(thing: TraceDiff) -> dict[str, str]:
     for step in thing.steps:
         alone = "" if step.isolated is None else f"; in isolation {_error(step.isolated)}"
         name = step.outputs[0].b
-        notes[name] = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}"
+        source = f"\nfrom {step.source}" if step.source else ""
+        notes[name] = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}{source}"
     return notes
 
 

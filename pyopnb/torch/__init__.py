@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from pyopnb.torch.conversion import export, missing
     from pyopnb.torch.functions import TorchFunction, op
     from pyopnb.torch.holes import Hole, Holes
+    from pyopnb.torch.recording import trace
     from pyopnb.torch.report import StandIns
 
-__all__ = ["Hole", "Holes", "StandIns", "TorchFunction", "export", "missing", "op"]
+__all__ = ["Hole", "Holes", "StandIns", "TorchFunction", "export", "missing", "op", "trace"]
 
 _HOMES = {
     "Hole": "pyopnb.torch.holes",
@@ -26,6 +27,7 @@ _HOMES = {
     "export": "pyopnb.torch.conversion",
     "missing": "pyopnb.torch.conversion",
     "op": "pyopnb.torch.functions",
+    "trace": "pyopnb.torch.recording",
 }
 
 

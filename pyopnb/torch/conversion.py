@@ -23,7 +23,7 @@ from pyopnb.torch.stand_in import define
 from pyopnb.torch.verify import verify
 from pyopnb.torch.wrappers import put_node, translations
 
-__all__ = ["export", "missing"]
+__all__ = ["convert", "export", "missing", "proto_of"]
 
 _ROUNDS = 50
 """Attempts to export; each finds at least one hole more. Nearly always the second has none."""
@@ -98,12 +98,10 @@ def export(
            [0.  , 0.  , 4.25]], dtype=float32)
     """
     program = capture(module, args, kwargs, dynamic_shapes)
-    _put_functions(program)
-    _send(program, ops or {})
-    exported, holes = _fill(program, dynamic_shapes, input_names, output_names)
+    exported, holes = convert(program, dynamic_shapes, input_names, output_names, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
-    model = _proto(exported)
+    model = proto_of(exported)
     difference = verify(model, module, args, in_order(module, kwargs))
     if difference is not None:
         raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=difference, next="give the op at fault in ops=")
@@ -149,11 +147,56 @@ def missing(
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
     program = capture(module, args, kwargs, dynamic_shapes)
-    _put_functions(program)
-    return Holes(_fill(program, dynamic_shapes, None, None)[1])
+    return Holes(convert(program, dynamic_shapes)[1])
 
 
 # ---- the exporter ------------------------------------------------------------------------------------------------------------
+
+
+def convert(
+    program: Any,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    ops: Mapping[Any, str] | None = None,
+) -> tuple[Any, list[Hole]]:
+    """What the exporter makes of a program, after what it lacks was replaced, and what that was.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        It is changed.
+    dynamic_shapes, input_names, output_names, ops
+        As for `export`.
+
+    Returns
+    -------
+    tuple of torch.onnx.ONNXProgram and a list of Hole
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        As from `export`.
+    """
+    _put_functions(program)
+    _send(program, ops or {})
+    return _fill(program, dynamic_shapes, input_names, output_names)
+
+
+def proto_of(exported: Any) -> ModelProto:
+    """The model that the exporter made, in an IR version that the installed onnxruntime takes.
+
+    Parameters
+    ----------
+    exported : torch.onnx.ONNXProgram
+
+    Returns
+    -------
+    ModelProto
+    """
+    model: ModelProto = exported.model_proto
+    model.ir_version = min(model.ir_version, newest_ir_version())
+    return model
 
 
 def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> tuple[Any, list[Hole]]:
@@ -205,12 +248,6 @@ def _settle(program: Any) -> None:
         if isinstance(part, torch.fx.GraphModule):
             part.graph.lint()
             part.recompile()
-
-
-def _proto(exported: Any) -> ModelProto:
-    model: ModelProto = exported.model_proto
-    model.ir_version = min(model.ir_version, newest_ir_version())
-    return model
 
 
 def _failed(error: BaseException) -> ModelError:

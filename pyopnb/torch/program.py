@@ -14,7 +14,7 @@ from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
 from pyopnb.torch.calls import arguments_of
 from pyopnb.torch.source import line_in, line_of
 
-__all__ = ["calls_in", "capture", "check_buffers", "example_tensors", "in_order", "quiet", "where_of"]
+__all__ = ["calls_in", "capture", "check_buffers", "example_tensors", "in_order", "is_random", "quiet", "where_of"]
 
 
 _ON_META = "one on the device meta"
@@ -30,7 +30,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any) -> Any:
+def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, *, any_numbers: bool = False) -> Any:
     """A module as a program, by `torch.export.export`.
 
     Parameters
@@ -40,6 +40,8 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     kwargs : mapping, optional
     dynamic_shapes : optional
         As for `torch.export.export`; names may stand for dimensions.
+    any_numbers : bool
+        Take a module that trains, holds NaN or draws random numbers.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     ModelError
         The module trains, has no values, or does what no ONNX model can do.
     """
-    _check_module(module)
+    _check_module(module, any_numbers)
     if not isinstance(args, tuple):
         given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
         raise ArgumentError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
@@ -65,7 +67,7 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
             program = torch.export.export(module, args, in_order(module, kwargs), dynamic_shapes=_unnamed(dynamic_shapes))
     except Exception as error:  # what forward raises, and many of torch's own
         raise _not_captured(where, error, dynamic_shapes) from error
-    _check_program(program, where)
+    _check_program(program, where, any_numbers)
     return program
 
 
@@ -118,26 +120,28 @@ def where_of(node: Any, around: tuple[Any, ...]) -> str:
 # ---- the module --------------------------------------------------------------------------------------------------------------
 
 
-def _check_module(module: Any) -> None:
+def _check_module(module: Any, any_numbers: bool) -> None:
     if not isinstance(module, torch.nn.Module):
         got = f"class {module.__name__}" if isinstance(module, type) else type(module).__name__
         next_ = f"{module.__name__}().eval()" if isinstance(module, type) else None
         raise ArgumentError("module", expected="a torch.nn.Module", got=sanitize(got), next=next_)
     where = f"module {sanitize(type(module).__name__)}"
     for name, part in module.named_modules():
-        if part.training:
+        if part.training and not any_numbers:
             got = f"training mode{f' in {sanitize(name)}' if name else ''}"
             raise ModelError(where, expected="evaluation mode", got=got, next="module.eval()")
     for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
         for name, tensor in tensors:
-            _check_weights(tensor, f"{where}, {kind} {sanitize(name)}")
+            _check_weights(tensor, f"{where}, {kind} {sanitize(name)}", any_numbers)
 
 
-def _check_weights(tensor: Any, where: str) -> None:
+def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
     next_ = "load the weights: module.load_state_dict(…)"
     if tensor.is_meta:
         raise ModelError(where, expected="a tensor with values", got=_ON_META, next=next_)
-    if tensor.is_floating_point() and (count := int(torch.isnan(tensor.detach().float()).sum())):
+    if any_numbers or not tensor.is_floating_point():
+        return
+    if count := int(torch.isnan(tensor.detach().float()).sum()):
         got = f"NaN in {count} of {tensor.numel()}"
         raise ModelError(where, expected="numbers", got=got, next=f"{next_}, or torch.nan_to_num")
 
@@ -187,9 +191,9 @@ def _line_of_error(error: BaseException) -> str:
 # ---- the program -------------------------------------------------------------------------------------------------------------
 
 
-def _check_program(program: Any, where: str) -> None:
+def _check_program(program: Any, where: str, any_numbers: bool) -> None:
     for node, around in calls_in(program):
-        if _is_random(node):
+        if is_random(node) and not any_numbers:
             expected, next_ = "what gives the same numbers each time", "draw the numbers outside, and give them as an input"
             raise ModelError(where_of(node, around), expected=expected, got="random numbers", next=next_)
     _check_ends(program, where)
@@ -223,7 +227,7 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
         )
 
 
-def _is_random(node: Any) -> bool:
+def is_random(node: Any) -> bool:
     """Whether a call draws random numbers; dropout that does not train, or drops nothing, draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False

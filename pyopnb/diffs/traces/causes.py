@@ -53,7 +53,10 @@ def find_causes(
         yield from _attribute_causes(nodes[0], nodes[1], (traces[0].model, traces[1].model))
     yield from _weight_causes(traces, graphs, segments)
     for name in dict.fromkeys(full_name(graphs[1].nodes[place]) for place in segments[1].nodes):
-        yield from _source_causes(*(trace.versions.get(name) for trace in traces))
+        old, new = (trace.versions.get(name) for trace in traces)
+        if old is None and new is not None and not traces[0].by_model:
+            yield f"{name}, version {new.number}, where {traces[0].runtime} ran its own"
+        yield from _source_causes(old, new)
 
 
 def _ops(graph: TraceGraph, segment: Segment) -> list[str]:

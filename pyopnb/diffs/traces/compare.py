@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,8 +36,11 @@ def diff_traces(
     Raises
     ------
     FeedError
-        The runs have no tensor in common, or a tolerance is negative or not finite.
+        The runs have no tensor in common, b was not run by its model and a was, or a tolerance is negative or not finite.
     """
+    if a.by_model and not b.by_model:
+        got = f"a by {a.runtime or 'a model'}, b by {b.runtime}"
+        raise FeedError("diff", expected="the run of the program that was exported first", got=got, next="diff(b, a)")
     graphs = TraceGraph(a.model), TraceGraph(b.model)
     arrays = dict(a.items()), dict(b.items())
     alignment = align(*graphs, (a, b))
@@ -182,13 +185,15 @@ class TraceComparison:
             coarse = precisions(trace.model, graph, self.arrays[1])
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
-            isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances)
+            isolated = {}
+            if trace.by_model:
+                isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances)
             own = self._own(isolated)
             for pair in self.pairs:
                 values = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
                 precision = coarse.get(pair.b, "")
                 diff = compared({pair.b: values[0]}, {pair.b: values[1]}, *widened(self.tolerances, precision))
-                result = isolated.get(pair.b, Isolated())
+                result = isolated.get(pair.b, Isolated() if trace.by_model else Isolated(why=f"{trace.runtime} ran no node"))
                 facts = result.diff, result.why, result.steady, tuple(own.get(pair.b, ())), precision
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)
                 advance("comparisons", 1)
@@ -201,7 +206,7 @@ class TraceComparison:
         """
         over = {name for name, one in isolated.items() if one.diff is not None and not one.diff.ok and one.steady}
         found: dict[str, list[Diff]] = {name: [] for name in over}
-        for side in {0, 1} - {self.arrays_side}:
+        for side in {0, 1} - {self.arrays_side, *(n for n in (0, 1) if not self.traces[n].by_model)}:
             trace, graph = self.traces[side], self.graphs[side]
             ends = {(pair.b if side else pair.a): pair.b for pair in self.pairs}
             names = [name for name, b in ends.items() if b in over and name in graph.producer]
@@ -237,12 +242,26 @@ class TraceComparison:
             tuple(called(a.nodes[p]) for p in sorted(before - a.constants)),
             (None, None) if self.arrays_side is not None else op_versions(self.traces, node),
             inside=() if twin is None else tuple(self._inside(twin, node)),
+            source=next((text for tensor in outputs if (text := self._source(tensor))), ""),
         )
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         name, of_a = next(iter(twins.items()))
         ends = (name, outputs[0].b)
-        return replace(step, changes=tuple(find_causes(self.traces, self.graphs, (of_a, self.segments[ends[1]]), ends)))
+        remarks = self._remarks(twins.values(), outputs)
+        return replace(step, changes=(*remarks, *find_causes(self.traces, self.graphs, (of_a, self.segments[ends[1]]), ends)))
+
+    def _source(self, tensor: Tensor) -> str:
+        return self.traces[0].sources.get(tensor.a) or self.traces[1].sources.get(tensor.b, "")
+
+    def _remarks(self, of_a: Iterable[Segment], outputs: Sequence[Tensor]) -> Iterator[str]:
+        """What is known of the tensors that the nodes of both sides make."""
+        a, b = self.graphs
+        of_b = [self.segments[tensor.b] for tensor in outputs]
+        for trace, graph, segments in ((self.traces[0], a, of_a), (self.traces[1], b, of_b)):
+            nodes = [graph.nodes[place] for segment in segments for place in segment.nodes]
+            found = (trace.remarks.get(name) for node in nodes for name in node.output)
+            yield from dict.fromkeys(filter(None, found))
 
     def _inside(self, a: NodeProto, b: NodeProto) -> Iterator[Tensor]:
         """The tensors in the bodies of two nodes under b's names, where both traces recorded them."""

@@ -169,6 +169,7 @@ class TraceDiff(ToleranceDiff):
 
     def _where(self, step: Step) -> str:
         versions = f", {format_versions(step)}" if format_versions(step) else ""
+        versions += f", from {step.source}" if step.source else ""
         between = f", or a node before it: {_join_names(step.between)}" if step.between else ""
         where = f"{step.name}{versions}{between}"
         if more := self.origins[1:]:
@@ -324,7 +325,7 @@ def _tensor_to_dict(tensor: Tensor) -> dict[str, Any]:
 
 
 def _step_to_dict(step: Step) -> dict[str, Any]:
-    names = ("name", "op", "a", "between", "between_a", "versions", "changes", "verdict")
+    names = ("name", "op", "a", "between", "between_a", "versions", "changes", "verdict", "source")
     document = {name: getattr(step, name) for name in names}
     ports = {"outputs": [tensor.b for tensor in step.outputs], "inputs": [tensor.b for tensor in step.inputs]}
     return {**document, **ports, "inside": [_tensor_to_dict(tensor) for tensor in step.inside]}
@@ -352,7 +353,8 @@ def _step_from_dict(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) 
         raise ValueError("a step without outputs, or with one twice")
     inside = tuple(map(_tensor_from_dict, checked_items(document["inside"])))
     texts = {key: _strings(document[key]) for key in ("between", "between_a", "changes")}
-    return Step(name, op, a, outputs, inputs, versions=(first, second), inside=inside, **texts)
+    source = checked_text(document.get("source", ""))  # what was written before there was one has none
+    return Step(name, op, a, outputs, inputs, versions=(first, second), inside=inside, source=source, **texts)
 
 
 def _strings(value: Any) -> tuple[str, ...]:

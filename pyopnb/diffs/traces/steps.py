@@ -121,6 +121,8 @@ class Step:
         How the node of b differs from that of a: attributes, weights, lines of source.
     inside : tuple of Tensor
         The tensors in its bodies, where both traces recorded them under the same names.
+    source : str
+        The line of the user's program that the node comes from, where a trace knows it.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Step:
     versions: tuple[int | None, int | None] = (None, None)
     changes: tuple[str, ...] = ()
     inside: tuple[Tensor, ...] = ()
+    source: str = ""
 
     @property
     def accumulated(self) -> float:
@@ -201,13 +204,15 @@ class Step:
 
 
 def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | None, stol: float | None) -> float | None:
-    """The ``stol`` of two runs: what is given, else True where only ONNX Runtime's level of optimisation is another.
+    """The ``stol`` of two runs: what is given, else True where ONNX Runtime's level of optimisation is another, or torch ran.
 
-    A fused kernel adds up in another order: elements that cancel out are then off by a part of the largest number, not of
+    Other kernels add up in another order: elements that cancel out are then off by a part of the largest number, not of
     themselves.
     """
     if (rtol, atol, stol) != (None, None, None):
         return stol
+    if any(runtime.startswith("torch ") for runtime in runtimes):
+        return True
     names = [runtime.partition(", ")[0] for runtime in runtimes]
     return True if names[0] == names[1] and names[0].startswith("onnxruntime") and runtimes[0] != runtimes[1] else None
 

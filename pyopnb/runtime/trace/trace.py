@@ -62,16 +62,26 @@ class Trace(Displayable):
         How the outputs of an unexposed run differ from those of this run; None where they were not compared.
     unchecked : str
         Why they could not be compared, where that was wanted; empty otherwise.
+    by_model : bool
+        Whether the nodes of ``model`` gave the values. False where another program did that the model was made from, and the
+        model only names them.
+    sources : dict
+        The line of that program that each tensor comes from, by name; empty where nothing is known of it.
+    remarks : dict
+        By tensor, what that program does otherwise than the model.
     """
 
     __slots__ = (
         "__weakref__",
+        "by_model",
         "exposure",
         "feeds",
         "initializers",
         "model",
         "outputs",
+        "remarks",
         "runtime",
+        "sources",
         "summaries",
         "times",
         "unchecked",
@@ -92,6 +102,9 @@ class Trace(Displayable):
         runtime: str = "",
         exposure: Exposure | None = None,
         unchecked: str = "",
+        by_model: bool = True,
+        sources: Mapping[str, str] | None = None,
+        remarks: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
         self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
@@ -100,6 +113,7 @@ class Trace(Displayable):
         self.times = times
         self.versions = dict(versions or {})
         self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
+        self.by_model, self.sources, self.remarks = by_model, dict(sources or {}), dict(remarks or {})
 
     # ---- names and arrays ----------------------------------------------------------------------------------------------------
 
