@@ -72,9 +72,9 @@ $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks
 
-# One thread each: estimators of a few rows wait for one another on a loaded machine.
-test-doors: .venv-doors/.installed
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-doors/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors tests/doors
+# One thread each: estimators of a few rows wait for one another on a loaded machine. The documents' environment has the doors' frameworks.
+test-doors: .venv-$(first)/.docs
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors tests/doors
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
@@ -93,7 +93,7 @@ asan tsan: %: build/%/.built
 
 # Lanes that run at once share an environment, which pip must not change under any of them.
 ifdef together
-test-$(first) asan tsan docs test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
+test-$(first) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
 endif
 
 random-calls: .venv-$(first)/.installed
@@ -125,23 +125,37 @@ machine:
 	@[ -n "$(first)" ] || { echo "No Python 3.11, 3.12 or 3.13 with venv and headers. Type: apt install python3-venv python3-dev" >&2; exit 1; }
 	@command -v "$${CXX:-g++}" >/dev/null || { echo "No C++ compiler. Type: apt install g++" >&2; exit 1; }
 
-# pip that knows --group.
-made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --upgrade 'pip>=25.1' && touch $(1)/.made
+# Of modules that are installed, most are never imported: they are compiled when they are.
+export PIP_NO_COMPILE := 1
 
-.venv/.made: | machine
-	$(call made,.venv,$(call python,$(first)))
+# One pip, which knows --group, and one uv, if that can be had, for all environments.
+.venv-pip/.made: | machine
+	rm -rf .venv-pip && $(call python,$(first)) -m venv .venv-pip
+	.venv-pip/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	.venv-pip/bin/python -m pip install -q --only-binary=:all: uv || echo "There is no uv: pip makes the environments, which takes longer."
+	@touch $@
 
-.venv-oldest/.made .venv-corpus/.made .venv-doors/.made .venv-torch/.made: .venv-%/.made: | machine
+pip := .venv-pip/bin/python -m pip
+install := .venv-pip/bin/python tests/lanes/install.py
+made = rm -rf $(1) && $(2) -m venv --without-pip $(1) && touch $(1)/.made
+
+# The developer's has a pip of its own.
+.venv/.made: .venv-pip/.made
+	rm -rf .venv && $(call python,$(first)) -m venv --without-pip .venv
+	$(install) .venv 'pip>=25.1'
+	@touch $@
+
+.venv-oldest/.made .venv-corpus/.made .venv-torch/.made .venv-repo2docker/.made: .venv-%/.made: .venv-pip/.made
 	$(call made,.venv-$*,$(call python,$(first)))
 
-.venv-binder/.made: binder/runtime.txt | machine
+# With a pip of its own, as Binder's has.
+.venv-binder/.made: binder/runtime.txt .venv-pip/.made
 	@[ -n "$(call python,$(pinned))" ] || { echo "No Python $(pinned) with venv and headers, which binder/runtime.txt names." >&2; exit 1; }
-	$(call made,.venv-binder,$(call python,$(pinned)))
+	rm -rf .venv-binder && $(call python,$(pinned)) -m venv --without-pip .venv-binder
+	$(install) .venv-binder 'pip>=25.1'
+	@touch $@
 
-.venv-repo2docker/.made: | machine
-	$(call made,.venv-repo2docker,$(call python,$(first)))
-
-.venv-%/.made: | machine
+.venv-%/.made: .venv-pip/.made
 	$(call made,.venv-$*,$(call python,$*))
 
 # Python edits need nothing here, native ones a new build.
@@ -149,13 +163,17 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	.venv/bin/python -m pip install -q -e '.[tutorials]'
 	@touch $@
 
-.venv/.lint: .venv/.project
-	.venv/bin/python -m pip install -q --group lint --group test
+# What reads the sources needs their dependencies and no build.
+.venv/.lint: .venv/.made pyproject.toml
+	$(install) .venv --group lint --group test --group without-onnxruntime onnxruntime
 	@touch $@
 
-# pip takes 2.13.0+cpu, which PyPI does not have, for newer than 2.13.0, which brings 3 GB of CUDA; without that index, the latter.
+# 2.13.0+cpu, which PyPI does not have, is newer than 2.13.0, which brings 3 GB of CUDA; without that page, the latter. The page
+# alone: as an index it is asked for each dependency. pip leaves it out where it cannot be read, and uv does not.
+torch := --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
+
 .venv/.bench: .venv/.project
-	.venv/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group torch
+	.venv/bin/python -m pip install -q $(torch)
 	.venv/bin/python -m pip install -q --group bench
 	@touch $@
 
@@ -163,17 +181,9 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 .venv-oldest/.installed: .venv-oldest/.made tests/oldest.txt build/wheels/$(first)/.built
 	$(call installed,.venv-oldest,build/wheels/$(first),-c tests/oldest.txt)
 
-.venv-corpus/.installed: .venv-corpus/.made pyproject.toml build/wheels/$(first)/.built
-	.venv-corpus/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu --group torch
-	$(call installed,.venv-corpus,build/wheels/$(first),--group corpus)
-
-.venv-doors/.installed: .venv-doors/.made pyproject.toml build/wheels/$(first)/.built
-	$(call installed,.venv-doors,build/wheels/$(first),--group doors)
-
-# The page of that index alone: as an index it is asked for each dependency.
-.venv-torch/.installed: .venv-torch/.made pyproject.toml build/wheels/$(first)/.built
-	.venv-torch/bin/python -m pip install -q --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
-	$(call installed,.venv-torch,build/wheels/$(first),--group torch-door)
+.venv-corpus/.installed .venv-torch/.installed: .venv-%/.installed: .venv-%/.made pyproject.toml build/wheels/$(first)/.built
+	$(install) .venv-$* $(torch)
+	$(call installed,.venv-$*,build/wheels/$(first),--group $(patsubst torch,torch-door,$*))
 
 # No pyopnb: binder/postBuild installs it.
 .venv-binder/.installed: .venv-binder/.made binder/requirements.txt
@@ -181,7 +191,7 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 	@touch $@
 
 .venv-repo2docker/.installed: .venv-repo2docker/.made
-	.venv-repo2docker/bin/python -m pip install -q jupyter-repo2docker==2026.4.0
+	$(install) .venv-repo2docker jupyter-repo2docker==2026.4.0
 	@touch $@
 
 .venv-%/.installed: build/wheels/%/.built
@@ -189,15 +199,14 @@ made = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install -q --u
 
 build/wheels/%/.built: .venv-%/.made pyproject.toml build/sources.txt $(sources)
 	rm -rf build/wheels/$*
-	.venv-$*/bin/python -m pip wheel -q --no-deps -w build/wheels/$* -C build-dir=build/$* .
+	$(pip) --python .venv-$*/bin/python wheel -q --no-deps -w build/wheels/$* -C build-dir=build/$* .
 	@touch $@
 
-# Uninstalled first: pip takes a wheel of the same version for the one that is there.
-installed = $(1)/bin/python -m pip uninstall -q -y pyopnb && $(1)/bin/python -m pip install -q $(3) --group test $(2)/*.whl && touch $@
+installed = $(install) $(1) $(3) --group test $(2)/*.whl && touch $@
 
-# One after the other: two pips in one environment would meet.
+# One after the other: two installations in one environment would meet.
 .venv-$(first)/.browser .venv-$(first)/.docs: .venv-$(first)/.%: .venv-$(first)/.installed
-	flock .venv-$(first) .venv-$(first)/bin/python -m pip install -q --group $*
+	flock .venv-$(first) $(install) .venv-$(first) --group $*
 	@touch $@
 
 sanitizers_asan := address,undefined
@@ -205,7 +214,7 @@ sanitizers_tsan := thread
 
 build/asan/.built build/tsan/.built: build/%/.built: .venv-$(first)/.installed
 	rm -rf build/$*/site
-	.venv-$(first)/bin/python -m pip install -q --no-deps --target build/$*/site \
+	$(pip) --python .venv-$(first)/bin/python install -q --no-deps --target build/$*/site \
 		-C build-dir=build/$*/cmake -C install.strip=false -C cmake.define.PYOPNB_SANITIZE=$(sanitizers_$*) .
 	@touch $@
 
