@@ -131,8 +131,8 @@ export PIP_NO_COMPILE := 1
 # One pip, which knows --group, and one uv, if that can be had, for all environments.
 .venv-pip/.made: | machine
 	rm -rf .venv-pip && $(call python,$(first)) -m venv .venv-pip
-	.venv-pip/bin/python -m pip install -q --upgrade 'pip>=25.1'
-	.venv-pip/bin/python -m pip install -q --only-binary=:all: uv || echo "There is no uv: pip makes the environments, which takes longer."
+	.venv-pip/bin/python -m pip install -q --upgrade --only-binary=:all: 'pip>=25.1' uv || \
+		.venv-pip/bin/python -m pip install -q --upgrade 'pip>=25.1'  # which takes longer for all that follows
 	@touch $@
 
 pip := .venv-pip/bin/python -m pip
@@ -169,7 +169,7 @@ made = rm -rf $(1) && $(2) -m venv --without-pip $(1) && touch $(1)/.made
 	@touch $@
 
 # 2.13.0+cpu, which PyPI does not have, is newer than 2.13.0, which brings 3 GB of CUDA; without that page, the latter. The page
-# alone: as an index it is asked for each dependency. pip leaves it out where it cannot be read, and uv does not.
+# alone: as an index it is asked for each dependency.
 torch := --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
 
 .venv/.bench: .venv/.project

@@ -2,7 +2,8 @@
 
 Usage: install.py ENVIRONMENT ARGUMENT..., with a Python that has pip, and uv where that can be had; the arguments are those of
 ``pip install``. uv does not read how pip is configured, so it is told in its own words; where pip is told what uv has no word for,
-or uv fails, pip does it. Nothing is compiled before it is imported: most of what comes with JupyterLab or torch never is.
+or uv fails, pip does it. A page of ``--find-links`` that cannot be reached is left out, as pip leaves it out after half a minute.
+Nothing is compiled before it is imported: most of what comes with JupyterLab or torch never is.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 # What pip calls it, what uv does, and what is between several. See `pip config list` and uv's page on environment variables.
 WORDS = {
@@ -53,8 +57,26 @@ def words(settings: dict[str, str]) -> dict[str, str] | None:
     return found
 
 
-def main(environment: str, *arguments: str) -> int:
+def reachable(arguments: list[str]) -> list[str]:
+    """Return the arguments without the pages that nobody answers for."""
+    kept: list[str] = []
+    for argument in arguments:
+        if kept and kept[-1] == "--find-links" and argument.startswith("https:"):
+            try:
+                urllib.request.urlopen(argument, timeout=60).close()
+            except (urllib.error.URLError, TimeoutError) as error:
+                # Of certificates, pip may know more than this Python.
+                if not isinstance(getattr(error, "reason", None), ssl.SSLError):
+                    print(f"Left out, as it cannot be reached: {argument} ({error})", file=sys.stderr)
+                    kept.pop()
+                    continue
+        kept.append(argument)
+    return kept
+
+
+def main(environment: str, *given: str) -> int:
     """Install, and return pip's exit code."""
+    arguments = reachable(list(given))
     python = f"{environment}/bin/python"
     told = words(configured()) if importlib.util.find_spec("uv") else None
     if told is not None:
