@@ -1,8 +1,8 @@
 # make lab      JupyterLab on the first notebook
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
-# make test-all the same, with what is marked one_python, libraries or in_docs run on every Python and with the oldest versions as well,
-#               with test-corpus, and with mutated models for 5 minutes instead of half a one
+# make test-all the same, with every test on every Python and with the oldest versions, the long ones that are marked everywhere as
+#               well, with test-corpus, and with mutated models for 5 minutes instead of 10 seconds
 # make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model,
 #               and what the docs say of JAX and TensorFlow
@@ -57,16 +57,16 @@ lint: .venv/.lint
 	.venv/bin/mypy
 	find pyopnb -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
-# What no Python version changes runs on the first one and, where it may depend on the libraries, with their oldest versions; the
-# tutorials run in docs. test-all runs all of it everywhere.
-selected = $(if $(everywhere),,-m "not in_docs$(if $(filter $(first),$(1)),, and not one_python$(if $(filter oldest,$(1)),, and not libraries))")
+# The first Python runs all but the longest; the others what a version of Python may change, and the oldest lane what a version of
+# a library may (tests/conftest.py lists it); the tutorials run in docs. test-all runs all of it everywhere.
+selected = $(if $(everywhere),,-m "not everywhere and not in_docs$(if $(filter $(first),$(1)),, and not one_python and $(if $(filter oldest,$(1)),libraries,pythons))")
 
 test-all:
 	@$(MAKE) --no-print-directory test everywhere=yes
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,30) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
+	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,10) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
 		-o cache_dir=build/pytest-$*
 
 test-corpus: .venv-corpus/.installed

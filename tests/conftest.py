@@ -20,60 +20,68 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 HERE = Path(__file__).parent
-# Folders and files whose tests give on every Python what they give on the first one. What depends on how Python reads, writes down,
-# copies or collects things is in none of them: hints, sources, tracebacks, pickles, threads, lifetimes, and all of the border.
-ONE_PYTHON = [
-    "corpus",
-    "project/test_benchmarks.py",
-    "project/test_binder.py",
-    "project/test_docs.py",
-    "project/test_docs_ways.py",
-    "project/test_habits.py",
+# Which folders and files have something to say where. The first Python runs all of them; in one of these lists a test that says
+# nothing there, or that is long, is marked one_python. What is in neither list runs on the first Python only, and on all of them
+# in make test-all.
+# What a version of Python may change: how it reads, writes down, copies, names, interrupts and collects things; and the border.
+PYTHONS = [
+    "border/test_interrupts.py",
+    "border/test_lifetime.py",
+    "border/test_misbehaviour.py",
+    "border/test_random_calls.py",
+    "border/test_reuse.py",
+    "diffs/test_ops.py",
+    "models/test_load.py",
+    "models/test_save.py",
+    "notebook",
+    "ops",
+    "project/test_imports.py",
+    "project/test_installed.py",
+    "project/test_public.py",
+    "reload",
+    "runtime/test_attrs.py",
+    "runtime/test_bare.py",
+    "runtime/test_call.py",
+    "runtime/test_session.py",
+    "testing/test_check.py",
+    "threads",
 ]
+# What the oldest NumPy, onnx, onnxruntime, IPython, ipywidgets, netron or matplotlib may change.
 LIBRARIES = [
-    "command_line",
+    "border/test_misbehaviour.py",
     "diffs/arrays",
-    "diffs/models",
     "diffs/traces",
-    "display",
-    "models/edit",
-    "models/support",
-    "models/test_build.py",
-    "models/test_external_data.py",
-    "models/test_functions.py",
-    "models/test_index.py",
-    "models/test_io.py",
-    "models/test_markers.py",
-    "models/test_nodes.py",
-    "models/test_ort_capabilities.py",
-    "models/test_tensors.py",
-    "models/test_versions.py",
-    "models/text",
+    "display/netron",
+    "display/svg/test_to_matplotlib.py",
+    "display/test_models.py",
+    "display/test_show.py",
+    "display/test_tensors.py",
+    "models",
+    "notebook",
     "onnx_reference",
-    "runtime/test_newer_models.py",
-    "runtime/test_onnx_overview.py",
-    "runtime/test_plain_feeds.py",
-    "runtime/test_sweep.py",
-    "runtime/test_too_large.py",
-    "runtime/trace/test_exposure.py",
-    "runtime/trace/test_origins.py",
-    "runtime/trace/test_profile.py",
-    "runtime/trace/test_select.py",
-    "runtime/trace/test_summary.py",
-    "runtime/trace/test_times.py",
-    "testing/test_difference.py",
+    "ops/test_dtypes.py",
+    "ops/test_plain_values.py",
+    "ops/test_returns.py",
+    "ops/test_types.py",
+    "ortx",
+    "project/test_imports.py",
+    "project/test_installed.py",
+    "runtime",
+    "testing",
+    "threads/test_run_loggers.py",
 ]
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what stands in the lists above."""
-    marks = {HERE / place: mark for mark, places in (("one_python", ONE_PYTHON), ("libraries", LIBRARIES)) for place in places}
-    for place in marks:
+    lists = {"pythons": {HERE / place for place in PYTHONS}, "libraries": {HERE / place for place in LIBRARIES}}
+    for place in set().union(*lists.values()):
         assert place.exists(), f"{place} is in a list of tests/conftest.py, and is not there"
     for item in items:
-        for mark in {marks[place] for place in (item.path, *item.path.parents) if place in marks}:
-            item.add_marker(mark)
+        for mark, places in lists.items():
+            if not places.isdisjoint((item.path, *item.path.parents)):
+                item.add_marker(mark)
 
 
 @pytest.fixture(scope="module", autouse=True)

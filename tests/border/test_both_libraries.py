@@ -63,7 +63,11 @@ except Exception as error:
 """).clean(f"[ 2. -1.  4.]\n{WARNING}True\n")
 
 
-@pytest.mark.parametrize("order", ["BOTH", "BOTH[::-1]", "BOTH[:1]"])
+# Orders of registering, which test_both_are_in_one_session_in_either_order tries as well, take 3 s each.
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param("BOTH", marks=pytest.mark.everywhere), pytest.param("BOTH[::-1]", marks=pytest.mark.everywhere), "BOTH[:1]"],
+)
 def test_what_the_warning_advises_runs(fresh, order):
     fresh(f"""{SCRIPT}
 given = options(*{order})

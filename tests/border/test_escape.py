@@ -112,7 +112,11 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("way", MAKE)
+# Two of the options at once, after one for one.
+TWO = ("bare, in parallel, without an arena",)
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.everywhere) if way in TWO else way for way in MAKE])
 def test_what_was_kept_can_be_read(fresh, way):
     done = fresh(MAKE[way] + READ)
     assert (done.code, done.err) == (0, "")

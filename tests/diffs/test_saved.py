@@ -88,7 +88,7 @@ def test_a_mutated_diff_is_refused_or_displayed(data: st.DataObject) -> None:
     shown(kind, json.dumps(document))
 
 
-@pytest.mark.one_python
+@pytest.mark.everywhere  # the test above draws from the same fields and values; all of them take 10 s
 def test_every_field_with_every_odd_value() -> None:
     for kind, text in saved():
         document = json.loads(text)

@@ -18,7 +18,7 @@ echo "asan: errors"
 # Greenlets move the stack to the heap and back, with the zones in it that the sanitizer lets nobody read. The 200 operators that
 # ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
 left_out=(--ignore=tests/border/test_greenlets.py)
-[ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py)
+[ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere")
 ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_parallel.py "${left_out[@]}"
 
 # Python and onnxruntime leave hundreds of allocations behind at exit, and a suppression by library would cover ours as well,

@@ -25,7 +25,7 @@ PARTS = (in_pyop_cells, in_onnx_cells, in_models, in_refused_models, in_runs, in
 TABLE = [row for part in PARTS for row in part.MISTAKES]
 # What is wrong in the text of a class, each Python says in its own words; the other messages are pyopnb's.
 PARAMETERS = [
-    pytest.param(row, id=row.name, marks=() if part is in_pyop_cells else pytest.mark.libraries)
+    pytest.param(row, id=row.name, marks=pytest.mark.pythons if part is in_pyop_cells else pytest.mark.libraries)
     for part in PARTS
     for row in part.MISTAKES
 ]
