@@ -39,6 +39,7 @@ __all__ = ["convert", "feeds"]
 
 _ROWS = 256  # of X, on which a conversion is compared with scikit-learn
 _TOLERANCE = 1e-5
+_SAID = 120  # characters of what others say of a failure
 
 
 @hide_internal_frames
@@ -111,8 +112,8 @@ def convert(pipeline: Any, X: Any, *, options: Mapping[Any, Any] | None = None) 
         made, refused = attempt.convert(reasons)
         if made is None and given:
             raise ModelError("convert, options", expected="options with which skl2onnx converts it", got=refused)
-        if made is None and (more := attempt.failing_parts(reasons)):
-            made, refused = attempt.convert({**reasons, **more})
+        if made is None:
+            made, refused = attempt.without_failing_parts(reasons, refused)
         if made is not None:
             return made
     return attempt.whole(reasons.get(id(own)) or refused)
@@ -137,11 +138,11 @@ def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
     {'X': [[1, 2]]}
     """
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return {str(name): _fed(X[name].to_numpy())[:, None] for name in X.columns}
-    return {"X": _fed(X.toarray() if hasattr(X, "toarray") else np.asarray(X))}
+        return {str(name): _fed(X[name].to_numpy(), f"X[{str(name)!r}]")[:, None] for name in X.columns}
+    return {"X": _fed(X.toarray() if hasattr(X, "toarray") else np.asarray(X), "X")}
 
 
-def _fed(array: np.ndarray) -> np.ndarray:
+def _fed(array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     if array.dtype.kind == "f":
@@ -153,7 +154,11 @@ def _fed(array: np.ndarray) -> np.ndarray:
         return texts
     other = next(value for value in texts.flat if not isinstance(value, str))
     got = f"{type(other).__name__} {sanitize(repr(other), 40)} among them"
-    raise ModelError("convert, X", expected="numbers or texts", got=got, next="a table with a column of each, or X.astype(str)")
+    where = sanitize(where, 80)
+    next_ = "a table with a column of each, or X.astype(str)"
+    if other is None or other != other or type(other).__name__ == "NAType":
+        next_ = f'{where}.fillna("") before fit and convert: a text of ONNX cannot be missing' if where != "X" else next_
+    raise ModelError(f"convert, {where}", expected="numbers or texts", got=got, next=next_)
 
 
 def _initial_types(x: Any) -> list[tuple[str, Any]]:
@@ -210,7 +215,7 @@ class _Attempt:
                 warnings.simplefilter("ignore")
                 made = _skl2onnx(self._estimator, self._inputs, self._options)
         except Exception as error:  # its converters fail in whatever way
-            return None, f"skl2onnx: {one_line(f'{type(error).__name__}: {error}')[:120]}"
+            return None, f"skl2onnx: {_said(error)}"
         return self._checked(made)
 
     def _checked(self, made: ModelProto) -> tuple[ModelProto | None, str]:
@@ -219,14 +224,25 @@ class _Attempt:
                 warnings.simplefilter("ignore")
                 given = Session(made).run(None, feeds(self._rows))
         except Exception as error:  # what ONNX Runtime lacks, or the op raises
-            return None, f"ONNX Runtime: {one_line(f'{type(error).__name__}: {error}')[:120]}"
+            return None, f"ONNX Runtime: {_said(error)}"
         for result, arrays in zip(given, self._expected, strict=False):
             if why := _differences(result, arrays):
                 return None, f"skl2onnx: {why}"
         return made, ""
 
-    def failing_parts(self, known: Mapping[int, str]) -> dict[int, str]:
-        """The estimators inside that skl2onnx alone does not convert rightly, of those that have no others inside."""
+    def without_failing_parts(self, known: Mapping[int, str], refused: str) -> tuple[ModelProto | None, str]:
+        """A model in which what fails inside is an op: at first only what fails for no other's sake, then whatever fails."""
+        failing = self._failing_parts(known)
+        around = {id(outer): {id(part) for part in nested(outer)} for outer in nested(self._estimator) if id(outer) in failing}
+        inner = {key: why for key, why in failing.items() if not (around[key] & failing.keys()) - {key}}
+        made = None
+        for more in [inner, failing] if len(inner) < len(failing) else [failing]:
+            if made is None and more:
+                made, refused = self.convert({**known, **more})
+        return made, refused
+
+    def _failing_parts(self, known: Mapping[int, str]) -> dict[int, str]:
+        """The estimators inside that skl2onnx alone does not convert rightly."""
         failing = {}
         for one in nested(self._estimator):
             sample = self._samples.get(id(one))
@@ -259,6 +275,11 @@ class _Attempt:
             name: str(TensorType(kind.dtype, ("N", *(kind.shape or ())[1:]))) for name, kind in zip(names, types, strict=True)
         }
         return build_model([build_node(f"{DOMAIN}::{op_type}", list(inputs), names)], inputs, outputs)
+
+
+def _said(error: Exception) -> str:
+    text = one_line(f"{type(error).__name__}: {error}")
+    return text if len(text) <= _SAID else f"{text[:_SAID]}…"
 
 
 def _dtype(array: np.ndarray) -> Any:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-import joblib
 import numpy as np
 from onnx import ModelProto
 
@@ -112,11 +111,9 @@ def define(estimator: Any, methods: Sequence[str], types: Sequence[TensorType], 
         "reason": reason,
         "__doc__": f"{type(estimator).__module__.partition('._')[0]}.{type(estimator).__name__}, as it was fitted.",
     }
-    try:
-        digits = joblib.hash((estimator, body["methods"], body["outputs"], repr(columns)))[:10]
-    except Exception:  # anything that cannot be pickled, as a lambda: then every conversion is an op of its own
-        digits = f"in_this_process_{next(_numbers)}"
-    name = f"{type(estimator).__name__}_{digits}"
+    digits = stored.digest((estimator, body["methods"], body["outputs"], repr(columns)))
+    # Without one, as for a lambda, every conversion is an op of its own.
+    name = f"{type(estimator).__name__}_{digits[:10] if digits else f'in_this_process_{next(_numbers)}'}"
     if registry.find(DOMAIN, name) is None:
         registry.define(type(name, (FittedEstimator,), body), f"{DOMAIN}::{name}")
     return name

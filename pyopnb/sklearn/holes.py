@@ -31,6 +31,8 @@ from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
 __all__ = ["Holes", "has_converter", "is_frame"]
 
 _lock = threading.RLock()
+_entered: dict[int, _Hole] = {}
+"""Those of the conversion that holds the lock, by the ``id`` of their estimators."""
 _HOOKS = ("onnx_parser", "onnx_shape_calculator", "onnx_converter")
 _NAMES = {"predict": "label", "predict_proba": "probabilities", "decision_function": "scores", "transform": "variable"}
 
@@ -69,11 +71,12 @@ class Holes:
         _lock.acquire()  # what skl2onnx registers is the whole process's
         for hole in self._holes:
             kind = type(hole.estimator)
+            _entered[id(hole.estimator)] = hole
             for hook in _HOOKS:
                 vars(hole.estimator)[hook] = getattr(hole, hook)
             if kind not in sklearn_operator_name_map:
                 alias = self._added[kind] = f"Pyopnb{kind.__name__}"
-                update_registered_converter(kind, alias, _no_shape, _no_converter)
+                update_registered_converter(kind, alias, _shape, _convert, options="passthrough")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,17 +85,29 @@ class Holes:
             _registration._converter_pool.pop(alias, None)
             _registration._shape_calculator_pool.pop(alias, None)
         for hole in self._holes:
+            del _entered[id(hole.estimator)]
             for hook in _HOOKS:
                 vars(hole.estimator).pop(hook, None)
         _lock.release()
 
 
-def _no_shape(operator: Any) -> None:
-    raise ModelError(f"convert, {type(operator.raw_operator).__name__}", expected="an estimator that was called", got="another")
+# What skl2onnx asks for by class, where a converter of its own (a search's, say) passes over the estimator's hooks.
 
 
-def _no_converter(scope: Any, operator: Any, container: Any) -> None:
-    _no_shape(operator)
+def _shape(operator: Any) -> None:
+    _entered_for(operator).shape(operator)
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    _entered_for(operator).convert(scope, operator, container)
+
+
+def _entered_for(operator: Any) -> _Hole:
+    hole = _entered.get(id(operator.raw_operator))
+    if hole is None:
+        where = f"convert, {type(operator.raw_operator).__name__}"
+        raise ModelError(where, expected="an estimator that predicting calls", got="another")
+    return hole
 
 
 class _Hole:
@@ -114,28 +129,28 @@ class _Hole:
         return parser
 
     def onnx_shape_calculator(self) -> Callable[[Any], None]:
-        def shape(operator: Any) -> None:
-            for output, array in zip(operator.outputs, self._arrays(operator), strict=True):
-                output.type = _skl_type(array, operator.inputs)
-
-        return shape
+        return self.shape
 
     def onnx_converter(self) -> Callable[[Any, Any, Any], None]:
-        def convert(scope: Any, operator: Any, container: Any) -> None:
-            arrays = self._arrays(operator)
-            types = [_type(array, operator.inputs) for array in arrays]
-            methods = self._asked(operator)
-            op_type = define(_plain(self.estimator), methods, types, Columns.of(self._sample.x), self._reason)
-            container.add_node(
-                op_type,
-                [one.full_name for one in operator.inputs],
-                [one.full_name for one in operator.outputs],
-                op_domain=DOMAIN,
-                op_version=1,
-                name=scope.get_unique_operator_name(op_type),
-            )
+        return self.convert
 
-        return convert
+    def shape(self, operator: Any) -> None:
+        for output, array in zip(operator.outputs, self._arrays(operator), strict=True):
+            output.type = _skl_type(array, operator.inputs)
+
+    def convert(self, scope: Any, operator: Any, container: Any) -> None:
+        arrays = self._arrays(operator)
+        types = [_type(array, operator.inputs) for array in arrays]
+        methods = self._asked(operator)
+        op_type = define(_plain(self.estimator), methods, types, Columns.of(self._sample.x), self._reason)
+        container.add_node(
+            op_type,
+            [one.full_name for one in operator.inputs],
+            [one.full_name for one in operator.outputs],
+            op_domain=DOMAIN,
+            op_version=1,
+            name=scope.get_unique_operator_name(op_type),
+        )
 
     def _asked(self, operator: Any) -> list[str]:
         """The methods of the outputs that whatever is around declared."""

@@ -6,16 +6,19 @@ Nothing here runs because of a file: `load` is called for the op that the caller
 from __future__ import annotations
 
 import base64
+import hashlib
 import importlib
 import pickle
 import types
 import zlib
 from typing import Any
 
+import joblib
+
 from pyopnb.models.op_metadata import MAX_SOURCE
 from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
 
-__all__ = ["dump", "load", "module_text"]
+__all__ = ["digest", "dump", "load", "module_text"]
 
 _SKOPS_TEXT = (
     "# The fitted estimator is below, as skops wrote it. skops makes objects of scikit-learn's, NumPy's and these types only:"
@@ -23,6 +26,27 @@ _SKOPS_TEXT = (
 _PICKLE_TEXT = """\
 # The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: whatever the file's author wrote into it is run when this
 # op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""
+
+
+def digest(parts: Any) -> str | None:
+    """A text that is the same for equal parts; None where they cannot be pickled.
+
+    Parameters
+    ----------
+    parts : object
+
+    Returns
+    -------
+    str or None
+    """
+    try:
+        return str(joblib.hash(parts))
+    except Exception:  # noqa: S110  # of masked arrays of objects, which the results of a search have, and of lambdas
+        pass
+    try:
+        return hashlib.sha1(pickle.dumps(parts), usedforsecurity=False).hexdigest()
+    except Exception:  # pickle says it in many ways
+        return None
 
 
 def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:

@@ -20,11 +20,11 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import Birch, BisectingKMeans, FeatureAgglomeration
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import NMF, FastICA
-from sklearn.ensemble import StackingClassifier
+from sklearn.ensemble import StackingClassifier, StackingRegressor
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
@@ -34,6 +34,7 @@ from sklearn.semi_supervised import LabelPropagation
 
 import pyopnb
 import pyopnb.sklearn as door
+from pyopnb.sklearn import stored
 from pyopnb.sklearn.samples import outputs_of, plan
 
 X, LABELS = every_estimator.X, every_estimator.LABELS
@@ -179,6 +180,48 @@ def test_an_estimator_without_a_converter_inside_others(where):
         assert filled(model)
     else:
         assert filled(model) == expected and len(model.graph.node) > 1
+
+
+def test_a_part_that_its_converter_refuses_is_filled_and_not_the_stack_around_it():
+    refused = make_pipeline(FunctionTransformer(np.cbrt), RidgeCV())
+    stack = StackingRegressor([("line", RidgeCV()), ("roots", refused)], cv=2)
+    estimator = make_pipeline(StandardScaler(), stack).fit(X, X[:, 0])
+    model = door.convert(estimator, X)
+    assert_agrees(model, estimator, X)
+    assert filled(model) == ["FunctionTransformer"]
+
+
+def test_a_search_inside_a_pipeline(tmp_path):
+    search = GridSearchCV(LabelPropagation(gamma=0.1), {"gamma": [0.1, 1]}, cv=2)
+    estimator = make_pipeline(StandardScaler(), search).fit(X, LABELS)
+    model = door.convert(estimator, X)
+    assert_agrees(model, estimator, X)
+    assert filled(model) == ["LabelPropagation"] and len(model.graph.node) > 1
+    pyopnb.save(model, tmp_path / "search.onnx")
+    # joblib cannot hash the results of a search, which are masked arrays of objects.
+    whole = GridSearchCV(make_pipeline(StandardScaler(), LabelPropagation()), {"labelpropagation__gamma": [1]}, cv=2)
+    assert stored.digest(whole.fit(X, LABELS)) == stored.digest(whole) != stored.digest(search)
+    assert stored.digest(FunctionTransformer(lambda x: x)) is None
+
+
+def test_a_lambda_beside_an_estimator_without_a_converter():
+    columns = [("a", FastICA(2, random_state=0), ["a", "b"]), ("b", FunctionTransformer(lambda x: x**2), ["c", "d"])]
+    table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=list("xyz") * 20)
+    for more in ([], [("kind", OneHotEncoder(), ["kind"])]):
+        names = np.array(["no", "yes"])[FEW]
+        estimator = make_pipeline(ColumnTransformer(columns + more), LogisticRegression()).fit(table, names)
+        model = door.convert(estimator, table)
+        assert_agrees(model, estimator, table)
+        assert filled(model) == ["FastICA", "FunctionTransformer"]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_text_that_is_missing_is_named_with_its_column(missing):
+    table = pd.DataFrame({"size": X[:, 0], "kind": pd.Series(["a", missing, "b"] * 20, dtype=object)})
+    estimator = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough").fit(table)
+    message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X\['kind'\].fillna\(\"\"\)"
+    with pytest.raises(pyopnb.ModelError, match=message):
+        door.convert(estimator, table)
 
 
 def test_outputs_of_one_step_only_go_where_they_are_used():
@@ -345,8 +388,6 @@ def test_what_skops_cannot_hold_is_a_pickle_with_a_warning_that_is_read_before_i
 
 
 def test_a_pickle_is_not_read_before_its_op_is_named_and_run(tmp_path, monkeypatch):
-    from pyopnb.sklearn import stored
-
     loaded = saved(Birch(n_clusters=3).fit(X), tmp_path / "birch.onnx")
     pyopnb.registry.clear()
     read = []
@@ -365,8 +406,6 @@ def test_without_skops_estimators_are_pickled(tmp_path, monkeypatch):
 
 
 def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
-    from pyopnb.sklearn import stored
-
     with pytest.raises(pyopnb.ModelError, match="op demo: expected a fitted estimator, got damaged text"):
         stored.load("demo", "!!", "pickle", ())
     model = door.convert(make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X)
