@@ -74,6 +74,7 @@ class _Around:
     """The context of a node, apart from names."""
 
     versions: Mapping[str, int]
+    own: Mapping[str, int] = field(default_factory=dict)  # as the local function imports them that the node is in
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
     found: list[tuple[Site, Lack]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
@@ -81,7 +82,7 @@ class _Around:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return frozenset(self.versions.items()), self.unused, self.expanded
+        return frozenset(self.versions.items()), frozenset(self.own.items()), self.unused, self.expanded
 
 
 def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
@@ -189,7 +190,7 @@ class _Walk:
             if None in outputs and (schema := find_schema(operator.domain, node.op_type, operator.since)):
                 more = self.infer(schema, node, kinds, names, around)
                 outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
-        lack = _refusal(node, operator, kinds, outputs)
+        lack = _refusal(node, operator, kinds, outputs) or _refusal_by_function(node, operator, kinds, outputs, around)
         if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
             return lack, outputs
         if "tensor(float16)" in kinds and has_kernel(operator, float16_as_float32(kinds), float16_as_float32(outputs)):
@@ -201,7 +202,7 @@ class _Walk:
             lack = Lack("no kernel", f"version {operator.since} has none for any dtype", operator.since, kernel=True)
             return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
         given = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
-        inner = replace(around, attrs={a.name: a for a in given}, found=[], expanded=True)
+        inner = replace(around, own={}, attrs={a.name: a for a in given}, found=[], expanded=True)
         ends = yield self.scope(GraphIndex(body), kinds, None, inner)
         if inner.found:
             site, first = inner.found[0]
@@ -236,10 +237,11 @@ class _Walk:
         key = function_key(function)
         if key in self.called:
             raise ModelError(graph.path, expected="no recursion", got="a function that calls itself")
-        # The runtime puts the function's nodes into the graph, where the versions that the model imports hold.
-        versions = imported_versions(function) | dict(around.versions)
+        # The runtime puts the function's nodes into the graph, where the versions that the model imports hold. Before that, it
+        # infers the function's types by the versions that the function imports.
+        own = imported_versions(function)
         attrs = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
-        inner = replace(around, versions=versions, attrs=attrs)
+        inner = replace(around, versions=own | dict(around.versions), own=own, attrs=attrs)
         self.called.add(key)
         ends = yield self.scope(graph, kinds, None, inner)
         self.called.remove(key)
@@ -412,6 +414,19 @@ def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) 
         reason = f"{names[0]} is {to_notation(a)} and {names[1]} is {to_notation(b)}; the operator takes one type for both"
         return Lack(MIXED, reason, since, misfit=misfit)
     return None
+
+
+def _refusal_by_function(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around) -> Lack | None:
+    """The `Lack` of a node in a local function that imports a version in which the operator did not take these types."""
+    version = around.own.get(operator.domain)
+    own = None if version is None else operator_at(operator.domain, node.op_type, version)
+    if own is None or own is operator or is_constant(node):
+        return None
+    wrong = type_mismatch(own, kinds, outputs)
+    if not wrong:
+        return None
+    reason = f"{wrong}, by version {version} of {operator.domain or 'ai.onnx'}, which the function imports"
+    return Lack("no kernel for dtype", reason, own.since)
 
 
 def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:

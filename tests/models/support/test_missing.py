@@ -310,6 +310,21 @@ def test_the_versions_of_the_model_hold_in_its_functions():
     assert told(model) == [("y", "::Gelu-20", "unknown op")]
 
 
+@pytest.mark.parametrize("own", [13, 14])
+def test_the_types_of_a_function_are_those_of_its_own_versions(own):
+    relu = function("F", [pyopnb.node("Relu", "x", "y")], opset=own)  # of integers since 14
+    model = one(pyopnb.node("local::F", "x", "y"), {"x": "int32[2]"}, {"y": "int32[2]"}, functions=[relu], opset=18)
+    if own == 14:
+        assert told(model) == []
+        assert pyopnb.run(model, x=np.int32([-1, 2]))["y"].tolist() == [0, 2]
+        return
+    assert told(model) == [("y", "::Relu-13", "no kernel for dtype")]
+    assert missing(model)[0].reason.endswith("float64, by version 13 of ai.onnx, which the function imports")
+    assert "'tensor(int32)' of input parameter (x) of operator (F)" in refusal(model)
+    with pytest.warns(pyopnb.Filled, match="Relu, in function local::F"):
+        assert pyopnb.run(model, x=np.int32([-1, 2]), fill=True)["y"].tolist() == [0, 2]
+
+
 def test_an_import_that_onnx_does_not_know_is_told_by_itself():
     model = one(pyopnb.node("Relu", "x", "y"), {"x": "float32[2]"})
     model.opset_import[0].version = 1000
