@@ -40,6 +40,7 @@ from pyopnb.models.nodes import (
 from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
 from pyopnb.ops.errors import sanitize
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
+from pyopnb.ops.locks import locked
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
@@ -75,12 +76,15 @@ def _follow(name: str) -> None:
 
 def _update_stale() -> bool:
     """Update what is stale; False where some of it must stay so."""
-    with _lock:
-        for name in list(_stale):
-            _stale.discard(name)  # first: another thread may define it again meanwhile
-            if not _update(name):
-                _stale.add(name)
+    locked(_lock, _update_each)
     return not _stale
+
+
+def _update_each() -> None:
+    for name in list(_stale):
+        _stale.discard(name)  # first: another thread may define it again meanwhile
+        if not _update(name):
+            _stale.add(name)
 
 
 def _update(name: str) -> bool:
@@ -131,11 +135,14 @@ def _close() -> None:
     deadline = time.monotonic() + _DRAIN
     while _is_inferring() and time.monotonic() < deadline:
         time.sleep(0.001)
-    with _lock:
-        for name in list(_registered):
-            _deregister(name)
-        if _stand_in_registered.is_set() and not _is_inferring():
-            defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
+    locked(_lock, _deregister_all)
+
+
+def _deregister_all() -> None:
+    for name in list(_registered):
+        _deregister(name)
+    if _stand_in_registered.is_set() and not _is_inferring():
+        defs.deregister_schema(_STAND_IN[1], 1, _STAND_IN[0])
 
 
 def _in_child() -> None:
@@ -291,9 +298,8 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
         return _infer_shapes(copy, strict)
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
-    with _lock:
-        _update_stale()
-        _register_stand_in()
+    _update_stale()
+    locked(_lock, _register_stand_in)
     with _at(tuple(sites)):
         typed = _infer_shapes(copy, strict)
     for scope in (typed, *typed.functions):

@@ -26,6 +26,7 @@ from pyopnb.onnx_reference.function_bodies import inlined_function, without_abse
 from pyopnb.onnx_reference.mends import as_defined, mend_of, mended_classes
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.locks import locked
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -281,20 +282,22 @@ class Evaluation:
         return True
 
     def _evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
-        with self._lock:
-            if None not in self._evaluators:
-                self._evaluators[None] = self._definition_kind(present)
-            if self._evaluators[None] == "class":
-                key: Any = present
-            elif self._evaluators[None] == "function":
-                key = len(present)
-            else:
-                key = tuple(_type_key(value) for value in inputs)
-            if key not in self._evaluators:
-                while len(self._evaluators) > _MOST_EVALUATORS:
-                    self._evaluators.pop(next(k for k in self._evaluators if k is not None))
-                self._evaluators[key] = self._direct(present) if key is present else self._by_function(inputs)
-            return self._evaluators[key]
+        return locked(self._lock, self._find_evaluator, present, inputs)
+
+    def _find_evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
+        if None not in self._evaluators:
+            self._evaluators[None] = self._definition_kind(present)
+        if self._evaluators[None] == "class":
+            key: Any = present
+        elif self._evaluators[None] == "function":
+            key = len(present)
+        else:
+            key = tuple(_type_key(value) for value in inputs)
+        if key not in self._evaluators:
+            while len(self._evaluators) > _MOST_EVALUATORS:
+                self._evaluators.pop(next(k for k in self._evaluators if k is not None))
+            self._evaluators[key] = self._direct(present) if key is present else self._by_function(inputs)
+        return self._evaluators[key]
 
     def _definition_kind(self, present: tuple[bool, ...]) -> str:
         """``class`` where the reference has one; else ``function``, or ``typed`` where that depends on the inputs' types."""

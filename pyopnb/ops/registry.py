@@ -14,8 +14,10 @@ from typing import Any
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
+from pyopnb.ops.locks import locked
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
+from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
 __all__ = ["Registry", "find_op", "registry"]
@@ -95,18 +97,23 @@ class Registry(Displayable):
         domain, op_type = split_name(name or cls.__name__)
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
-        schema = schema_of(cls)
-        with self._lock:
-            # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
-            op = self._ops.get(key) or self._removed.pop(key, None) or Op(key)
-            version = Version(key, op._last + 1, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
-            op._serve(version, version.epoch)
-            op.versions = (*op.versions, version)[-MAX_VERSIONS:]
-            self._ops[key] = op
-            if module is not None:
-                self._modules[module, cls.__name__] = op
-            self.epoch += 1
+        version = locked(self._lock, self._define, key, cls, schema_of(cls), opset, source, restored, module)
         self._call([(listener, version) for listener, _ in list(self._listeners.values())])
+        return version
+
+    def _define(
+        self, key: str, cls: type, schema: Schema, opset: int, source: str | None, restored: int | None, module: str | None
+    ) -> Version:
+        # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
+        op = self._ops.get(key) or self._removed.get(key) or Op(key)
+        version = Version(key, op._last + 1, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
+        op._serve(version, version.epoch)
+        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
+        self._ops[key] = op
+        self._removed.pop(key, None)
+        if module is not None:
+            self._modules[module, cls.__name__] = op
+        self.epoch += 1
         return version
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
@@ -121,19 +128,24 @@ class Registry(Displayable):
         modules : sequence of str
             What `modules_of` returned before the definition.
         """
-        with self._lock:
-            op = self._ops.get(version.op)
-            if op is None or all(other is not version for other in op.versions):
-                return
-            op.versions = tuple(other for other in op.versions if other is not version)
-            self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
-            if op.versions and op.current is version:
-                self.epoch += 1
-                op._serve(op.versions[-1], self.epoch)
+        op = locked(self._lock, self._withdraw, version, modules)
+        if op is None:
+            return
         if op.versions:
             self._call([(listener, op.current) for listener, _ in list(self._listeners.values())])
         else:
             self.remove(op.name)
+
+    def _withdraw(self, version: Version, modules: Sequence[str]) -> Op | None:
+        op = self._ops.get(version.op)
+        if op is None or all(other is not version for other in op.versions):
+            return None
+        op.versions = tuple(other for other in op.versions if other is not version)
+        self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
+        if op.versions and op.current is version:
+            self.epoch += 1
+            op._serve(op.versions[-1], self.epoch)
+        return op
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -142,9 +154,7 @@ class Registry(Displayable):
         -------
         int
         """
-        with self._lock:
-            self.epoch += 1
-            return self.epoch
+        return locked(self._lock, self._advance, 1)
 
     def begin_private_epoch(self) -> int:
         """An epoch that was never the registry's current one: runs in it belong to whoever asked for it.
@@ -153,9 +163,11 @@ class Registry(Displayable):
         -------
         int
         """
-        with self._lock:
-            self.epoch += 2
-            return self.epoch - 1
+        return locked(self._lock, self._advance, 2) - 1
+
+    def _advance(self, by: int) -> int:
+        self.epoch += by
+        return self.epoch
 
     def _call_removed(self, names: Iterable[str]) -> None:
         listeners = [removed for _, removed in list(self._listeners.values()) if removed]
@@ -306,12 +318,11 @@ class Registry(Displayable):
             There is no such op or no such version.
         """
         op = self[name]
-        with self._lock:
-            # The number before the current one may be that of a withdrawn version.
-            old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
-            if not old:
-                next_ = "edit its class and run that again"
-                raise UnknownOp(f"op {op.name}, rollback", expected="two versions", got="one", next=next_)
+        # The number before the current one may be that of a withdrawn version. The tuple is replaced, never changed.
+        old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
+        if not old:
+            next_ = "edit its class and run that again"
+            raise UnknownOp(f"op {op.name}, rollback", expected="two versions", got="one", next=next_)
         return self.define(old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number)
 
     def remove(self, name: str) -> None:
@@ -327,20 +338,25 @@ class Registry(Displayable):
             There is no such op.
         """
         op = self[name]
-        with self._lock:
-            if self._ops.pop(op.name, None):  # another thread may have been faster
-                self._removed[op.name] = op
-            self._modules = {key: other for key, other in self._modules.items() if other is not op}
+        locked(self._lock, self._remove, op)
         self._call_removed([op.name])
+
+    def _remove(self, op: Op) -> None:
+        if op.name in self._ops:  # another thread may have been faster
+            self._removed[op.name] = op  # first: an op that is in neither would be another one when it is defined again
+            del self._ops[op.name]
+        self._modules = {key: other for key, other in self._modules.items() if other is not op}
 
     def clear(self) -> None:
         """Remove every op; version numbers begin at 1 again."""
-        with self._lock:
-            names = list(self._ops)
-            self._ops.clear()
-            self._removed.clear()
-            self._modules.clear()
-        self._call_removed(names)
+        self._call_removed(locked(self._lock, self._clear))
+
+    def _clear(self) -> list[str]:
+        names = list(self._ops)
+        self._ops.clear()
+        self._removed.clear()
+        self._modules.clear()
+        return names
 
 
 registry = Registry()

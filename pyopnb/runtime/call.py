@@ -34,6 +34,7 @@ from pyopnb.ops.errors import (
     suggest,
 )
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.locks import locked
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
@@ -222,30 +223,32 @@ class _SessionCache:
 
     def get(self, key: Any) -> _Entry | None:
         """The session for that kind of call, unless its op was redefined, removed, or now replaces ONNX Runtime's."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
+        return locked(self._lock, self._get, key)
+
+    def _get(self, key: Any) -> _Entry | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        epoch = registry.epoch
+        if entry.epoch != epoch or entry.version is not None:
+            if _version(registry.find(*entry.name)) is not entry.version:
+                del self._entries[key]
                 return None
-            epoch = registry.epoch
-            if entry.epoch != epoch or entry.version is not None:
-                if _version(registry.find(*entry.name)) is not entry.version:
-                    del self._entries[key]
-                    return None
-                entry.epoch = epoch
-            self._entries.move_to_end(key)
-            return entry
+            entry.epoch = epoch
+        self._entries.move_to_end(key)
+        return entry
 
     def put(self, key: Any, made: _Entry) -> _Entry:
         """Add a session; the one that serves, as another thread may have been faster."""
-        dropped = None
-        with self._lock:
-            entry = self._entries.setdefault(key, made)
-            if entry.version is not made.version:
-                entry = self._entries[key] = made
-            if len(self._entries) > KEPT_SESSIONS:
-                dropped = self._entries.popitem(last=False)
+        entry, dropped = locked(self._lock, self._put, key, made)
         del dropped  # outside the lock: destroying a session can run the user's code
         return entry
+
+    def _put(self, key: Any, made: _Entry) -> tuple[_Entry, Any]:
+        entry = self._entries.setdefault(key, made)
+        if entry.version is not made.version:
+            entry = self._entries[key] = made
+        return entry, self._entries.popitem(last=False) if len(self._entries) > KEPT_SESSIONS else None
 
 
 _cache = _SessionCache()

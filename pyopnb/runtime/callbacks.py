@@ -21,6 +21,7 @@ from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import ModelError, PyopError, RunRefused, sanitize
 from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
+from pyopnb.ops.locks import lock_by
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
@@ -417,3 +418,4 @@ def _on_define(version: Version) -> None:
 
 _bridge.configure(sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried])
 registry.subscribe(_on_define)
+lock_by(_bridge.locked)

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.models.external_data import with_data
+from pyopnb.ops.locks import locked
 
 __all__ = ["Initializers"]
 
@@ -34,12 +35,14 @@ class Initializers(Mapping[str, np.ndarray]):
         self._lock = threading.Lock()
 
     def _known(self) -> dict[str, TensorProto]:
-        with self._lock:
-            if self._load is not None:
-                tensors, self._folder = self._load()
-                self._tensors = {tensor.name: tensor for tensor in tensors}
-                self._load = None
+        locked(self._lock, self._load_once)
         return self._tensors
+
+    def _load_once(self) -> None:
+        if self._load is not None:
+            tensors, self._folder = self._load()
+            self._tensors = {tensor.name: tensor for tensor in tensors}
+            self._load = None
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._arrays:
