@@ -23,6 +23,9 @@ from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 
+_ROUNDING = 1e-2
+"""By what part of the largest element outputs may differ as the runtime fuses other nodes: float16's and then some."""
+
 
 def diff_traces(
     a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None, stol: float | None = None
@@ -159,9 +162,15 @@ class TraceComparison:
             only_b=b_rest,
             outputs_only_a=a_outputs,
             outputs_only_b=b_outputs,
+            exposed=tuple(self._exposed()),
             models=(self.traces[0].model, self.traces[1].model),
             partners={pair.a: pair.b for pair in (self.pairs if alignment is None else alignment.pairs)},
         )
+
+    def _exposed(self) -> Iterator[str]:
+        for side, trace in enumerate(self.traces):
+            if side != self.arrays_side and trace.exposure is not None and any(_is_more_than_rounding(trace)):
+                yield f"{'ab'[side]}: {trace.exposure}"
 
     def _unpaired(self, alignment: Alignment) -> tuple[tuple[str, ...], ...]:
         """Outputs of a and of b without a partner, then other tensors of a and of b that only one run recorded."""
@@ -273,6 +282,15 @@ class TraceComparison:
             if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].producer:
                 diff = compared({other: self.arrays[0][name]}, {other: array}, *self.tolerances)
                 yield Tensor(name, other, "name", diff)
+
+
+def _is_more_than_rounding(trace: Trace) -> Iterator[bool]:
+    """Whether each output that a plain run gives otherwise is off by much of its largest element."""
+    differing = {} if trace.exposure is None else trace.exposure.differing
+    for name, most in differing.items():
+        summary = trace.summaries[name]
+        largest = max(abs(summary.least), abs(summary.greatest)) if summary.least is not None else 0
+        yield most is None or most > _ROUNDING * largest
 
 
 def _join(segments: Sequence[Segment]) -> Segment:

@@ -59,6 +59,8 @@ class TraceDiff(ToleranceDiff):
         Tensors without a partner.
     outputs_only_a, outputs_only_b : tuple of str
         Outputs without a partner: with one of these the verdict is ``incomparable``.
+    exposed : tuple of str
+        For each run of which a plain run gives other outputs, far beyond rounding: which, and by how much.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
     models : tuple of ModelProto, or None
@@ -79,6 +81,7 @@ class TraceDiff(ToleranceDiff):
     only_b: tuple[str, ...] = ()
     outputs_only_a: tuple[str, ...] = ()
     outputs_only_b: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
     runs: int | None = None
     models: tuple[Any, Any] | None = field(default=None, compare=False)
     partners: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -219,6 +222,7 @@ class TraceDiff(ToleranceDiff):
         for what, names in (("not compared, only in a", self.only_a), ("not compared, only in b", self.only_b)):
             if names:
                 yield f"{what}: {_join_names(names)}"
+        yield from self.exposed
         sides = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
         if scaled := max((part.stol for part in self.parts), default=0.0):
             sides += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
@@ -277,6 +281,7 @@ class TraceDiff(ToleranceDiff):
             feeds,
             tensors,
             tuple(_step_from_dict(step, by_name) for step in checked_items(fields["steps"])),
+            exposed=_strings(fields.get("exposed", [])),  # what was written before there was one has none
             runs=None if fields["runs"] is None else checked_whole(fields["runs"]),
             **strings,
         )

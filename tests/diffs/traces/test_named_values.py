@@ -68,3 +68,19 @@ def test_a_run_in_torch_is_held_to_a_part_of_the_largest_element() -> None:
     assert diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).judged(atol=1e-5).verdict == "different"
     assert diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).ok
     assert not diff(of_program({"y": off["y"]}, runtime="elsewhere"), trace(MODEL, x=X)).ok
+
+
+def test_a_trace_that_is_not_like_the_plain_run_says_so() -> None:
+    """ONNX Runtime leaves out a Dropout that drops, but not where its result is looked at."""
+    model = pyopnb.parse(
+        "(float[64] x) => (float[64] y) <float ratio = {0.5}, bool train = {1}> { d = Dropout(x, ratio, train)  y = Neg(d) }"
+    )
+    x = np.arange(1, 65, dtype=np.float32)
+    run = trace(model, x=x)
+    found = diff(run, {"y": -x})
+    assert len(found.exposed) == 1
+    assert found.exposed[0].startswith("a: exposing the tensors changed y (by at most ")
+    assert f"  {found.exposed[0]}" in str(found).splitlines()
+    assert TraceDiff.from_json(found.to_json()) == found
+    assert diff(trace(model, x=x, check=False), {"y": -x}).exposed == ()
+    assert diff(trace(MODEL, x=X), {"y": VALUES["y"]}).exposed == ()
