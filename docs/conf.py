@@ -16,6 +16,7 @@ import pyopnb
 import pyopnb.torch
 
 sys.path.insert(0, str(Path(__file__).parent / "ext"))
+from executed import needs_torch  # of that folder
 
 # The pages need no torch to describe what needs it.
 with mock(["torch", "onnxscript"]):
@@ -63,6 +64,8 @@ for _old in _executed.glob("*"):
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 nb_execution_mode = "cache"
+_notebooks = (Path(__file__).parents[1] / "notebooks").glob("*.ipynb")
+nb_execution_excludepatterns = [path.name for path in _notebooks if needs_torch(path.read_text(encoding="utf-8"))]
 nb_execution_cache_path = str(_current)
 nb_execution_timeout = 600  # seconds; only what hangs reaches it
 nb_execution_raise_on_error = True

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
+import executed
 import internal_links
 import messages
 import public_names
@@ -144,6 +145,12 @@ def _is_there(target: str, described: str) -> bool:
     return False
 
 
+def _show_as_executed(app: Sphinx, docname: str, source: list[str]) -> None:
+    if docname.startswith("tutorials/") and executed.needs_torch(source[0]):
+        copies = Path(app.srcdir).parent / "build" / "notebooks"
+        source[0] = executed.with_outputs(source[0], copies / f"{Path(docname).name}.ipynb")
+
+
 def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:
     absent = public_names.absent(name for name, *_ in env.get_domain("py").get_objects())
     if absent:
@@ -162,6 +169,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("messages", Messages)
     app.add_directive("benchmarks", Benchmarks)
     app.add_directive("public-names", PublicNames)
+    app.connect("source-read", _show_as_executed)
     app.connect("missing-reference", _link_by_last_part)
     app.connect("env-check-consistency", _refuse_absent_names)
     app.connect("build-finished", _refuse_broken_links)

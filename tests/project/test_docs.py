@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -195,6 +196,23 @@ def test_links_in_built_pages_that_lead_nowhere_are_seen(ext, tmp_path):
         '<a href="a.html#lost">x</a><a href="https://example.org">y</a><img src="data:image/png;base64,">'
     )
     assert broken(tmp_path) == ["a.html: b.html#x", "a.html: gone.png", "b.html: a.html#lost"]
+
+
+def test_a_notebook_on_torch_is_shown_as_executed_if_its_cells_are_the_same(ext, tmp_path):
+    executed, copy = ext("executed"), tmp_path / "copy.ipynb"
+    code = {"cell_type": "code", "id": "b", "metadata": {}, "source": ["import pyopnb\n", "import pyopnb.torch"], "outputs": []}
+    notebook = {"cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# A"}, code], "metadata": {}}
+    text = json.dumps(notebook)
+    assert executed.needs_torch(text)
+    assert not executed.needs_torch(text.replace("pyopnb.torch", "pyopnb.sklearn"))
+    shown = json.loads(executed.with_outputs(text, copy))
+    assert [cell["id"] for cell in shown["cells"]] == ["a", "not-executed", "b"]
+    code["source"], code["outputs"] = "".join(code["source"]), [{"output_type": "stream", "name": "stdout", "text": "ran"}]
+    copy.write_text(json.dumps(notebook))
+    assert executed.with_outputs(text, copy) == copy.read_text()
+    code["source"] = "import pyopnb.torch"
+    copy.write_text(json.dumps(notebook))
+    assert "not-executed" in executed.with_outputs(text, copy)
 
 
 def test_the_newest_run_of_the_benchmarks_is_shown(ext, tmp_path):

@@ -1,0 +1,40 @@
+"""Notebooks on torch, which these pages are built without: they are shown as the lane that has torch has executed them.
+
+`make test-torch` leaves executed copies in build/notebooks. Where there is none of the notebook as it stands, its cells are
+shown without outputs, and its page says so.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NOTE", "needs_torch", "with_outputs"]
+
+NOTE = "```{note}\nThis notebook was not executed when these pages were built: its cells are shown without outputs.\n```"
+
+
+def needs_torch(text: str) -> bool:
+    """Whether a notebook imports torch's door."""
+    return any("import pyopnb.torch" in _lines(cell) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+
+
+def with_outputs(text: str, copy: Path) -> str:
+    """The text of a notebook's executed copy if that has the same cells, else of the notebook with a note."""
+    notebook = json.loads(text)
+    if copy.exists():
+        executed = copy.read_text(encoding="utf-8")
+        if _sources(json.loads(executed)) == _sources(notebook):
+            return executed
+    heading, *rest = notebook["cells"]
+    note = {"cell_type": "markdown", "id": "not-executed", "metadata": {}, "source": NOTE}
+    return json.dumps(notebook | {"cells": [heading, note, *rest]})
+
+
+def _lines(cell: dict[str, Any]) -> list[str]:
+    return "".join(cell["source"]).splitlines()
+
+
+def _sources(notebook: dict[str, Any]) -> list[list[str]]:
+    return [_lines(cell) for cell in notebook["cells"]]

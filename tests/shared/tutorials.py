@@ -1,0 +1,35 @@
+"""The tutorials: their cells, what they need beside the package's own dependencies, and how one is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def tags(cell: Any) -> list[str]:
+    return cell.metadata.get("tags", [])
+
+
+def door(path: Path) -> str | None:
+    """The framework whose door a notebook opens, with a lane of its own: ``torch`` or ``sklearn``."""
+    lines = {line for cell in code_cells(read(path)) for line in cell.source.splitlines()}
+    return next((name for name in ("torch", "sklearn") if f"import pyopnb.{name}" in lines), None)
+
+
+def assert_raised_as_told(notebook: Any) -> None:
+    """Of an executed notebook: only the cells that are to show an error have one."""
+    raised = [cell.source for cell in code_cells(notebook) if any(output.output_type == "error" for output in cell.outputs)]
+    assert raised == [cell.source for cell in code_cells(notebook) if "raises-exception" in tags(cell)]

@@ -1,0 +1,42 @@
+"""The notebooks on torch run from top to bottom; the pages of docs/ show what they gave, as it is left in build/ here."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from limits import LIMIT
+from nbclient import NotebookClient
+from nbclient.util import run_sync
+from nbformat.v4 import new_code_cell, new_notebook
+from tutorials import FOLDER, PATHS, assert_raised_as_told, door, read
+
+EXECUTED = Path(__file__).parents[2] / "build" / "notebooks"
+FORGET = "import pyopnb\n\npyopnb.registry.clear()\n%unload_ext pyopnb\n%reset -f"
+
+
+@pytest.fixture(scope="module")
+def execute(tmp_path_factory):
+    """Runs a notebook. One kernel serves all of them, as torch takes longer to import than they take to run."""
+    runner = NotebookClient(
+        new_notebook(), timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+    )
+
+    def execute(notebook):
+        runner.nb = notebook
+        runner.execute(reset_kc=False, cleanup_kc=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))  # what is compiled, each time
+        yield execute
+    runner.kc.stop_channels()
+    run_sync(runner.km.shutdown_kernel)(now=True)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if door(path) == "torch"], ids=lambda path: path.stem)
+def test_notebook_runs(path, execute):
+    notebook = read(path)
+    execute(notebook)
+    assert_raised_as_told(notebook)
+    EXECUTED.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, EXECUTED / path.name)
+    execute(new_notebook(cells=[new_code_cell(FORGET)]))
