@@ -16,7 +16,7 @@ from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, parse_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import Source, history_table
-from pyopnb.ops.errors import UnknownOp, closest, sanitize
+from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
 from pyopnb.ops.op import Version, find_version
 from pyopnb.ops.registry import registry
 
@@ -154,10 +154,17 @@ def _missing(shell: Any, args: Namespace) -> object:
     model = find_model(args.MODEL)
     table = missing(model)
     rows = list({row.op: row for row in table if row.site is not None}.values())
-    if args.cells and rows:
-        shell.set_next_input(str(skeleton(model, rows[0])))
-        rest = f"; {len(rows) - 1} more missing: run this line again" if len(rows) > 1 else ""
-        print(f"The cell below is for {rows[0].op}{rest}.")
+    while args.cells and rows:
+        row = rows.pop(0)
+        try:
+            cell = skeleton(model, row)
+        except ModelError as error:  # an op cannot have sequences, for example: the next may have a cell
+            print(f"There is no cell for {row.op}: {error}")
+            continue
+        shell.set_next_input(str(cell))
+        rest = f"; {len(rows)} more missing: run this line again" if rows else ""
+        print(f"The cell below is for {row.op}{rest}.")
+        break
     return table
 
 

@@ -195,6 +195,19 @@ def test_cells_one_after_the_other(shell, run, define):
     assert (bool(ran.value), shell.rl_next_input) == (False, "")
 
 
+def test_what_can_have_no_cell_is_told_and_the_next_gets_its_own(shell, define):
+    shell.push({"np": np})
+    define(
+        "%%onnx -q m\n(float[N] x) => (float[N] y) { s = SequenceConstruct(x)\n a = demo.A(s)\n b = demo.B(x)\n c = demo.C(b)\n y = Abs(c) }"
+    )
+    ran = define("%pyop missing m --cells")
+    first, second = ran.out.splitlines()[:2]
+    assert first.startswith("There is no cell for demo::A: ") and "seq" in first
+    assert second == "The cell below is for demo::B; 1 more missing: run this line again."
+    assert shell.rl_next_input.startswith("%%pyop -d demo\n") and "class B:" in shell.rl_next_input
+    shell.set_next_input("")
+
+
 # ---- save, load --------------------------------------------------------------------------------------------------------------
 
 
