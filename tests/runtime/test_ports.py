@@ -630,3 +630,28 @@ def test_an_op_keeps_float16_in_a_bare_session(form):
     model = pyopnb.model(nodes, {"x": "float16[N,3]"}, "y")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     assert session.run(None, {"x": np.float16([[1, 2, 3]])})[0].tolist() == [[2, 4, 6]] and seen == [np.float16]
+
+
+def test_a_scalar_is_no_array_of_one_element():
+    class Hinted:
+        def compute(self, x) -> "float32[]":
+            return x[:1]
+
+    class Inferred:
+        def infer(self, x):
+            return x.like(shape=())
+
+        def compute(self, x):
+            return x[:1]
+
+    class Free:
+        def compute(self, x):
+            return x[:1]
+
+    model = pyopnb.model(pyopnb.node("ports::S", "x", "y"), {"x": "float32[N]"}, {"y": "float32[]"})
+    for cls, says in [(Hinted, "the hint of compute"), (Inferred, "infer")]:
+        pyopnb.registry.define(cls, "ports::S")
+        with pytest.raises(pyopnb.ResultError, match=rf"expected float32\[\], as {says} says, got float32\[1\]"):
+            pyopnb.Session(model)(x=np.float32([1, 2]))
+    pyopnb.registry.define(Free, "ports::S")  # the file's own types promise nothing for an op
+    assert pyopnb.Session(model)(x=np.float32([1, 2]))["y"].shape == (1,)

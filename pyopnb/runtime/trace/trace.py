@@ -43,7 +43,8 @@ class Trace(Displayable):
         `Session.set_attrs` changed are not the file's. Local functions that hold ops are inlined. The data of large
         initializers is left out: it is in `initializers`.
     initializers : Mapping
-        Arrays of the model's initializers by name, read when they are first asked for, external data included.
+        Arrays of the model's initializers by name, read when they are first asked for, external data included. Where the
+        session's options replace a weight of the file (``SessionOptions.add_initializer``), it is the file's.
     feeds : dict
         Arrays that the run was fed, by name; copies.
     values : dict
