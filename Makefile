@@ -59,6 +59,7 @@ lint: .venv/.lint
 
 # The first Python runs all but the longest; the others what a version of Python may change, and the oldest lane what a version of
 # a library may (tests/conftest.py lists it); the tutorials run in docs. test-all runs all of it everywhere.
+shortened = $(if $(everywhere),,-m "not everywhere")
 selected = $(if $(everywhere),,-m "not everywhere and not in_docs$(if $(filter $(first),$(1)),, and not one_python and $(if $(filter oldest,$(1)),libraries,pythons))")
 
 test-all:
@@ -74,11 +75,11 @@ test-corpus: .venv-corpus/.installed
 
 # One thread each: estimators of a few rows wait for one another on a loaded machine. The documents' environment has the doors' frameworks.
 test-doors: .venv-$(first)/.docs
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors tests/doors
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors $(shortened) tests/doors
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	.venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch tests/torch pyopnb.torch
+	.venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
@@ -86,7 +87,7 @@ test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 # The extension is found where it was installed, so this lane needs a wheel as well. It borrows the first Python's.
 test-browser: .venv-$(first)/.browser
 	tests/lanes/chromium.sh .venv-$(first)/bin/python
-	.venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-browser tests/browser
+	.venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-browser $(shortened) tests/browser
 
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import pytest
 from lab import write_notebook
 
 BODY = 'class Twice:\n    """Doc."""\n\n    def compute(self, x):\n        return x * 2  # comment'
@@ -26,6 +27,7 @@ def highlighted(path: Path, *options: str) -> str:
     return re.search(r'<div class="highlight[^"]*">.*?</div>', page, re.DOTALL)[0]
 
 
+@pytest.mark.everywhere  # three runs of nbconvert, and no browser
 def test_exported_html_has_pythons_colours_with_the_documented_setting(tmp_path):
     write_files(tmp_path)
     path = tmp_path / "cells.ipynb"

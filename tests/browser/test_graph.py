@@ -39,7 +39,7 @@ def write_files(root):
                    "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.everywhere)])
 def opened(request, chromium, server):
     """A function that opens a file that is no notebook, as a browser does from a disk."""
     with tab(chromium, server, dark=request.param == "dark") as page:

@@ -23,6 +23,7 @@ def processes(mark):
     return pids
 
 
+@pytest.mark.everywhere  # a server of its own
 def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path):
     write_notebook(tmp_path / "one.ipynb", "1 + 1")
     # All of it is inside raises: the test is what the exception in the last line leaves behind.
@@ -52,6 +53,7 @@ HTML('<div class="host"></div><script>document.currentScript.previousElementSibl
 .innerHTML = `%s`</script>')"""
 
 
+@pytest.mark.everywhere  # a server of its own
 def test_an_output_is_blank_only_if_nothing_is_drawn(chromium, tmp_path):
     empty, drawn = '<svg width="9" height="9"></svg>', '<svg width="9" height="9"><g><rect width="5" height="5"/></g></svg>'
     broken = '<img src="data:image/png,">'

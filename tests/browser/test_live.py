@@ -90,6 +90,7 @@ def test_after_a_reload_sliders_and_pictures_follow_again(page, server):
     )
 
 
+@pytest.mark.everywhere  # a reload asks for the same state
 def test_two_tabs_follow_each_other(page, chromium, server):
     page.open_notebook("twice.ipynb")
     page.run_all()
@@ -129,6 +130,7 @@ def test_after_a_restart_it_says_that_it_is_not_live(page):
     page.console_errors[:] = [error for error in page.console_errors if "widget model not found" not in error]
 
 
+@pytest.mark.everywhere  # a restart leaves the same behind
 def test_a_closed_output_keeps_its_last_state(page):
     page.open_notebook("closed.ipynb")
     page.run_all()
@@ -156,6 +158,7 @@ def test_without_the_extension_it_says_so_and_the_widget_is_at_hand(page, server
     page.screenshot("live-without")
 
 
+@pytest.mark.everywhere  # JupyterLab's parts in another shell
 def test_in_notebook_7_it_reattaches_too(page):
     page.open_in_notebook("seven.ipynb")
     page.run_all()
@@ -191,7 +194,7 @@ def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
     page.screenshot("live-stopped")
 
 
-@pytest.mark.parametrize("execute", [False, True])
+@pytest.mark.parametrize("execute", [False, pytest.param(True, marks=pytest.mark.everywhere)])
 def test_exported_html_says_that_it_is_not_live(page, chromium, server, execute):
     source = server.root / "export.ipynb"
     if not execute:

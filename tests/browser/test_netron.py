@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from lab import write_notebook
 from playwright.sync_api import expect
 
@@ -115,6 +116,7 @@ def test_without_the_extension_a_saved_notebook_has_the_picture(page, server):
     page.screenshot("netron-picture-untrusted")
 
 
+@pytest.mark.everywhere  # the picture without it is tried
 def test_without_the_extension_a_trusted_output_has_netron(page, server):
     with server.without("pyopnb-netron"):
         page.open_notebook("live.ipynb")
@@ -138,6 +140,7 @@ def test_a_file_opens_from_the_file_browser(page, server):
     page.screenshot("netron-file")
 
 
+@pytest.mark.everywhere  # Netron's own words
 def test_a_file_that_is_no_model_says_so(page):
     page.go("lab/tree/no.onnx")
     document = page.page.locator(".jp-MimeDocument")
@@ -145,6 +148,7 @@ def test_a_file_that_is_no_model_says_so(page):
     expect(page.frame(document).locator("body")).to_contain_text("Unsupported file content")
 
 
+@pytest.mark.everywhere  # test_graph.py has those of a trace
 def test_traces_and_diffs_have_their_colours(page):
     page.open_notebook("coloured.ipynb")
     page.run_all()

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import nbformat
+import pytest
 from lab import write_notebook
 from playwright.sync_api import expect
 
@@ -213,6 +214,7 @@ def test_notebook_7(page):
     page.console_errors[:] = ours
 
 
+@pytest.mark.everywhere  # of style alone
 def test_in_a_narrow_window_no_word_is_broken(page):
     page.open_notebook("narrow.ipynb")
     page.command("application:toggle-left-area")

@@ -51,8 +51,14 @@ NETWORKS = {
 }
 
 
+# The others' op types are those of the node tests; these have one of each kind: windows, weights of a node, many inputs.
+SHORT = ("squeezenet Concat", "squeezenet Softmax", "shufflenet BatchNormalization", "MaxPool2d")
+
+
 @pytest.mark.one_python
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in NETWORKS]
+)
 def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
     make, model, op_type, nodes, tolerance = NETWORKS[name]
     error, count = worst(make(model), op_type)

@@ -150,7 +150,7 @@ def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
     assert (got.shape, got[:2].tolist()) == ((4096,), [6, 1])
 
 
-@pytest.mark.one_python
+@pytest.mark.everywhere  # ten seconds and several GB of memory; the one above takes neither
 def test_a_model_over_2_gb_in_memory() -> None:
     half = BIG // 2
     made = pyopnb.model(
