@@ -13,7 +13,7 @@ def test_there_are_notebooks():
     assert PATHS
 
 
-def test_notebooks_of_doors_are_told_by_their_imports():
+def test_notebooks_of_doors_are_told_by_what_they_use():
     assert [path.stem[:2] for path in PATHS if door(path) is None] == [f"{number:02}" for number in range(9)]
     assert {door(path) for path in PATHS} == {None, "torch", "sklearn"}
 

@@ -25,8 +25,8 @@ def tags(cell: Any) -> list[str]:
 
 def door(path: Path) -> str | None:
     """The framework whose door a notebook opens, with a lane of its own: ``torch`` or ``sklearn``."""
-    lines = {line for cell in code_cells(read(path)) for line in cell.source.splitlines()}
-    return next((name for name in ("torch", "sklearn") if f"import pyopnb.{name}" in lines), None)
+    text = "\n".join(cell.source for cell in code_cells(read(path)))
+    return next((name for name in ("torch", "sklearn") if f"pyopnb.{name}" in text), None)
 
 
 def assert_raised_as_told(notebook: Any) -> None:
