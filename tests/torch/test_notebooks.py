@@ -1,5 +1,7 @@
 """The notebooks on torch run from top to bottom; the pages of docs/ show what they gave, as it is left in build/ here."""
 
+import os
+import sys
 from pathlib import Path
 
 import nbformat
@@ -27,6 +29,7 @@ def execute(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))  # what is compiled, each time
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # for ninja, which is beside this Python
         yield execute
     runner.kc.stop_channels()
     run_sync(runner.km.shutdown_kernel)(now=True)
