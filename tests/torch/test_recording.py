@@ -279,3 +279,18 @@ def test_what_is_refused_says_what_to_type(net, in_torch):
     other = pyopnb.parse("(float[2,3,6,6] image) => (float[2,3,6,6] y) { a = Sin(image)  y = Cos(a) }")
     found = pyopnb.diff(in_torch, session_trace(other, {"image": in_torch.feeds["image"]}))
     assert found.verdict == "incomparable"
+
+
+class Feigned(nn.Module):
+    """Another computation where it is exported, as with `torch.onnx.ops.symbolic`."""
+
+    def forward(self, x):
+        return x * 2 if torch.compiler.is_exporting() else x * 3
+
+
+def test_a_program_that_is_not_what_forward_computes_is_refused():
+    expected = (
+        r"module Feigned, output 0: expected the numbers of forward, operation by operation, got off by 3 where the largest"
+    )
+    with pytest.raises(ModelError, match=expected):
+        pyopnb.torch.trace(Feigned().eval(), (torch.full((2,), 3.0),))
