@@ -23,7 +23,7 @@ from pyopnb.torch.program import calls_in, capture, in_order, is_random
 from pyopnb.torch.source import line_of
 from pyopnb.torch.verify import feeds_of, first_difference, results_of
 
-__all__ = ["trace"]
+__all__ = ["Recorder", "trace"]
 
 _ORIGINAL, _CALL = "pkg.torch.onnx.original_node_name", "pkg.torch.onnx.fx_node"
 """What the exporter keeps of a tensor that it renamed, and of the call that became a node."""
@@ -98,7 +98,7 @@ def trace(
     exported, _ = convert(program, dynamic_shapes, input_names, output_names, ops)
     model, low, given = proto_of(exported), exported.exported_program, in_order(module, kwargs)
     feeds = {name: np.array(array) for name, array in feeds_of(model, args, given).items()}
-    recorder = _Recorder(low.graph_module)
+    recorder = Recorder(low.graph_module)
     results = recorder.results(_inputs(low, args, given))
     _check(low, results, module, args, given)
     values = dict(_values(model, recorder.values))
@@ -119,7 +119,7 @@ def trace(
 # ---- the run -----------------------------------------------------------------------------------------------------------------
 
 
-class _Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no torch
+class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no torch
     """Runs a program call by call.
 
     Attributes

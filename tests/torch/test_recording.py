@@ -17,6 +17,7 @@ from torch import nn
 import pyopnb
 import pyopnb.torch
 from pyopnb import ArgumentError, FeedError, ModelError, TraceDiff
+from pyopnb.torch.recording import Recorder
 
 
 class Net(nn.Module):
@@ -258,6 +259,15 @@ def test_bfloat16_keeps_its_dtype_and_a_trace_stays_when_the_module_trains_on():
     found = pyopnb.diff(mine, session.trace(mine.feeds))
     assert found.ok
     assert len(found.steps) == 2
+
+
+def test_what_is_recorded_is_no_memory_of_the_weights():
+    weight = torch.ones(2, 3)
+    recorder = Recorder(torch.fx.symbolic_trace(lambda weight: weight.mT))
+    recorder.results([weight])
+    weight.zero_()
+    assert len(recorder.values) == 2
+    assert all(array.all() for array in recorder.values.values())
 
 
 # ---- what cannot be compared -------------------------------------------------------------------------------------------------
