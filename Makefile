@@ -95,6 +95,8 @@ asan tsan: %: build/%/.built
 # Lanes that run at once share an environment, which pip must not change under any of them.
 ifdef together
 test-$(first) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
+# The pages show the notebooks on torch as that lane has executed them.
+docs: | test-torch
 endif
 
 random-calls: .venv-$(first)/.installed
