@@ -27,6 +27,8 @@ TABLE: dict[Any, Lowering] = {}
 METADATA = {np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.common_type}
 """Functions that look at dtypes alone."""
 
+_OF_SIZES = {np.shape, np.size, np.ndim}
+
 REASONS: dict[Any, tuple[str, str | None]] = {}
 """NumPy's function → why there is no way, and what to write instead."""
 
@@ -73,7 +75,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             why, next_ = REASONS.get(function, (f"{name_of(function)}, for which there is no operator", None))
             refuse(why, next_)
         _check_arguments(function, lowering, args, kwargs)
-        made = _record(lowering, result, args, kwargs)
+        made = _record(function, lowering, result, args, kwargs)
     if out is None:
         return made
     target = out[0] if isinstance(out, tuple) else out
@@ -107,11 +109,13 @@ def _check_arguments(function: Any, lowering: Lowering, args: Sequence[Any], kwa
         refuse(f"{name_of(function)} with these arguments")
 
 
-def _record(lowering: Lowering, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _record(function: Any, lowering: Lowering, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     def record() -> Any:
         return lowering(result, *args, **kwargs)
 
     made = record()
+    if function in _OF_SIZES:
+        return made
     if isinstance(made, Tensor):
         source = _source_of(result, args)
         rederive = None if source is None else lambda: fit(record(), result)

@@ -82,6 +82,11 @@ def _mean(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bo
     return cast(reduce("ReduceMean", x, axes_of(axis, x.ndim), _flag(keepdims)), to)
 
 
+@lowers(np.average)
+def _average(result: Any, a: Any, axis: Any = None, keepdims: Any = False) -> Tensor:
+    return _mean(result, a, axis, None, keepdims)
+
+
 def elements(x: Tensor, axes: Sequence[int], dtype: Any) -> Tensor:
     """The number of elements that are reduced, as a scalar."""
     sizes = [x.dims[axis] for axis in axes]

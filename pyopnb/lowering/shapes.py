@@ -271,6 +271,9 @@ for _function, _axis in {np.vsplit: 0, np.hsplit: 1}.items():
 @lowers(np.tile)
 def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's name
     x = tensor_of(A)
+    if type(reps) is Traced and reps.ndim:
+        refuse("np.tile with numbers that depend on values", "np.tile(x, (2, 1))")
+    reps = reps.tolist() if type(reps) is np.ndarray else reps
     listed = list(reps) if isinstance(reps, (tuple, list)) else [reps]
     rank = max(x.ndim, len(listed))
     x = unsqueeze(x, list(range(rank - x.ndim)))

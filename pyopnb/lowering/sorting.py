@@ -168,10 +168,15 @@ def _unique(
 
 @lowers(np.take)
 def _take(result: Any, a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Tensor:
-    if mode != "raise":
-        refuse(f"np.take with mode={mode!r}", "np.clip(indices, 0, n - 1)")
+    if mode not in ("raise", "clip"):
+        refuse(f"np.take with mode={mode!r}", 'mode="clip"')
     x, at = tensor_of(a), tensor_of(indices)
     at = at if at.dtype in (np.int32, np.int64) else cast(at, np.int64)
+    if mode == "clip":
+        whole = flat(x) if axis is None else x
+        place = 0 if axis is None else axes_of(axis, x.ndim)[0]
+        last = elementwise("Sub", squeeze(shape(whole, place, place + 1), [0]), constant(np.int64(1)))
+        at = elementwise("Max", elementwise("Min", cast(at, np.int64), last), constant(np.int64(0)))
     return gather(flat(x), at, 0) if axis is None else gather(x, at, axes_of(axis, x.ndim)[0])
 
 

@@ -183,6 +183,19 @@ _class_of_numbers(np.isinf, _is_inf, False)
 _class_of_numbers(np.isfinite, lambda x: elementwise("Not", elementwise("Or", is_nan(x), _is_inf(x))), True)
 
 
+def _signed_infinity(function: Any, sign: float) -> None:
+    @lowers(function)
+    def lower(result: Any, x: Any) -> Tensor:
+        tensor = tensor_of(x)
+        if tensor.dtype.kind != "f":
+            refuse(f"np.{function.__name__} of {tensor.dtype}", "x.astype(np.float32)")
+        return elementwise("Equal", tensor, constant(sign, tensor.dtype), dtype=bool)
+
+
+_signed_infinity(np.isposinf, np.inf)
+_signed_infinity(np.isneginf, -np.inf)
+
+
 # ---- powers, logarithms ------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +379,17 @@ def _hypot(result: Any, a: Any, b: Any) -> Tensor:
         refuse("np.hypot of float64, whose squares can overflow", "np.sqrt(a**2 + b**2), if they cannot")
     squares = [elementwise("Mul", wide, wide) for wide in (cast(x, np.float64), cast(y, np.float64))]
     return cast(elementwise("Sqrt", elementwise("Add", *squares)), x.dtype)
+
+
+@lowers(np.logaddexp)
+def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
+    """The larger one, and what the other adds: nothing overflows, and equal infinities stay."""
+    x, y = loop_inputs(np.logaddexp, a, b)
+    wide = [cast(each, np.float64) for each in (x, y)]
+    apart = elementwise("Neg", elementwise("Abs", elementwise("Sub", *wide)))
+    adds = elementwise("Log", elementwise("Add", elementwise("Exp", apart), constant(1.0)))
+    same = elementwise("Equal", *wide, dtype=bool)
+    return cast(elementwise("Add", elementwise("Max", *wide), where(same, constant(np.log(2.0)), adds)), x.dtype)
 
 
 def lower_erf(result: Any, x: Any) -> Tensor:

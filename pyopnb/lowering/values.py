@@ -195,7 +195,7 @@ def _integer_division(function: Any, a: Tensor, b: Tensor) -> Tensor:
 
 # ---- arrays ------------------------------------------------------------------------------------------------------------------
 
-_ATTRIBUTES = {"nbytes", "strides", "flat", "ctypes", "data", "base", "flags", "imag"}
+_ATTRIBUTES = {"nbytes", "strides", "flat", "ctypes", "data", "base", "imag"}
 _ITEM = "a scalar array stays one: use it as it is"
 
 
@@ -363,6 +363,10 @@ class Traced:
         return Number(int(np.size(self.value)), lambda: node("Size", [tensor], INT64, ()))
 
     @property
+    def flags(self) -> Any:
+        return self.value.flags  # memory: no result depends on it
+
+    @property
     def T(self) -> Any:  # noqa: N802  # ndarray's
         return _call(np.transpose, (self,))
 
@@ -490,6 +494,8 @@ _COMPARISONS = {
 def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, (Traced, Number, np.ndarray, np.generic, int, float, bool, list, tuple)):
+            if type(self) is Traced and of_numbers in (operator.eq, operator.ne):
+                return _never_equal(self, other, of_numbers is operator.ne)
             return NotImplemented
         pair = (other, self) if swapped else (self, other)
         if all(map(_is_number, pair)):
@@ -497,6 +503,13 @@ def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callab
         return _call(ufunc, pair)
 
     return method
+
+
+def _never_equal(x: Traced, other: Any, answer: bool) -> Any:
+    """``x == None``, which NumPy answers for each element."""
+    if not (np.asarray(x.value == other) == np.False_).all():
+        refuse(f"a comparison with {type(other).__name__}")
+    return _call(np.logical_or if answer else np.logical_and, (x, answer))
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:

@@ -11,6 +11,7 @@ import bench_divergence
 import bench_fill
 import bench_growth
 import bench_import
+import bench_lower
 import bench_memory
 import bench_missing
 import bench_reload
@@ -39,6 +40,7 @@ themes = (
     bench_missing,
     bench_fill,
     bench_growth,
+    bench_lower,
     bench_diff,
 )
 looking = (bench_show, bench_trace, bench_divergence, bench_watch)

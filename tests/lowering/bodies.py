@@ -8,6 +8,12 @@ import numpy as np
 __all__ = ["BODIES", "REFUSED", "example", "source"]
 
 BODIES: dict[str, str] = {
+    "np.logaddexp": "np.logaddexp(x, y) + np.logaddexp(0, x)",
+    "np.average": "np.average(x, axis=1)",
+    "np.isposinf": "np.isposinf(x) | np.isneginf(y)  # bool",
+    "x == None": "np.where(y != None, x, y) + (x == None)",
+    "np.shape": "np.zeros(np.shape(x), np.float32) + np.size(x, 0) + np.ndim(x)",
+    "np.take(mode='clip')": "np.take(x, i * 9 - 4, axis=1, mode='clip')",
     # arithmetic
     "np.add": "np.add(x, y) + 1", "np.subtract": "2 - np.subtract(x, 0.5)", "np.multiply": "x * y * 3", "np.divide": "x / (y * y + 1)",
     "np.floor_divide": "x // 0.3 + x // (y * y + 0.1)", "np.remainder": "x % 0.7 - np.mod(y, -0.3)", "np.power": "np.abs(x) ** 1.5 + x ** 2 + np.power(x, 3)",
