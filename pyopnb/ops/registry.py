@@ -94,10 +94,11 @@ class Registry(Displayable):
         Exception
             The first that a listener raises, after all of them were called.
         """
+        schema = schema_of(cls)
         domain, op_type = split_name(name or cls.__name__)
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
-        version = locked(self._lock, self._define, key, cls, schema_of(cls), opset, source, restored, module)
+        version = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module)
         self._call([(listener, version) for listener, _ in list(self._listeners.values())])
         return version
 

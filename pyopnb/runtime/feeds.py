@@ -92,7 +92,13 @@ class Feeds:
         FeedError
             A name is missing or unknown, or an array has another dtype or shape than the model's input.
         """
-        checked = dict(feeds)
+        try:
+            checked = dict(feeds)
+        except (TypeError, ValueError):
+            pairs = ", ".join(f'"{sanitize(name)}": {example_expression(kind)}' for name, kind in [*self.types.items()][:1])
+            raise FeedError(
+                "feeds", expected="a dict of name to array", got=type(feeds).__name__, next=f"{{{pairs}}}"
+            ) from None
         if len(checked) == len(self._rows):  # every run passes here: one look at each array, and no more
             for name, dtype, shape in self._rows:
                 value = checked.get(name)
@@ -163,7 +169,7 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
             "feeds" if unknown else words,
             expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
-            next=f"write {suggest(unknown[0], types)} for {sanitize(unknown[0])}"
+            next=f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
             if unknown and missing
             else f"leave {sanitize(unknown[0])} out"
             if unknown

@@ -372,6 +372,11 @@ def test_a_walk_through_the_versions_while_they_are_redefined(registry):
 # @pyop
 
 
+def test_what_is_no_class_is_refused_by_name(registry):
+    with pytest.raises(DefinitionError, match="expected a class, got int 3"):
+        registry.define(3)
+
+
 def test_pyop_returns_the_class(registry):
     @pyop("demo::X", opset=2, module="old", into=registry)
     class Twice:

@@ -75,6 +75,20 @@ def test_feeds_that_do_not_fit_are_named(twice, feeds, text):
         pyopnb.Session(twice)(**feeds)
 
 
+@pytest.mark.parametrize(
+    ("feeds", "text"),
+    [
+        (None, r'feeds: expected a dict of name to array, got NoneType\. Try: {"x": np\.zeros\(\(1, 3\), np\.float32\)}'),
+        (X, r"feeds: expected a dict of name to array, got ndarray"),
+        ({0: X}, r"feeds: expected x: float32\[N,3\], got 0\. Try: write x for 0"),
+    ],
+    ids=["none", "array", "number"],
+)
+def test_feeds_of_run_that_are_none(twice, feeds, text):
+    with pytest.raises(pyopnb.FeedError, match=text):
+        pyopnb.Session(twice).run(None, feeds)
+
+
 def test_a_refusal_leads_from_the_users_line_to_no_inside(twice):
     session = pyopnb.Session(twice)
 
