@@ -189,6 +189,9 @@ KEPT = {
     "method wrapper": (lambda x: x.__add__, lambda k: k(0).tobytes(), OLD),
     "array of objects": (lambda x: np.array([x, None], dtype=object), lambda k: k[0].tobytes(), OLD),
 }
+if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it refuses to export what must not be written to
+    for name in ("__dlpack__", "from_dlpack"):
+        del KEPT[name]
 # These hold the input itself and no pointer of their own, so they read its copy.
 DIRECT = [
     *("x", "asarray", "astype(copy=False)", "require", "tuple", "list", "list subclass", "dict", "deque", "OrderedDict"),

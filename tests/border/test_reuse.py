@@ -72,6 +72,8 @@ holds = {{
     "flat": lambda x: x.flat,
     "frombuffer": lambda x: np.frombuffer(x, np.uint8),
 }}
+if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it refuses to export what must not be written to
+    del holds["dlpack"]
 kept = []
 for name, hold in holds.items():
     pyopnb.registry.define(Look, "reuse::Look")
@@ -95,8 +97,8 @@ for name, hold in holds.items():
         array = np.asarray(kept[-1]).tobytes()
         assert array in old.tobytes() and array, name
     assert escaped not in ids()[-5:], name
-print(len(kept))
-""").clean("10\n")
+print(len(kept) == len(holds))
+""").clean("True\n")
 
 
 def test_a_weak_reference_dies_with_its_call(fresh):
