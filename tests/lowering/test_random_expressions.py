@@ -109,6 +109,8 @@ def test_what_is_traced_is_right_at_two_shapes(expression, seed):
     model = called(lowered, subject, examples[0], expected[0])
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    # onnxruntime 1.25 fuses products of float64 into an operator that it has no kernel of float64 for.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     for example, want in zip(examples, expected, strict=True):
         (got,) = session.run(None, example.feeds())
