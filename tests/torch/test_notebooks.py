@@ -10,7 +10,7 @@ from limits import LIMIT
 from nbclient import NotebookClient
 from nbclient.util import run_sync
 from nbformat.v4 import new_code_cell, new_notebook
-from tutorials import FOLDER, PATHS, assert_raised_as_told, door, read
+from tutorials import FOLDER, PATHS, assert_raised_as_told, code_cells, door, read
 
 EXECUTED = Path(__file__).parents[2] / "build" / "notebooks"
 FORGET = "import pyopnb\n\npyopnb.registry.clear()\n%unload_ext pyopnb\n%reset -f"
@@ -35,11 +35,23 @@ def execute(tmp_path_factory):
     run_sync(runner.km.shutdown_kernel)(now=True)
 
 
+def drop_log(notebook):
+    """Drop what torch writes into its log of torchvision, which this lane does not have."""
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            if output.get("name") == "stderr":
+                output.text = "".join(
+                    line for line in output.text.splitlines(True) if "torchvision is not installed" not in line
+                )
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr" or output.text]
+
+
 @pytest.mark.parametrize("path", [path for path in PATHS if door(path) == "torch"], ids=lambda path: path.stem)
 def test_notebook_runs(path, execute):
     notebook = read(path)
     execute(notebook)
     assert_raised_as_told(notebook)
+    drop_log(notebook)
     EXECUTED.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, EXECUTED / path.name)
     execute(new_notebook(cells=[new_code_cell(FORGET)]))
