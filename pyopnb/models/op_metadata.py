@@ -15,7 +15,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure
 
-__all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "read_ops", "write_ops"]
+__all__ = ["MAX_SOURCE", "PREFIX", "KeptOp", "digest", "kept_names", "read_ops", "write_ops"]
 
 PREFIX = "pyopnb.op."
 """Prefix of the metadata keys of ops."""
@@ -102,6 +102,20 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     del model.metadata_props[:]
     for key, value in [*copies, *((key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items())]:
         model.metadata_props.add(key=key, value=value)
+
+
+def kept_names(model: ModelProto) -> set[str]:
+    """The names of the ops in the metadata of a model, which are not checked.
+
+    Parameters
+    ----------
+    model : ModelProto
+
+    Returns
+    -------
+    set of str
+    """
+    return {entry.key.removeprefix(PREFIX) for entry in model.metadata_props if entry.key.startswith(PREFIX)}
 
 
 def read_ops(model: ModelProto) -> dict[str, KeptOp]:

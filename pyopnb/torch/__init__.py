@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pyopnb.torch.holes import Hole, Holes
     from pyopnb.torch.recording import trace
     from pyopnb.torch.report import StandIns
+    from pyopnb.torch.torchscript import register_custom_op_symbolic
 
-__all__ = ["Hole", "Holes", "StandIns", "TorchFunction", "export", "missing", "op", "trace"]
+__all__ = ["Hole", "Holes", "StandIns", "TorchFunction", "export", "missing", "op", "register_custom_op_symbolic", "trace"]
 
 _HOMES = {
     "Hole": "pyopnb.torch.holes",
@@ -27,6 +28,7 @@ _HOMES = {
     "export": "pyopnb.torch.conversion",
     "missing": "pyopnb.torch.conversion",
     "op": "pyopnb.torch.functions",
+    "register_custom_op_symbolic": "pyopnb.torch.torchscript",
     "trace": "pyopnb.torch.recording",
 }
 

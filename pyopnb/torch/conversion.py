@@ -17,10 +17,12 @@ from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.exporter_internals import forget_pending_sizes
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, Holes, failed_call, find_holes
+from pyopnb.torch.mend import mend
 from pyopnb.torch.program import calls_in, capture, check_buffers, in_order, quiet, where_of
 from pyopnb.torch.report import StandIns
 from pyopnb.torch.stand_in import define
-from pyopnb.torch.verify import verify
+from pyopnb.torch.torchscript import export_traced
+from pyopnb.torch.verify import Fault, verify
 from pyopnb.torch.wrappers import put_node, translations
 
 __all__ = ["convert", "export", "missing", "proto_of"]
@@ -39,12 +41,14 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     ops: Mapping[Any, str] | None = None,
+    dynamo: bool = True,
 ) -> ModelProto:
     """A torch module as a model that runs in ONNX Runtime.
 
     It is exported by `torch.export.export` and `torch.onnx.export`. Each call of a torch op for which that exporter has no ONNX
-    function becomes a node ``torch.aten::inverse``, an op of the registry that calls torch itself. The model is run once on
-    the example, and refused if its numbers are not torch's.
+    function becomes a node ``torch.aten::inverse``, an op of the registry that calls torch itself. The model is run on the
+    example and on numbers a hundredth larger. If its results are not torch's, or ONNX Runtime cannot run it, the ops at fault
+    call torch as well; where that does not help it is refused.
 
     Parameters
     ----------
@@ -62,6 +66,9 @@ def export(
     ops : mapping, optional
         Torch op to the ``domain::OpType`` that shall take its place: an operator of ONNX Runtime or an op of the registry. It
         gets the tensors as inputs, and arguments that differ from the default as attributes of their names.
+    dynamo : bool
+        As for `torch.onnx.export`: without it, its older exporter traces the module, and nothing is filled. Its trap is
+        refused: NumPy in forward, which it makes a constant. Ops are sent elsewhere by `register_custom_op_symbolic`.
 
     Returns
     -------
@@ -97,14 +104,21 @@ def export(
            [0.  , 4.25, 0.  ],
            [0.  , 0.  , 4.25]], dtype=float32)
     """
+    if not dynamo:
+        if ops:
+            expected, next_ = "none with dynamo=False", 'pyopnb.torch.register_custom_op_symbolic("::name", "domain::OpType")'
+            raise ArgumentError("ops", expected=expected, got=plural(len(ops), "op"), next=next_)
+        return export_traced(module, args, kwargs, dynamic_shapes, input_names, output_names)
     program = capture(module, args, kwargs, dynamic_shapes)
     exported, holes = convert(program, dynamic_shapes, input_names, output_names, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
     model = proto_of(exported)
-    difference = verify(model, module, args, in_order(module, kwargs))
-    if difference is not None:
-        raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=difference, next="give the op at fault in ops=")
+    kwargs = in_order(module, kwargs)
+    fault = verify(model, module, args, kwargs)
+    if fault is not None:
+        model, more = _mended(program, fault, module, args, kwargs, (dynamic_shapes, input_names, output_names))
+        holes += more
     if holes:
         warnings.warn(StandIns(holes), stacklevel=3)
     return model
@@ -209,6 +223,10 @@ def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
             holes = _holes(program, error)
             if not holes:
                 raise _failed(error) from error
+            refused = next((hole for hole in holes if hole.target.namespace == "pyopnb"), None)
+            if refused is not None:  # what stands in for an op, where the exporter takes no complex numbers for it
+                expected = "an op of the exporter's, or one that torch can stand in for"
+                raise ModelError(refused.line or "module", expected=expected, got=refused.reason) from error
         for hole in holes:
             put_node(hole.node, define(hole.node.target))
         _settle(program)
@@ -275,6 +293,31 @@ def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
         put_node(node, op, version=version, natural=True)
     except Unwritable as error:
         raise ModelError(f"{where_of(node, around)}, as {op}", expected=error.expected, got=error.got) from None
+
+
+def _mended(program: Any, fault: Fault, module: Any, args: Any, kwargs: Any, given: tuple[Any, ...]) -> tuple[Any, list[Hole]]:
+    """The model with the calls in torch that come out wrong otherwise, and these calls."""
+    models: list[ModelProto] = []
+    others: list[Hole] = []
+
+    def check() -> str | None:
+        _settle(program)
+        try:
+            exported, holes = _fill(program, *given)
+        except ModelError as error:
+            return str(error)
+        others.extend(holes)
+        models.append(proto_of(exported))
+        found = verify(models[-1], module, args, kwargs)
+        return None if found is None else found.text
+
+    holes = mend(program, fault.text, check)
+    if holes and check() is None:
+        return models[-1], holes + others
+    if fault.error is not None:
+        raise fault.error
+    where = f"module {sanitize(type(module).__name__)}"
+    raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next="give the op at fault in ops=")
 
 
 # ---- ops= --------------------------------------------------------------------------------------------------------------------

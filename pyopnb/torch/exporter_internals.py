@@ -5,13 +5,17 @@ Without them the same is found by the public exporter, which names one op at a t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
-__all__ = ["TRIED", "failed_node", "forget_pending_sizes", "untranslated"]
+__all__ = ["LOGGER", "TRIED", "failed_node", "forget_pending_sizes", "untranslated"]
 
 TRIED = ("2.13",)
+LOGGER = "torch.onnx._internal.exporter._registration"
+"""It says for each op of torchvision that there is no torchvision."""
 
 
 def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]] | None:
@@ -27,14 +31,10 @@ def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]] | None:
         None where this torch has its modules elsewhere.
     """
     try:
-        from torch.onnx._internal.exporter import _decomp, _dispatching, _registration
-
-        registry = _registration.ONNXRegistry.from_torchlib()
-        table = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
-        dispatch = _dispatching.dispatch
+        dispatch, registry, table = _exporter()
     except (ImportError, AttributeError, TypeError):
         return None
-    low = program.run_decompositions(table)
+    low = program.run_decompositions(dict(table))
     lacking = []
     for graph in low.graph_module.modules():
         for node in getattr(getattr(graph, "graph", None), "nodes", ()):
@@ -44,6 +44,16 @@ def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]] | None:
             if function is None:
                 lacking.append((node, reason))
     return low, lacking
+
+
+@cache
+def _exporter() -> tuple[Any, Any, Mapping[Any, Any]]:
+    """How the exporter chooses the ONNX function of a call, of which ones, and what it decomposes; made in a second."""
+    from torch.onnx._internal.exporter import _decomp, _dispatching, _registration
+
+    registry = _registration.ONNXRegistry.from_torchlib()
+    table = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
+    return _dispatching.dispatch, registry, table
 
 
 def failed_node(failure: BaseException | None, name: str) -> Any:

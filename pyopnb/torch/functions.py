@@ -28,6 +28,7 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, Dim, TensorType
 from pyopnb.torch.arrays import to_array, to_tensor
+from pyopnb.torch.torchscript import register
 
 __all__ = ["TorchFunction", "exported_as", "op"]
 
@@ -132,6 +133,7 @@ class TorchFunction:
         made.register_autograd(self._no_gradient, setup_context=lambda ctx, inputs, output, **others: None)
         made.register_vmap(self._no_vmap)
         self.overload = getattr(getattr(torch.ops, namespace), name.partition("::")[2]).default
+        register(name, [self.overload._schema], self.name, self.opset)
 
     def __repr__(self) -> str:
         return f"{self.name}, version {self._number}, as a function of torch: {self._schema}"

@@ -16,7 +16,7 @@ from pyopnb.torch.exporter_internals import failed_node, untranslated
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of
 
-__all__ = ["Hole", "Holes", "failed_call", "find_holes"]
+__all__ = ["Hole", "Holes", "failed_call", "find_holes", "hole_of"]
 
 _FAILED = re.compile(r"Error when translating node %(?P<name>\w+)")
 
@@ -140,11 +140,29 @@ def _traced_back(program: Any, lacking: Sequence[tuple[Any, str]]) -> list[Hole]
                 where, expected="an op with an ONNX function", got=sanitize(str(low.target)), next="rewrite that line"
             )
         for node, around in found:
-            holes.setdefault(id(node), _hole(node, around, reason))
+            holes.setdefault(id(node), hole_of(node, around, reason))
     return list(holes.values())
 
 
-def _hole(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
+def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
+    """A call as a hole.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+    around : tuple of torch.fx.Node
+        The calls in whose bodies it is.
+    reason : str
+
+    Returns
+    -------
+    Hole
+
+    Raises
+    ------
+    ModelError
+        No op can stand in for it.
+    """
     try:
         call = encode(node)
     except Unwritable as error:
@@ -155,7 +173,8 @@ def _hole(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
     ins = ", ".join("none" if value is None else _type_text(value.meta["val"]) for value in call.inputs)
     values = node.meta["val"]
     outs = ", ".join(map(_type_text, [values] if isinstance(values, torch.Tensor) else values))
-    said = "no ONNX function" if reason.startswith(("No ", "No ONNX")) else sanitize(reason)
+    lacks = reason.startswith("No ") and "complex" not in reason
+    said = "no ONNX function" if lacks else sanitize(reason)
     return Hole(
         target_name(node.target), line_of(node, *around), f"({ins}) -> {outs}", said, node, node.target, tuple(call.attrs)
     )

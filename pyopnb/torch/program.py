@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,22 +13,50 @@ import torch
 
 from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
 from pyopnb.torch.calls import arguments_of
+from pyopnb.torch.exporter_internals import LOGGER
 from pyopnb.torch.source import line_in, line_of
 
-__all__ = ["calls_in", "capture", "check_buffers", "example_tensors", "in_order", "is_random", "quiet", "where_of"]
+__all__ = [
+    "OPAQUE",
+    "apart",
+    "calls_in",
+    "capture",
+    "check_buffers",
+    "check_example",
+    "example_tensors",
+    "in_order",
+    "is_random",
+    "quiet",
+    "where_of",
+]
 
 
+OPAQUE = 'write that part as a class with compute, @pyopnb.pyop("demo::Part"), and call pyopnb.torch.op("demo::Part")'
+"""What to type where forward leaves torch."""
 _ON_META = "one on the device meta"
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what torch and onnxscript warn of in their own code; the user's warnings stay."""
-    with warnings.catch_warnings():
+    """Without what torch and onnxscript warn of in their own code, and log; the user's warnings stay."""
+    with _without_torchvision(), warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
             warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("ignore", message="# The axis name")  # one name for two dimensions is as it should be
         yield
+
+
+@contextmanager
+def _without_torchvision() -> Iterator[None]:
+    def other(record: logging.LogRecord) -> bool:
+        return "torchvision is not installed" not in str(record.msg)
+
+    logger = logging.getLogger(LOGGER)
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
 
 
 def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, *, any_numbers: bool = False) -> Any:
@@ -54,6 +83,33 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     ModelError
         The module trains, has no values, or does what no ONNX model can do.
     """
+    check_example(module, args, kwargs, any_numbers)
+    where = f"module {sanitize(type(module).__name__)}"
+    args, kwargs = apart(args, in_order(module, kwargs))
+    try:
+        with quiet():
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes))
+    except Exception as error:  # what forward raises, and many of torch's own
+        raise _not_captured(where, error, dynamic_shapes) from error
+    _check_program(program, where, any_numbers)
+    return program
+
+
+def check_example(module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_numbers: bool = False) -> None:
+    """Refuse what is no module with values in evaluation mode, and arguments that are no tuple.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args : tuple
+    kwargs : mapping, optional
+    any_numbers : bool
+        As for `capture`.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+    """
     _check_module(module, any_numbers)
     if not isinstance(args, tuple):
         given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
@@ -61,14 +117,6 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     for place, tensor in enumerate(example_tensors(args, kwargs)):
         if tensor.is_meta:
             raise ModelError(f"args, tensor {place}", expected="a tensor with values", got=_ON_META, next="torch.randn(…)")
-    where = f"module {sanitize(type(module).__name__)}"
-    try:
-        with quiet():
-            program = torch.export.export(module, args, in_order(module, kwargs), dynamic_shapes=_unnamed(dynamic_shapes))
-    except Exception as error:  # what forward raises, and many of torch's own
-        raise _not_captured(where, error, dynamic_shapes) from error
-    _check_program(program, where, any_numbers)
-    return program
 
 
 def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -76,6 +124,32 @@ def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     given = dict(kwargs or {})
     known = [name for name in inspect.signature(module.forward).parameters if name in given]
     return {name: given[name] for name in [*known, *given]}
+
+
+def apart(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The arguments without a tensor that is given twice: torch would take the two for one in every later call as well.
+
+    Parameters
+    ----------
+    args : tuple
+    kwargs : mapping
+
+    Returns
+    -------
+    args : tuple
+    kwargs : dict
+    """
+    seen: set[int] = set()
+
+    def another(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        known = id(leaf) in seen
+        seen.add(id(leaf))
+        return leaf.detach().clone() if known else leaf
+
+    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(another, (args, dict(kwargs)))
+    return pair
 
 
 def example_tensors(args: Any, kwargs: Mapping[str, Any] | None) -> list[Any]:
@@ -169,7 +243,10 @@ def _not_captured(where: str, error: Exception, dynamic_shapes: Any) -> ModelErr
         return ModelError(
             f"{where}, dynamic_shapes", expected="sizes that forward lets change", got=sanitize(got, 600), next=next_
         )
-    if "data-dependent" in text:
+    if ".numpy() is not supported" in text:
+        expected, next_ = "torch ops, which follow the arguments", OPAQUE
+        name, said = "NumPy", "torch.export cannot follow it"
+    elif "data-dependent" in text:
         expected, next_ = "control flow that no values decide", "torch.cond, or torch.where"
     else:
         expected, next_ = "a forward that torch.export.export takes", "see the error above, of torch"

@@ -13,6 +13,9 @@ from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 
 __all__ = ["TorchOp", "define", "own_memory"]
 
+_OF_TORCH = ("aten", "prims", "quantized")
+_WRITES = ("aten::batch_norm", "aten::instance_norm", "aten::native_batch_norm", "aten::_batch_norm_impl_index")
+"""Ops that write to their running statistics, which their schemas do not say."""
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
 
@@ -43,6 +46,16 @@ class TorchOp:
             return to_array(results)
         arrays = tuple(map(to_array, results))
         return arrays if len(arrays) > 1 else arrays[0]
+
+    @classmethod
+    def _module_source(cls, op: str) -> str:
+        """The text of a module that defines the op anew, for `pyopnb.save`."""
+        lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp", "", ""]
+        if cls.target.namespace not in _OF_TORCH:
+            lines.append(f"# torch has this op after the import of what registers it: the namespace {cls.target.namespace}.")
+        lines += [f'@pyopnb.pyop("{op}")', f"class {cls.__name__}(TorchOp):", f'    """{cls.__doc__}"""', ""]
+        lines += ["    copy_inputs = True"] * (cls.target._schema.name in _WRITES)
+        return "\n".join([*lines, f"    target = {target_name(cls.target)}", ""])
 
 
 def own_memory(results: Any, inputs: Any) -> Any:
@@ -82,6 +95,8 @@ def define(target: Any) -> str:
     """
     name = op_name(target)
     if registry.find(*split_name(name)) is None:
-        doc = f"{target_name(target)}, called in torch itself."
-        registry.define(type(name.partition("::")[2], (TorchOp,), {"target": target, "__doc__": doc}), name)
+        body = {"target": target, "__doc__": f"{target_name(target)}, called in torch itself."}
+        if target._schema.name in _WRITES:
+            body["copy_inputs"] = True
+        registry.define(type(name.partition("::")[2], (TorchOp,), body), name)
     return name

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from once_a_process import remember
 
 import pyopnb
 import pyopnb.torch
 from pyopnb.torch.report import StandIns
 
-# Once a process torch says in its log that torchvision is not there.
-logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+remember()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ mention is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
@@ -15,6 +15,7 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.op_metadata import kept_names
 from pyopnb.models.ort_capabilities import has_op, newest_version, operators, schema_domains
 from pyopnb.models.support.lack import Lack, Misfit
 from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
@@ -63,13 +64,13 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
 
 def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
     functions = {(function.domain, function.name) for function in proto.functions}
-    imports = imported_versions(proto)
+    imports, kept = imported_versions(proto), kept_names(proto)
     for site in walk(proto):
         node = site.node
         known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
         if known or registry.find(node.domain, node.op_type) is not None:
             continue
-        unknown = _unknown_op(site, imports)
+        unknown = _unknown_op(site, imports, kept)
         if unknown is not None:
             yield unknown
         else:
@@ -87,15 +88,14 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
 # ---- operators ---------------------------------------------------------------------------------------------------------------
 
 
-def _unknown_op(site: Site, imports: dict[str, int]) -> _Candidate | None:
+def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _Candidate | None:
     node, domain = site.node, canonical_domain(site.node.domain)
     if domain not in schema_domains():
-        close = closest(full_name(node), [op.name for op in registry])
         error: PyopError = UnknownOp(
             site.where,
             expected="an op of the registry, or of a library registered in the options",
             got=f"{sanitize(full_name(node))}, which is in neither",
-            next=f"define it: %%pyop{f', or write {close}' if close else ''}",
+            next=_how_to_define(full_name(node), kept),
         )
         return error, (f"{node.domain}:{node.op_type}",)
     if is_unknown(domain, node.op_type) or not (has_op(domain, node.op_type) or onnx.defs.has(node.op_type, domain)):
@@ -118,6 +118,19 @@ def _unknown_op(site: Site, imports: dict[str, int]) -> _Candidate | None:
         )
         return error, (node.op_type,)
     return None
+
+
+def _how_to_define(name: str, kept: Collection[str]) -> str:
+    if name in kept:
+        return f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
+    if name.startswith(_MADE):
+        return "where the model was made, pyopnb.save(model, path), which writes such ops as well; then pyopnb.load here"
+    close = closest(name, [op.name for op in registry])
+    return f"define it: %%pyop{f', or write {close}' if close else ''}"
+
+
+_MADE = ("torch.", "sklearn::")
+"""What names begin with that the doors give to ops of their own."""
 
 
 def _meant_op(op_type: str, domain: str) -> str:

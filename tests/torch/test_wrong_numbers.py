@@ -1,0 +1,169 @@
+"""Ops that the exporter writes, and that come out wrong or cannot run, are run by torch: the model is never silently wrong."""
+
+import logging
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.onnx._internal.exporter import _registration
+
+import pyopnb
+import pyopnb.torch
+from pyopnb.torch.mend import mend
+from pyopnb.torch.program import calls_in, capture, quiet
+from pyopnb.torch.verify import verify
+
+
+class Whole(nn.Module):
+    """ONNX Runtime multiplies no whole numbers by Gemm, and has no MaxPool of them."""
+
+    def forward(self, x, weight):
+        y = nn.functional.linear(x, weight, weight[0]) - 1
+        return nn.functional.max_pool2d(y.view(1, 1, 2, 2), 2) + y.sum()
+
+
+def test_an_op_without_a_kernel_runs_in_torch(exported):
+    filled = exported(Whole(), (torch.arange(4).view(2, 2), torch.arange(4).view(2, 2)))
+    assert filled == ["aten.linear", "aten.max_pool2d"]
+
+
+class Normalised(nn.Module):
+    """By the statistics of the batch, where the exporter takes the running ones. Torch writes to these."""
+
+    def forward(self, x, mean, variance):
+        return nn.functional.batch_norm(x.exp(), mean, variance, training=True).tanh()
+
+
+def test_an_op_with_other_numbers_runs_in_torch(exported):
+    mean, variance = torch.zeros(3), torch.ones(3)
+    assert exported(Normalised(), (torch.randn(4, 3), mean, variance), (torch.randn(4, 3), mean, variance)) == [
+        "aten.batch_norm"
+    ]
+    assert (mean.tolist(), variance.tolist()) == ([0, 0, 0], [1, 1, 1])
+
+
+def test_the_warning_says_what_was_wrong():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        pyopnb.torch.export(Whole().eval(), (torch.ones(2, 2, dtype=torch.int64),) * 2)
+    (message,) = [each.message for each in said if isinstance(each.message, pyopnb.torch.StandIns)]
+    pool, linear = message.holes
+    assert (pool.op, linear.op) == ("torch.ops.aten.max_pool2d.default", "torch.ops.aten.linear.default")
+    assert "expected int8, uint8, float16, float32, float64, got int64" in pool.reason
+    assert "there are kernels for float32" in linear.reason
+    assert linear.line.endswith("`y = nn.functional.linear(x, weight, weight[0]) - 1`")
+
+
+class Steps(nn.Module):
+    def forward(self, x):
+        for _ in range(2):
+            x = (x.exp() - x.sin()).tanh() * x.cos()
+        return x.sqrt()
+
+
+@pytest.mark.parametrize("wrong", [{"tanh"}, {"sqrt"}, {"exp"}, {"sin", "cos"}, {"exp", "sqrt"}, {"mul"}])
+def test_only_what_is_at_fault_goes_to_torch(wrong):
+    program = capture(Steps().eval(), (torch.ones(2),), None, None)
+    tried = []
+
+    def fault():
+        names = {node.target._schema.name.removeprefix("aten::") for node, _ in calls_in(program)}
+        tried.append(names)
+        return ", ".join(sorted(names & wrong)) or None
+
+    holes = mend(program, "first", fault)
+    assert {hole.target._schema.name.removeprefix("aten::") for hole in holes} == wrong
+    assert len(holes) == sum(2 - (name == "sqrt") for name in wrong)
+    assert {hole.reason for hole in holes} <= {*wrong, "first"}
+    assert len(tried) <= 1 + 4 * len(wrong)
+
+
+def test_a_program_that_nothing_mends_stays_as_it_is():
+    program = capture(Steps().eval(), (torch.ones(2),), None, None)
+    before = str(program.graph)
+    assert mend(program, "wrong", lambda: "still wrong") == []
+    assert str(program.graph) == before
+
+
+class Total(nn.Module):
+    def forward(self, x):
+        return x * x.sum()
+
+
+def test_a_constant_of_the_example_is_found_in_a_second_run():
+    x = torch.arange(1.0, 5.0)
+    model = pyopnb.model(
+        [pyopnb.node("Mul", ["x", "total"], "y")], {"x": "float32[4]"}, "y", initializers={"total": np.float32(10)}
+    )
+    fault = verify(model, Total(), (x,), None)
+    assert "for the arguments times 1.01" in fault.text
+    assert verify(pyopnb.torch.export(Total().eval(), (x,)), Total(), (x,), None) is None
+
+
+class Weighted(nn.Module):
+    def forward(self, a, b, c):
+        return a * 2 + b * 3 + c["c"] * 5
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_the_same_tensor_given_twice(dynamo):
+    ones = torch.ones(3)
+    model = pyopnb.torch.export(Weighted().eval(), (ones, ones), {"c": {"c": ones}}, dynamo=dynamo)
+    feeds = {entry.name: np.float32([n, n, n]) for n, entry in enumerate(model.graph.input, 1)}
+    assert pyopnb.run(model, **feeds)[0].tolist() == [23, 23, 23]
+
+
+class Probability(nn.Module):
+    def forward(self, p, q):
+        return nn.functional.binary_cross_entropy(p, q), torch.where(p == 1, p, p.log1p())
+
+
+def test_arguments_that_cannot_be_larger(exported):
+    ones = torch.ones(3)
+    assert exported(Probability(), (ones, ones), (ones / 2, ones / 4)) == []
+
+
+def test_a_saved_model_has_its_ops_of_torch(tmp_path):
+    class Solve(nn.Module):
+        def forward(self, x):
+            return torch.linalg.inv(x) + torch.lgamma(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pyopnb.torch.StandIns)
+        model = pyopnb.torch.export(Solve().eval(), (torch.eye(2) * 2 + 1,), input_names=["x"])
+    path = tmp_path / "solve.onnx"
+    kept = pyopnb.save(model, path)
+    assert sorted(op.name for op in kept) == ["torch.aten::lgamma", "torch.aten::linalg_inv"]
+    assert "    target = torch.ops.aten.lgamma.default\n" in next(op.source for op in kept if op.name == "torch.aten::lgamma")
+    code = f"""
+        import sys, numpy as np, pyopnb
+        try:
+            pyopnb.Session({str(path)!r})
+        except pyopnb.UnknownOp as error:
+            print(error)
+        assert "torch" not in sys.modules
+        loaded = pyopnb.load({str(path)!r}, ops=["torch.aten::lgamma", "torch.aten::linalg_inv"])
+        print(pyopnb.run(loaded.model, x=np.float32([[3, 1], [1, 3]]))[0].tolist())
+    """
+    ran = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    said, numbers = ran.stdout.strip().split("\n")
+    assert "pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=['torch.aten::" in said
+    expected = Solve()(torch.tensor([[3.0, 1.0], [1.0, 3.0]])).numpy()
+    np.testing.assert_allclose(np.array(eval(numbers)), expected, rtol=1e-5)
+
+
+def test_torch_says_nothing_of_torchvision(caplog):
+    with quiet():
+        _registration._get_overload("torchvision::nms")
+    assert caplog.records == []
+    logging.getLogger(_registration.__name__).warning("another")
+    _registration._get_overload("torchvision::nms")
+    assert [record.getMessage().partition(".")[0] for record in caplog.records] in (
+        ["another", "torchvision is not installed"],
+        ["another"],  # where it is
+    )
