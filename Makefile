@@ -2,7 +2,7 @@
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with every test on every Python and with the oldest versions, the long ones that are marked everywhere as
-#               well, with test-corpus, and with mutated models for 5 minutes instead of 10 seconds
+#               well, with test-corpus, and with mutated models for 5 minutes instead of half a one
 # make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model,
 #               and what the docs say of JAX and TensorFlow
@@ -67,7 +67,7 @@ test-all:
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,10) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
+	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,30) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
 		-o cache_dir=build/pytest-$*
 
 test-corpus: .venv-corpus/.installed

@@ -62,7 +62,8 @@ def lower(
     FunctionProto or ModelProto
         Of an op: a function for the dtypes and ranks of the example, for all sizes. Attrs of kind int and float that
         ``compute`` uses as numbers are its attributes; those whose values decide on nodes are part of it. Of a model: a copy
-        with the functions in it. In a `Session` that knows the op, the op serves; everywhere else, the function does.
+        with the functions in it. In a `Session` that knows the op, the op serves in place of the function of its name;
+        everywhere else, and for each further function of one op, the function does.
 
     Warns
     -----
