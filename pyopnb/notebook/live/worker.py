@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable
+
+from pyopnb.ops.locks import locked
 
 __all__ = ["Worker"]
 
@@ -19,7 +22,8 @@ class Worker:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._condition = threading.Condition()
+        # No Condition and no Event: an interrupt as one is entered, in Python code of its own, leaves it locked for ever.
+        self._lock = threading.Lock()
         self._requested = False
         self._thread: threading.Thread | None = None
 
@@ -31,13 +35,16 @@ class Worker:
         bool
             Whether work that is now obsolete is still being done.
         """
-        with self._condition:
-            self._requested = True
-            if self._thread is not None:
-                return True
-            self._thread = threading.Thread(target=self._serve, daemon=True, name="pyopnb live output")
-            self._thread.start()
-            return False
+        return locked(self._lock, self._request)
+
+    def _request(self) -> bool:
+        self._requested = True
+        if self._thread is not None:
+            return True
+        thread = threading.Thread(target=self._serve, daemon=True, name="pyopnb live output")
+        thread.start()
+        self._thread = thread  # only now, so that whoever waits can join it; it serves nothing before the lock is free
+        return False
 
     @property
     def requested(self) -> bool:
@@ -57,31 +64,35 @@ class Worker:
         bool
             Whether everything is done. True on the worker's own thread, which cannot wait for itself.
         """
-        if self._thread is threading.current_thread():
-            return True
-        with self._condition:
-            return self._condition.wait_for(lambda: self._thread is None, seconds)
+        until = None if seconds is None else time.monotonic() + seconds
+        while (thread := self._thread) is not None and thread is not threading.current_thread():
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                return False
+        return True
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the Python code that is at work, as Ctrl-C does on the main thread."""
-        with self._condition:
-            if self._thread is not None and self._thread.ident is not None:
-                thread = ctypes.c_ulong(self._thread.ident)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
+        locked(self._lock, self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._thread is not None and self._thread.ident is not None:
+            thread = ctypes.c_ulong(self._thread.ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
 
     def _serve(self) -> None:
         try:
-            while self._take():
+            while locked(self._lock, self._take):
                 self._work()
         finally:
-            with self._condition:
-                self._thread = None
-                self._condition.notify_all()
+            locked(self._lock, self._end)
 
     def _take(self) -> bool:
-        with self._condition:
-            requested, self._requested = self._requested, False
-            if not requested:  # decided under the lock: a request from here on starts another thread
-                self._thread = None
-                self._condition.notify_all()
-            return requested
+        requested, self._requested = self._requested, False
+        if not requested:  # decided under the lock: a request from here on starts another thread
+            self._end()
+        return requested
+
+    def _end(self) -> None:
+        if self._thread is threading.current_thread():  # and not one that a later request has started
+            self._thread = None
