@@ -44,10 +44,18 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# Three at a time, as some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
+# First the environments, then the lanes: one that still waits for its environment would begin after all others. Three at a time, as
+# some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
+binder := $(if $(filter $(pinned),$(versions)),test-binder)
+lanes = test-$(first) asan test-torch test-oldest test-browser $(if $(everywhere),test-corpus) docs \
+	$(filter-out test-$(first),$(versions:%=test-%)) test-doors tsan $(binder) lint
+environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs build/asan/.built build/tsan/.built \
+	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed) .venv/.lint \
+	$(if $(binder),.venv-binder/.installed .venv-repo2docker/.installed)
+
 test:
-	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes test-$(first) asan test-browser test-oldest test-torch \
-		$(filter-out test-$(first),$(versions:%=test-%)) $(if $(everywhere),test-corpus) docs test-doors tsan lint $(if $(filter $(pinned),$(versions)),test-binder)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target $(environments)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes $(lanes)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
@@ -58,9 +66,13 @@ lint: .venv/.lint
 	find pyopnb -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run -Werror
 
 # The first Python runs all but the longest; the others what a version of Python may change, and the oldest lane what a version of
-# a library may (tests/conftest.py lists it); the tutorials run in docs. test-all runs all of it everywhere.
+# a library may (tests/conftest.py lists it), and those between the first and the newest only what compiled code may meet in them;
+# the tutorials run in docs. test-all runs all of it everywhere.
 shortened = $(if $(everywhere),,-m "not everywhere")
 selected = $(if $(everywhere),,-m "not everywhere and not in_docs$(if $(filter $(first),$(1)),, and not one_python and $(if $(filter oldest,$(1)),libraries,pythons))")
+
+between = $(filter-out $(first) $(lastword $(versions)),$(versions))
+folders = $(if $(everywhere),,$(if $(filter $(between),$(1)),tests/border tests/threads tests/reload))
 
 test-all:
 	@$(MAKE) --no-print-directory test everywhere=yes
@@ -68,7 +80,7 @@ test-all:
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,30) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
-		-o cache_dir=build/pytest-$*
+		-o cache_dir=build/pytest-$* $(call folders,$*)
 
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks
@@ -79,7 +91,7 @@ test-doors: .venv-$(first)/.docs
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	PYOPNB_OP_DB=$(if $(everywhere),all,30) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
+	PYOPNB_OP_DB=$(if $(everywhere),all,20) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker

@@ -194,6 +194,7 @@ def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
     page.screenshot("live-stopped")
 
 
+@pytest.mark.everywhere  # 17 s: the text of the page is also held without a browser
 @pytest.mark.parametrize("execute", [False, pytest.param(True, marks=pytest.mark.everywhere)])
 def test_exported_html_says_that_it_is_not_live(page, chromium, server, execute):
     source = server.root / "export.ipynb"

@@ -144,6 +144,7 @@ def test_a_watch_follows_an_edit_shows_what_it_raises_and_ends_with_its_cell(pag
     expect(page.output(WATCHED)).to_contain_text("True")
 
 
+@pytest.mark.everywhere  # 15 s, and no part of the page is ours
 def test_a_breakpoint_in_the_cell_stops_a_run_of_onnx_runtime(page):
     page.open_notebook("debugger.ipynb")
     for number in range(WATCHED):
@@ -197,6 +198,7 @@ def test_a_saved_notebook_shows_everything_without_a_kernel(page, server):
             page.screenshot(f"notebook-{name}-{number}")
 
 
+@pytest.mark.everywhere  # 20 s: the same notebook as in JupyterLab, in another shell of its parts
 def test_notebook_7(page):
     page.open_in_notebook("notebook7.ipynb")
     page.run_all()
