@@ -21,10 +21,11 @@ echo "binder: the environment of the lock, as it is without pyopnb"
 "$venv/bin/python" -m pip uninstall -q -y pyopnb 2>/dev/null
 "$venv/bin/python" -m pip check
 
-# A copy, so that what postBuild leaves behind is not left here; it stands at its place, where the notebooks' kernel finds it.
+# A copy, so that what postBuild leaves behind is not left here; it stands at its place, where the notebooks' kernel finds it. Without
+# the caches that other lanes write meanwhile.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-tar --exclude='./.venv*' --exclude=./build --exclude=./.git --exclude='*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
+tar --exclude='./.*' --exclude=./build --exclude='*.so' --exclude=__pycache__ -cf - . | tar -xf - -C "$copy"
 cd "$copy"
 export PATH=$venv/bin:$PATH
 
