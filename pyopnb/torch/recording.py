@@ -57,7 +57,7 @@ def trace(
     ----------
     module : torch.nn.Module
         On the CPU. It is not changed. One in training mode runs as that; what then is not the same in ONNX is among the
-        `remarks` of the trace.
+        ``remarks`` of the trace.
     args, kwargs, dynamic_shapes, input_names, output_names, ops
         As for `export`.
 
