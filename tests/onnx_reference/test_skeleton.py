@@ -11,7 +11,6 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import examples
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
@@ -315,7 +314,7 @@ def statements(cell: str) -> None:
 
 
 @given(models())
-@settings(max_examples=examples(150))
+@settings(max_examples=150)
 def test_texts_of_the_model_stay_data(model: ModelProto) -> None:
     cell = pyopnb.skeleton(model, model.graph.node[0])
     statements(cell)

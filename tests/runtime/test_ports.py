@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from limits import examples
 from onnx import helper, numpy_helper
 
 import pyopnb
@@ -420,7 +419,7 @@ def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
 CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=300)
 @given(
     row=st.sampled_from(CARRIED),
     shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5),
@@ -455,7 +454,7 @@ def test_identity_is_bit_equal(row: Any, shape: tuple[int, ...], fed: str, retur
     assert seen == [masked(array)] * 2
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(hnp.arrays(object, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4), elements=st.text(max_size=5)))
 def test_identity_of_strings(array: np.ndarray) -> None:
     define(lambda self, x: x)
