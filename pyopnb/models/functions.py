@@ -103,9 +103,10 @@ def _read(scope: GraphProto | FunctionProto, known: _Calls) -> tuple[tuple[int, 
     """The number of nodes and the depth of a graph or function itself, and the functions that it calls, each with its depth."""
     count, deepest, called = 0, 0, []
     for node, depth in _nodes(scope):
-        count, deepest = count + 1, max(deepest, depth)
-        key = function_key(node)
-        if key in known:
+        count += 1
+        if depth > deepest:
+            deepest = depth
+        if known and (key := function_key(node)) in known:
             called.append((key, depth))
     return (count, deepest), called
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
@@ -36,9 +38,11 @@ def check_names(model: Message, where: str) -> None:
     ModelError
         It names the field.
     """
-    level: list[Any] = [model]
+    level: list[Message] = [model]
     for _ in range(_DEEPEST + 1):
-        level = [inner for message in level for inner in _inner(message, model, where)]
+        if any(kind is not str for kind in _kinds_of_texts(level)):
+            raise _refused(model, where)
+        level = list(_inside(level))
         if not level:
             return
     raise ModelError(
@@ -46,20 +50,31 @@ def check_names(model: Message, where: str) -> None:
     )
 
 
-def _inner(message: Any, model: Message, where: str) -> list[Any]:
-    """The messages in a message, whose names are looked at."""
-    single, repeated, one, many = _fields(message.DESCRIPTOR)
-    for name in single:
-        if type(getattr(message, name)) is not str:
-            raise _refused(model, where)
-    for name in repeated:
-        for text in getattr(message, name):
-            if type(text) is not str:
-                raise _refused(model, where)
-    inner = [getattr(message, name) for name in one if message.HasField(name)]
-    for name in many:
-        inner += getattr(message, name)
-    return inner
+def _kinds_of_texts(messages: list[Message]) -> Iterator[type]:
+    """The Python types of the messages' texts, each once for messages of one kind; no loop of Python's asks for each text."""
+    for alike, (single, repeated, _, _) in _alike(messages):
+        for name in single:
+            yield from set(map(type, map(attrgetter(name), alike)))
+        for name in repeated:
+            yield from set(map(type, chain.from_iterable(map(attrgetter(name), alike))))
+
+
+def _inside(messages: list[Message]) -> Iterator[Message]:
+    """The messages in these, whose names are looked at."""
+    for alike, (_, _, one, many) in _alike(messages):
+        for name in one:
+            yield from (getattr(message, name) for message in alike if message.HasField(name))
+        for name in many:
+            yield from chain.from_iterable(map(attrgetter(name), alike))
+
+
+def _alike(messages: list[Message]) -> Iterator[tuple[list[Message], tuple[tuple[str, ...], ...]]]:
+    """The messages of each kind, with the fields of that kind."""
+    kinds: dict[type, list[Message]] = {}
+    for message in messages:
+        kinds.setdefault(type(message), []).append(message)
+    for alike in kinds.values():
+        yield alike, _fields(alike[0].DESCRIPTOR)
 
 
 def check_versions(model: ModelProto, where: str) -> None:

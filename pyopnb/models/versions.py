@@ -133,15 +133,13 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
             if entry.version <= _TAKEN.get(domain, 1):
                 continue
             inside = nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)
-            mine = [
-                node
-                for node in inside
-                if canonical_domain(node.domain) == domain and registry.find(domain, node.op_type) is None
-            ]
+            mine = [node for node in inside if canonical_domain(node.domain) == domain]
+            theirs = {name for name in {node.op_type for node in mine} if registry.find(domain, name) is None}
             taken = not domain and entry.version <= newest_opset()
-            newest = _served_version({node.op_type for node in mine}, entry.version) if taken else newest_version(domain)
+            newest = _served_version(theirs, entry.version) if taken else newest_version(domain)
             if newest is None or entry.version <= newest:
                 continue
+            mine = [node for node in mine if node.op_type in theirs]
             sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
             if not taken or not new.changed():
