@@ -32,8 +32,8 @@ def lower(
     """An op as a function of ONNX's own operators, or a model in which ops are such functions.
 
     ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
-    and compared with the op: on the examples, at other sizes, on other values, with NaN and infinities, and in float16, float32
-    and float64 as far as the op takes them. It is returned if all results agree.
+    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities, and in
+    float16, float32 and float64 as far as the op takes them; its ``doc_string`` says in which. It is returned if all agree.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
 
-from pyopnb.lowering.one_op import lower_op
+from pyopnb.lowering.one_op import called_on, lower_op
 from pyopnb.lowering.tracer import LoweredOp
 from pyopnb.lowering.verify import give_attrs
 from pyopnb.models.build import type_outputs
@@ -26,7 +26,7 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Port, same_value
 from pyopnb.runtime.notices import level_of_user
 from pyopnb.runtime.one_run import trace
-from pyopnb.testing.subject import Example, random_array
+from pyopnb.testing.subject import Example, Subject, random_array
 
 __all__ = ["StayedInPython", "lower_model"]
 
@@ -100,11 +100,12 @@ def lower_model(model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, st
             continue
         try:
             example = _example(site, types, values, source.proto)
+            _check_that_it_runs(op, example, site)
             _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite)
-        except Exception as error:
+        except NotLowered as error:
             if strict:
                 raise
-            reasons[site.where] = str(error) if isinstance(error, NotLowered) else f"{type(error).__name__}, {sanitize(error)}"
+            reasons[site.where] = str(error)
     _add_functions(source.proto, ops)
     if reasons:
         warnings.warn(StayedInPython(reasons), stacklevel=level_of_user())
@@ -164,6 +165,15 @@ def _example(site: Site, types: Types, values: Mapping[str, np.ndarray], proto: 
                 )
             arrays.append(random_array(Port(name, kind), sizes, unused, random))
     return Example(tuple(arrays), attrs)
+
+
+def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
+    """Call an op on an example, so that what it raises itself is told from an error of the trace."""
+    try:
+        called_on(Subject(op, [example]), example)
+    except Exception as error:
+        got, next_ = f"{type(error).__name__}, {sanitize(error)}", "lower(model, {…}), with feeds by name on which it runs"
+        raise NotLowered(f"{site.where}, on {example}", expected="a result of compute", got=got, next=next_) from error
 
 
 def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool) -> None:

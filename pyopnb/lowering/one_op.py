@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pyopnb.lowering.tracer import LoweredOp, trace_op
 from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, verify
 from pyopnb.models.ort_capabilities import newest_opset
-from pyopnb.ops.errors import FeedError, ModelError, NotLowered
+from pyopnb.ops.errors import FeedError, ModelError, NotLowered, one_line, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["lower_op"]
+__all__ = ["called_on", "lower_op"]
 
 
 def lower_op(
@@ -46,17 +46,38 @@ def lower_op(
     """
     _refuse_several(op, examples)
     subject = Subject(op, list(examples))
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what the op warns of, it says where it runs
-        expected = subject.call(examples[0])
+    expected = called_on(subject, examples[0])
     opset = opset or newest_opset()
     lowered = trace_op(subject, examples[0], expected, opset=opset, finite=finite, sizes=sizes)
     verify(lowered, subject, examples, finite=finite, sizes=sizes)
-    for dtype in FLOATS:
-        other = in_dtype(examples[0], dtype)
-        if other.types != examples[0].types:
-            _try_dtype(subject, other, opset, finite=finite, sizes=sizes)
+    others = {dtype: in_dtype(examples[0], dtype) for dtype in FLOATS}
+    reasons = {
+        dtype.name: _try_dtype(subject, other, opset, finite=finite, sizes=sizes)
+        for dtype, other in others.items()
+        if other.types != examples[0].types
+    }
+    lowered.function.doc_string += _verdict(reasons)
     return lowered
+
+
+def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
+    """What an op gives for an example; what it warns of, it says where it runs.
+
+    Raises
+    ------
+    Exception
+        What the op raises.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return subject.call(example)
+
+
+def _verdict(reasons: Mapping[str, str | None]) -> str:
+    """In which other dtypes the results were compared, and in which not, as a text for the function."""
+    also = " and ".join(name for name, why in reasons.items() if why is None)
+    compared = f" Compared with compute, also in {also}." if also else " Compared with compute."
+    return compared + "".join(f" Not compared in {name}: {why}." for name, why in reasons.items() if why is not None)
 
 
 def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
@@ -71,8 +92,13 @@ def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
             )
 
 
-def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> None:
+def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
     """Trace and compare the op in another dtype, as far as it takes that and ONNX Runtime has kernels.
+
+    Returns
+    -------
+    str or None
+        Why it could not be compared.
 
     Raises
     ------
@@ -81,18 +107,21 @@ def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, 
     """
     try:
         subject.schema.check_inputs(example.types, subject.op.name)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            expected = subject.call(example)
+        expected = called_on(subject, example)
     except ModelError:
-        return
-    except Exception:  # an op need not take every dtype that its ports leave open
-        return
+        return "the hints have another dtype"
+    except Exception as error:  # an op need not take every dtype that its ports leave open
+        return f"compute raises {type(error).__name__}, {_in_short(error)}"
     try:
         lowered = trace_op(subject, example, expected, opset=opset, finite=finite, sizes=sizes)
-    except NotLowered:  # for want of a kernel in this dtype, which is not the example's
-        return
+    except NotLowered as error:  # for want of a kernel in this dtype, which is not the example's
+        return _in_short(error)
     try:
         verify(lowered, subject, [example], finite=finite, sizes=sizes)
-    except NoKernel:
-        return
+    except NoKernel as error:
+        return _in_short(error)
+    return None
+
+
+def _in_short(error: Exception) -> str:
+    return one_line(sanitize(str(error), 160)).rstrip(".")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,20 @@ import numpy as np
 from pyopnb.lowering.dispatch import REASONS, lowers
 from pyopnb.lowering.reductions import axes_of
 from pyopnb.lowering.refusal import refuse
-from pyopnb.lowering.tensors import Dims, Tensor, broadcast, cast, elementwise, node, reduce, served, unsqueeze
+from pyopnb.lowering.tensors import (
+    Dims,
+    Tensor,
+    broadcast,
+    cast,
+    constant,
+    elementwise,
+    node,
+    reduce,
+    served,
+    squeeze,
+    transpose,
+    unsqueeze,
+)
 from pyopnb.lowering.values import plain, tensor_of
 
 __all__: list[str] = []
@@ -65,12 +80,94 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     if not isinstance(operands[0], str):
         refuse("np.einsum with lists of axes", 'np.einsum("ij,jk->ik", a, b)')
     to = np.asarray(result).dtype
-    wide = _served_product("Einsum", to)
     equation = operands[0].replace(" ", "")
-    if any(len(set(part)) != len(part) for part in equation.split("->")[0].replace("...", "").split(",")):
+    terms, output, dotted = _read_equation(equation, [np.ndim(plain(operand)) for operand in operands[1:]])
+    if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
+    made = _as_matmul(operands[1:], terms, output, dotted, to)
+    if made is not None:
+        return made
+    wide = _served_product("Einsum", to)
     tensors = [tensor_of(operand, wide) for operand in operands[1:]]
-    return cast(node("Einsum", tensors, wide, (None,) * np.ndim(result), equation=equation), to)
+    empty = _perhaps_empty(tensors, terms)
+    if any(sum(each in term for term in terms) > 1 for each in empty & dotted):
+        refuse("np.einsum with ... in several arrays, over sizes that can change", 'a letter for each axis, "bij,bjk->bik"')
+    tensors = [_with_zero(x, term, empty) for x, term in zip(tensors, terms, strict=True)]
+    made = node("Einsum", tensors, wide, (None,) * len(output), equation=f"{','.join(terms)}->{output}")
+    axes = [axis for axis, each in enumerate(output) if each in empty]
+    bounds = [np.zeros(len(axes)), np.full(len(axes), -1), axes]
+    slices = [constant(np.array(each, np.int64)) for each in bounds]
+    return cast(node("Slice", [made, *slices], wide, made.dims) if axes else made, to)
+
+
+def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str, set[str]]:
+    """The axes of the operands and of the result, each with a letter, and those of them that an ellipsis stands for."""
+    left, arrow, right = equation.partition("->")
+    if not arrow:
+        letters = left.replace(",", "").replace(".", "")
+        right = "..." * ("..." in left) + "".join(sorted(each for each in set(letters) if letters.count(each) == 1))
+    free = [each for each in string.ascii_letters if each not in equation]
+    terms, most = [], 0
+    for term, rank in zip(left.split(","), ranks, strict=True):
+        count = rank - len(term.replace("...", "")) if "..." in term else 0
+        terms.append(term.replace("...", "".join(free[:count][::-1])))
+        most = max(most, count)
+    return terms, right.replace("...", "".join(free[:most][::-1])), set(free[:most])
+
+
+def _as_matmul(operands: Sequence[Any], terms: list[str], output: str, dotted: set[str], to: np.dtype) -> Tensor | None:
+    """A product over one axis of two arrays that have at most one axis of their own each, as MatMul; None for others."""
+    if len(terms) != 2:
+        return None
+    first, second = terms
+    over = [each for each in first if each in second and each not in output]
+    batch = [each for each in output if (each in first and each in second) or each in dotted]
+    own = [
+        [each for each in term if each not in other and each not in batch] for term, other in ((first, second), (second, first))
+    ]
+    if len(over) != 1 or not all(len(each) < 2 and set(each) <= set(output) for each in own):
+        return None
+    wide = _served_product("MatMul", to)
+    orders = [[*batch, *own[0], *over], [*batch, *over, *own[1]]]
+    a, b = (
+        transpose(tensor_of(operand, wide), [term.index(each) for each in order if each in term])
+        for operand, term, order in zip(operands, terms, orders, strict=True)
+    )
+    if any(
+        [each for each in batch if each in term] != _last(batch, len(term) - 1 - len(mine))
+        for term, mine in zip(terms, own, strict=True)
+    ):
+        return None
+    a = a if own[0] else unsqueeze(a, [a.ndim - 1])
+    b = b if own[1] else unsqueeze(b, [b.ndim])
+    dims = (*(broadcast(a.dims[:-2], b.dims[:-2]) if batch else ()), a.dims[-2], b.dims[-1])
+    made = cast(node("MatMul", [a, b], wide, dims), to)
+    made = squeeze(made, [len(batch) + place for place in range(2) if not own[place]])
+    order = [*batch, *own[0], *own[1]]
+    return transpose(made, [order.index(each) for each in output])
+
+
+def _last(items: list[str], count: int) -> list[str]:
+    return items[len(items) - count :]
+
+
+def _perhaps_empty(tensors: Sequence[Tensor], terms: Sequence[str]) -> set[str]:
+    """The axes of which no operand tells that there is something along them."""
+    sizes: dict[str, int] = {}
+    for x, term in zip(tensors, terms, strict=True):
+        for each, size in zip(term, x.dims, strict=True):
+            sizes[each] = max(sizes.get(each, 0), size or 0)
+    return {each for each, size in sizes.items() if not size}
+
+
+def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
+    """A zero more along axes that may be empty: there onnxruntime 1.32's Einsum divides by zero, which ends the process."""
+    axes = [axis for axis, each in enumerate(term) if each in empty]
+    if not axes:
+        return x
+    widths = np.zeros(2 * x.ndim, np.int64)
+    widths[[x.ndim + axis for axis in axes]] = 1
+    return node("Pad", [x, constant(widths)], x.dtype, tuple(None if a in axes else size for a, size in enumerate(x.dims)))
 
 
 @lowers(np.tensordot)

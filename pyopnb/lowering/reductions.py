@@ -26,9 +26,9 @@ from pyopnb.lowering.tensors import (
     where,
 )
 from pyopnb.lowering.ufuncs import is_nan
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.values import is_traced, tensor_of
 
-__all__ = ["axes_of", "elements", "sum_of"]
+__all__ = ["axes_of", "elements", "may_be_empty", "sum_of"]
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
@@ -79,7 +79,21 @@ def _calculated(x: Tensor, result: Any) -> tuple[Tensor, np.dtype]:
 @lowers(np.mean)
 def _mean(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     x, to = _calculated(tensor_of(a), result)
-    return cast(reduce("ReduceMean", x, axes_of(axis, x.ndim), _flag(keepdims)), to)
+    axes = axes_of(axis, x.ndim)
+    return cast(_nan_of_nothing(x, axes, reduce("ReduceMean", x, axes, _flag(keepdims))), to)
+
+
+def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
+    """Whether there may be no elements along some axes."""
+    return any(not x.dims[axis] for axis in axes)
+
+
+def _nan_of_nothing(x: Tensor, axes: Sequence[int], mean: Tensor) -> Tensor:
+    """A mean, NaN where it is one of no elements: ONNX leaves that open, and the runtime gives 0."""
+    if graph().finite or not may_be_empty(x, axes):
+        return mean
+    nothing = elementwise("Equal", elements(x, axes, INT64), constant(0, INT64), dtype=bool)
+    return where(nothing, constant(np.nan, mean.dtype), mean)
 
 
 @lowers(np.average)
@@ -104,9 +118,13 @@ def elements(x: Tensor, axes: Sequence[int], dtype: Any) -> Tensor:
 def _variance(x: Tensor, axes: Sequence[int], keepdims: bool, ddof: Any) -> Tensor:
     centred = elementwise("Sub", x, reduce("ReduceMean", x, axes, True))
     squares = elementwise("Mul", centred, centred)
-    if not plain(ddof):
-        return reduce("ReduceMean", squares, axes, keepdims)
-    count = elementwise("Sub", elements(x, axes, x.dtype), tensor_of(ddof, x.dtype))
+    if not is_traced(ddof) and not ddof:
+        return _nan_of_nothing(x, axes, reduce("ReduceMean", squares, axes, keepdims))
+    whole, less = elements(x, axes, x.dtype), tensor_of(ddof, x.dtype)
+    if whole.const is not None and less.const is not None:
+        count = constant(np.maximum(whole.const - less.const, 0), x.dtype)
+    else:
+        count = elementwise("Max", elementwise("Sub", whole, less), constant(0, x.dtype))
     return elementwise("Div", reduce("ReduceSum", squares, axes, keepdims), count)
 
 
@@ -167,13 +185,24 @@ def _ptp(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tenso
 @lowers(np.all)
 def _all(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = tensor_of(a, bool)
-    return _of_bools(x, "ReduceMin", axes_of(axis, x.ndim), _flag(keepdims))
+    axes = axes_of(axis, x.ndim)
+    if may_be_empty(x, axes):
+        return elementwise("Not", _any_of(elementwise("Not", x), axes, _flag(keepdims)))
+    return _of_bools(x, "ReduceMin", axes, _flag(keepdims))
 
 
 @lowers(np.any)
 def _any(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = tensor_of(a, bool)
-    return _of_bools(x, "ReduceMax", axes_of(axis, x.ndim), _flag(keepdims))
+    axes = axes_of(axis, x.ndim)
+    if may_be_empty(x, axes):
+        return _any_of(x, axes, _flag(keepdims))
+    return _of_bools(x, "ReduceMax", axes, _flag(keepdims))
+
+
+def _any_of(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Whether there is one that is true, also among none, of which the runtime's ReduceMax gives an error."""
+    return cast(reduce("ReduceSum", cast(x, np.int32), axes, keepdims), bool)
 
 
 def _first_extreme(function: Any, op_type: str) -> None:

@@ -297,12 +297,16 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
     once = [1] * (x.ndim + 1)
     once[at + 1] = repeats
     tiled = _tile(np.empty((0,) * (x.ndim + 1)), Traced(np.empty((0,) * (x.ndim + 1), x.dtype), unsqueeze(x, [at + 1])), once)
-    sizes: list[Any] = [
-        Number(0, lambda: shape(x, 0, 1), origin=(x, place)) if size is None else size for place, size in enumerate(x.dims)
-    ]
-    sizes[at] = -1
-    known = None if x.dims[at] is None or type(repeats) in (Number, Traced) else x.dims[at] * int(repeats)  # type: ignore[operator]  # not None
-    return reshape(tiled, shape_vector(sizes)[0], tuple(known if place == at else size for place, size in enumerate(x.dims)))
+    size = x.dims[at]
+    known = None if size is None or type(repeats) in (Number, Traced) else size * int(repeats)
+    # Not -1, which is no size where another one is 0.
+    along = (
+        constant(np.array([known]))
+        if known is not None
+        else elementwise("Mul", shape(x, at, at + 1), shape_vector([repeats])[0])
+    )
+    parts = [shape(x, 0, at)] * (at > 0) + [along] + [shape(x, at + 1)] * (at + 1 < x.ndim)
+    return reshape(tiled, concat(parts), tuple(known if place == at else size for place, size in enumerate(x.dims)))
 
 
 @lowers(np.flip)
@@ -428,8 +432,8 @@ def _diagonal(result: Any, a: Any, offset: Any = 0, axis1: int = 0, axis2: int =
     length = elementwise("Min", elementwise("Sub", rows, first), elementwise("Sub", columns, beside))
     steps = node("Range", [zero, elementwise("Max", length, zero), constant(1, INT64)], INT64, (None,))
     at = elementwise("Add", elementwise("Mul", elementwise("Add", steps, first), columns), elementwise("Add", steps, beside))
-    sizes: list[Any] = [Number(0, lambda: at, origin=(x, axis)) for axis in range(x.ndim - 2)]
-    lines = reshape(x, shape_vector([*sizes, -1])[0], (*x.dims[:-2], None))
+    cells = elementwise("Mul", shape(x, x.ndim - 2, x.ndim - 1), shape(x, x.ndim - 1))
+    lines = reshape(x, concat([shape(x, 0, x.ndim - 2), cells] if x.ndim > 2 else [cells]), (*x.dims[:-2], None))
     return gather(lines, at, x.ndim - 2)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.lowering.dispatch import REASONS, lowers
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.reductions import axes_of, may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.lowering.shapes import flat
 from pyopnb.lowering.tensors import (
@@ -122,20 +122,28 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
     x, at = (flat(x), 0) if axis is None else (x, axes_of(axis, x.ndim)[0])
     if keepdims and axis is None:
         refuse("np.median of all axes with keepdims", "axis=")
-    ordered = _sorted(x, at)[0]
-    size = shape(x, at, at + 1)
-    size = constant(size.const) if size.const is not None else size
+    ordered, size = _sorted(x, at)[0], shape(x, at, at + 1)
+    wide = np.dtype(np.float64 if to == np.float64 else np.float32)
+    ordered = cast(ordered, wide)
+    if may_be_empty(x, [at]) and not graph().finite:
+        ordered = _and_nan(ordered, at)
     two, one = constant(np.array([2])), constant(np.array([1]))
-    middle = [elementwise("Div", each, two) for each in (elementwise("Sub", size, one), size)]
-    low, high = (gather(ordered, each, at) for each in middle)
-    wide = [cast(each, np.float64 if to == np.float64 else np.float32) for each in (low, high)]
-    half = constant(0.5, wide[0].dtype)
-    made = elementwise("Mul", elementwise("Add", *wide), half)
-    if x.dtype.kind == "f":
-        last = gather(ordered, constant(np.array([-1])), at)
+    less = elementwise("Sub", size, one)
+    low, high = (gather(ordered, elementwise("Div", each, two), at) for each in (less, size))
+    made = elementwise("Mul", elementwise("Add", low, high), constant(0.5, wide))
+    if x.dtype.kind == "f" and not graph().finite:
+        last = gather(ordered, elementwise("Max", less, constant(np.array([0]))), at)
         made = where(is_nan(last), constant(np.nan, made.dtype), made)
     made = cast(made, to)
     return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+
+
+def _and_nan(x: Tensor, axis: int) -> Tensor:
+    """A tensor and one NaN more along an axis, which an index that would be out of bounds for no elements finds."""
+    widths = [0] * (2 * x.ndim)
+    widths[x.ndim + axis] = 1
+    dims = tuple(None if place == axis else size for place, size in enumerate(x.dims))
+    return node("Pad", [x, constant(np.array(widths)), constant(np.nan, x.dtype)], x.dtype, dims)
 
 
 def _with_one(dims: tuple[int | None, ...], axis: int) -> tuple[int | None, ...]:

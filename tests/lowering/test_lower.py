@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import onnx
@@ -172,6 +173,54 @@ def test_a_function_that_is_right_at_one_size_alone_is_refused(op, monkeypatch):
 def test_only_the_error_of_a_runtime_without_kernels_is_no_wrong_result():
     assert issubclass(verify_module.NoKernel, pyopnb.NotLowered)
     assert isinstance(pickle.loads(pickle.dumps(pyopnb.NotLowered("demo::X", got="y"))), NotImplementedError)
+
+
+# ---- arrays without elements, other dtypes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("x.mean(1)", (3, 0)), ("x.mean()", (0,)), ("np.mean(x, (0, 2), keepdims=True)", (2, 4, 0)), ("x.var(0)", (0, 4)), ("x.var(0, ddof=1)", (0, 4)), ("x.std(1, ddof=2)", (3, 1)),
+        ("np.median(x, axis=1)", (3, 0)), ("np.any(x > 0, 1)", (3, 0)), ("np.all(x > 0, 1)", (3, 0)), ("np.repeat(x, 2, 1)", (0, 0)), ("np.diagonal(x, 0, 1, 2)", (0, 2, 3)),
+        # onnxruntime 1.32's Einsum ends the process where what is summed over is empty.
+        ("np.einsum('ij,kj->ik', x, x)", (3, 0)), ("np.einsum('ijk,ljk->il', x, x)", (3, 2, 0)), ("np.einsum('bij,bkj->bik', x, x)", (2, 3, 0)), ("np.einsum('ij->i', x)", (3, 0)), ("np.einsum('ijk,ljk->il', x, x)", (0, 3, 1)), ("np.einsum('...ij,...kj->...ik', x, x)", (2, 0, 3)), ("np.einsum('bij->bji', x)", (0, 2, 3)), ("np.einsum('IJ,KJ->IK', x, x)", (0, 3)), ("np.einsum('...Aj,...A', x, x[..., 0])", (2, 0, 3)), ("np.einsum('ij,j->i', x, x[0])", (3, 0)),
+    ],
+)  # fmt: skip
+def test_arrays_without_elements_are_as_in_numpy(op, body, shape):
+    dtype = "bool" if " > " in body else "float32"
+    name = op(f'def compute(self, x: "float32[{",".join("NMK"[: len(shape)])}]") -> "{dtype}[...]":\n    return {body}')
+    function = pyopnb.lower(name, np.ones([size or 2 for size in shape], np.float32))
+    x = np.zeros(shape, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = pyopnb.registry[name].current.cls().compute(x)
+    np.testing.assert_array_equal(call(function, x)[0], expected)
+
+
+def test_a_function_that_is_wrong_for_arrays_without_elements_is_refused(op, monkeypatch):
+    from pyopnb.lowering import reductions
+
+    name = op("def compute(self, x):\n    return x.mean(1)")
+    monkeypatch.setattr(reductions, "may_be_empty", lambda x, axes: False)
+    with pytest.raises(pyopnb.NotLowered, match=r"for the empty \(float32\[3,0\]\): expected the results of compute"):
+        pyopnb.lower(name, np.ones((3, 2), np.float32))
+    assert pyopnb.lower(name, np.ones((3, 2), np.float32), finite=True).node  # the mean of nothing is NaN
+
+
+def test_the_function_says_in_which_dtypes_it_was_compared(op):
+    x = np.ones(3, np.float32)
+    function = pyopnb.lower(op("def compute(self, x):\n    return x + 1"), x)
+    assert function.doc_string.endswith("for float32[3]. Compared with compute, also in float16 and float64.")
+    function = pyopnb.lower(op('def compute(self, x: "float32[N]"):\n    return x + 1'), x)
+    assert function.doc_string.endswith(
+        "Not compared in float16: the hints have another dtype. Not compared in float64: the hints have another dtype."
+    )
+    only = "def compute(self, x):\n    if x.dtype == np.float16:\n        raise TypeError('half')\n    return x + 1"
+    function = pyopnb.lower(op(only), x)
+    assert function.doc_string.endswith(
+        "Compared with compute, also in float64. Not compared in float16: compute raises TypeError, half."
+    )
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------------------
@@ -427,6 +476,25 @@ def test_what_cannot_become_a_function_stays_and_a_warning_says_why(network):
     pyopnb.testing.assert_close(pyopnb.run(lowered, x=x)["f"], pyopnb.run(model, x=x)["f"], rtol=1e-6)
     with pytest.raises(pyopnb.NotLowered, match="a condition that depends on values"):
         pyopnb.lower(model, strict=True)
+
+
+def test_an_op_that_does_not_run_on_random_arrays_stays_with_what_it_raises(op):
+    name = op("def compute(self, x):\n    return x + {1.0: 2}[float(x.max())]")
+    model = pyopnb.model(pyopnb.node(name, "x", "y"), {"x": "float32[2]"}, "y")
+    with pytest.warns(
+        pyopnb.StayedInPython, match=r"on \(float32\[2\]\): expected a result of compute, got KeyError, .*Try: lower\(model, "
+    ):
+        pyopnb.lower(model)
+
+
+def test_a_mistake_of_the_tracer_is_no_reason_to_stay(op, monkeypatch):
+    from pyopnb.lowering import one_op
+
+    name = op("def compute(self, x):\n    return x + 1")
+    model = pyopnb.model(pyopnb.node(name, "x", "y"), {"x": "float32[2]"}, "y")
+    monkeypatch.setattr(one_op, "verify", lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.lower(model)
 
 
 def test_feeds_tell_types_that_the_model_does_not(op):
