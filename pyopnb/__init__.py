@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyopnb.display.netron.view import NetronView, netron
     from pyopnb.display.show import show
     from pyopnb.display.view import View
+    from pyopnb.gradients.grad import grad
     from pyopnb.lowering.lower import lower
     from pyopnb.lowering.models import StayedInPython
     from pyopnb.models.build import model, node
@@ -108,6 +109,7 @@ __all__ = [
     "fill",
     "first_divergence",
     "get_library_path",
+    "grad",
     "interact",
     "load",
     "load_module",
@@ -146,6 +148,7 @@ _AT_FIRST_USE = {
     "pyopnb.models.edit.replace": ["replace"],
     "pyopnb.models.edit.wrap": ["wrap"],
     "pyopnb.models.support.missing": ["Missing", "missing"],
+    "pyopnb.gradients.grad": ["grad"],
     "pyopnb.lowering.lower": ["lower"],
     "pyopnb.lowering.models": ["StayedInPython"],
     "pyopnb.models.build": ["model", "node"],

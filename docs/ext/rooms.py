@@ -16,7 +16,13 @@ MOST = 9
 _LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
-_DOORS = {"__main__", "ortx", "sklearn", "torch"}  # the command line, a module and not a room, and what serves other frameworks
+_DOORS = {
+    "__main__",
+    "gradients",
+    "ortx",
+    "sklearn",
+    "torch",
+}  # the command line, a module and not a room, and what serves other frameworks
 
 
 def floors() -> list[list[str]]:

@@ -118,7 +118,12 @@ def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
             yield f"input {index}: {one} → {other}"
     if a.outputs != b.outputs:
         yield f"outputs: {_format_outputs(a)} → {_format_outputs(b)}"
-    for name, field in (("infer", "infers"), ("copy_inputs", "copy_inputs"), ("serial", "serial")):
+    for name, field in (
+        ("infer", "infers"),
+        ("copy_inputs", "copy_inputs"),
+        ("serial", "serial"),
+        ("backward", "differentiable"),
+    ):
         yield from _flag_change(name, getattr(a, field), getattr(b, field))
 
 

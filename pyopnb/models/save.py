@@ -110,6 +110,7 @@ def _ops_of(model: ModelProto) -> list[Op]:
             values = attribute_values(site.node, model, site.where)
             op = registry.find_class(_text(values.get("module")), _text(values.get("class_name")))
         if op is not None:
+            op = registry.definer(op)
             used[op.name] = op
     return list(used.values())
 

@@ -211,6 +211,8 @@ class Cell:
                 self._defined.append(_Defined(op.current, modules, former))
         if not args.quiet:
             print(repr(self.version))
+            if self.version.gradient is not None:
+                print(repr(self.version.gradient))
             if len(registry[name].versions) == 1:
                 _say_if_it_replaces(name)
 

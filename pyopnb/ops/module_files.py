@@ -75,7 +75,8 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
         raise DefinitionError(
             "file", expected="a name that ends in .py", got=sanitize(str(path)), next=sanitize(f"{target.stem}.py")
         )
-    selected = list({op.name: op for op in (map(registry.__getitem__, ops) if ops else registry)}.values())
+    named = map(registry.definer, map(registry.__getitem__, ops) if ops else registry)
+    selected = list({op.name: op for op in named}.values())
     if not selected:
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):

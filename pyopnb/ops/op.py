@@ -40,6 +40,10 @@ class Version(Displayable):
         The epoch of the registry that this version began.
     restored : int or None
         Number of the version that a rollback restored as this one.
+    gradient : Version or None
+        That of the gradient op, where the class has ``backward``: both are defined, restored and withdrawn together.
+    gradient_of : str or None
+        Of a gradient op's version, the name of the op that it is the gradient of.
     """
 
     op: str
@@ -51,6 +55,8 @@ class Version(Displayable):
     defined: float
     epoch: int
     restored: int | None = None
+    gradient: Version | None = None
+    gradient_of: str | None = None
 
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
 from pyopnb.ops.locks import locked
@@ -66,7 +67,7 @@ class Registry(Displayable):
         source: str | None = None,
         restored: int | None = None,
     ) -> Version:
-        """Define the next version of an op, and call the listeners.
+        """Define the next version of an op, and of its gradient op where the class has ``backward``, and call the listeners.
 
         Parameters
         ----------
@@ -90,7 +91,7 @@ class Registry(Displayable):
         Raises
         ------
         DefinitionError
-            The class cannot be an op; the registry is unchanged.
+            The class cannot be an op, or the name of one of the two ops is taken by the other kind; the registry is unchanged.
         Exception
             The first that a listener raises, after all of them were called.
         """
@@ -98,24 +99,83 @@ class Registry(Displayable):
         domain, op_type = split_name(name or cls.__name__)
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
-        version = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module)
-        self._call([(listener, version) for listener, _ in list(self._listeners.values())])
+        twin = (gradient_class(cls, schema, key), gradient_schema(schema, key)) if schema.differentiable else None
+        version, dropped = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module, twin)
+        self._call_defined([version, *([version.gradient] if version.gradient else [])])
+        self._call_removed(dropped)
         return version
 
     def _define(
-        self, key: str, cls: type, schema: Schema, opset: int, source: str | None, restored: int | None, module: str | None
-    ) -> Version:
-        # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
-        op = self._ops.get(key) or self._removed.get(key) or Op(key)
-        version = Version(key, op._last + 1, cls, schema, opset, source, time.time(), self.epoch + 1, restored)
-        op._serve(version, version.epoch)
-        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
-        self._ops[key] = op
-        self._removed.pop(key, None)
+        self,
+        key: str,
+        cls: type,
+        schema: Schema,
+        opset: int,
+        source: str | None,
+        restored: int | None,
+        module: str | None,
+        twin: tuple[type, Schema] | None,
+    ) -> tuple[Version, list[str]]:
+        self._refuse_mixed(key, twin is not None)
+        now, epoch, gradient = time.time(), self.epoch + 1, None
+        if twin is not None:
+            beside = self._op_to_define(gradient_name(key))
+            numbers = beside._last + 1, *twin
+            gradient = Version(beside.name, *numbers, opset, source, now, epoch, gradient_of=key)
+            self._add(beside, gradient)
+        op = self._op_to_define(key)
+        version = Version(key, op._last + 1, cls, schema, opset, source, now, epoch, restored, gradient)
+        self._add(op, version)
         if module is not None:
             self._modules[module, cls.__name__] = op
-        self.epoch += 1
-        return version
+        self.epoch = epoch  # one for both, so that no run sees one without the other
+        return version, self._drop_gradient(key) if gradient is None else []
+
+    def _op_to_define(self, key: str) -> Op:
+        # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
+        return self._ops.get(key) or self._removed.get(key) or Op(key)
+
+    def _add(self, op: Op, version: Version) -> None:
+        op._serve(version, version.epoch)
+        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
+        self._ops[op.name] = op
+        self._removed.pop(op.name, None)
+
+    def _refuse_mixed(self, key: str, differentiable: bool) -> None:
+        """Refuse to put an op in the place of a gradient op, or the other way round."""
+        standing = self._ops.get(key)
+        if standing is not None and standing.current.gradient_of is not None:
+            raise DefinitionError(
+                f"op {key}",
+                expected="a name of its own",
+                got=f"that of the gradient op of {standing.current.gradient_of}, which comes with its backward",
+                next="another name, or change backward",
+            )
+        beside = self._ops.get(gradient_name(key)) if differentiable else None
+        if beside is not None and beside.current.gradient_of is None:
+            raise DefinitionError(
+                f"op {key}, backward",
+                expected=f"the name {beside.name} to be free for its gradient op",
+                got=f"{beside.current}, an op of its own",
+                next=f'pyopnb.registry.remove("{beside.name}"), or define it under another name',
+            )
+
+    def _gradient_op(self, key: str) -> Op | None:
+        """The gradient op of an op."""
+        op = self._ops.get(gradient_name(key))
+        return op if op is not None and op.current.gradient_of == key else None
+
+    def _drop_gradient(self, key: str) -> list[str]:
+        """Remove the gradient op of an op; the names of what was removed."""
+        op = self._gradient_op(key)
+        if op is None:
+            return []
+        self._remove(op)
+        return [op.name]
+
+    def _call_defined(self, versions: Iterable[Version]) -> None:
+        listeners = [listener for listener, _ in list(self._listeners.values())]
+        self._call([(listener, version) for version in versions for listener in listeners])
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
         """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
@@ -129,24 +189,38 @@ class Registry(Displayable):
         modules : sequence of str
             What `modules_of` returned before the definition.
         """
-        op = locked(self._lock, self._withdraw, version, modules)
+        op, dropped = locked(self._lock, self._withdraw, version, modules)
         if op is None:
             return
         if op.versions:
-            self._call([(listener, op.current) for listener, _ in list(self._listeners.values())])
+            gradient = op.current.gradient
+            self._call_defined([op.current, *([gradient] if gradient else [])])
+            self._call_removed(dropped)
         else:
             self.remove(op.name)
 
-    def _withdraw(self, version: Version, modules: Sequence[str]) -> Op | None:
+    def _withdraw(self, version: Version, modules: Sequence[str]) -> tuple[Op | None, list[str]]:
         op = self._ops.get(version.op)
         if op is None or all(other is not version for other in op.versions):
-            return None
+            return None, []
         op.versions = tuple(other for other in op.versions if other is not version)
         self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
-        if op.versions and op.current is version:
-            self.epoch += 1
-            op._serve(op.versions[-1], self.epoch)
-        return op
+        if not op.versions or op.current is not version:
+            return op, []
+        self.epoch += 1
+        op._serve(op.versions[-1], self.epoch)
+        return op, self._withdraw_gradient(version, op.current.gradient)
+
+    def _withdraw_gradient(self, version: Version, former: Version | None) -> list[str]:
+        """Let the gradient op follow its op back to the version before; the names of what was removed."""
+        if former is None:
+            return self._drop_gradient(version.op)
+        op = self._op_to_define(former.op)
+        op.versions = tuple(other for other in op.versions if other is not version.gradient) or (former,)
+        op._serve(former, self.epoch)
+        self._ops[op.name] = op
+        self._removed.pop(op.name, None)
+        return []
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -241,6 +315,19 @@ class Registry(Displayable):
         """
         return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
 
+    def definer(self, op: Op) -> Op:
+        """The op whose class defines an op: of a gradient op the one that it is the gradient of, else the op itself.
+
+        Parameters
+        ----------
+        op : Op
+
+        Returns
+        -------
+        Op
+        """
+        return self._ops.get(op.current.gradient_of or "", op)
+
     def find_class(self, module: str, class_name: str) -> Op | None:
         """The op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
 
@@ -317,8 +404,10 @@ class Registry(Displayable):
         ------
         UnknownOp
             There is no such op or no such version.
+        DefinitionError
+            It is a gradient op, which goes with its op.
         """
-        op = self[name]
+        op = self._refuse_gradient(self[name], "rollback")
         # The number before the current one may be that of a withdrawn version. The tuple is replaced, never changed.
         old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
         if not old:
@@ -327,7 +416,7 @@ class Registry(Displayable):
         return self.define(old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number)
 
     def remove(self, name: str) -> None:
-        """Remove an op. Sessions that use it keep their version, and follow when the name is defined again.
+        """Remove an op, and its gradient op. Sessions keep the version that they use, and follow when it is defined again.
 
         Parameters
         ----------
@@ -337,10 +426,27 @@ class Registry(Displayable):
         ------
         UnknownOp
             There is no such op.
+        DefinitionError
+            It is a gradient op, which goes with its op.
         """
-        op = self[name]
-        locked(self._lock, self._remove, op)
-        self._call_removed([op.name])
+        op = self._refuse_gradient(self[name], "remove")
+        self._call_removed(locked(self._lock, self._remove_both, op))
+
+    def _remove_both(self, op: Op) -> list[str]:
+        dropped = self._drop_gradient(op.name)
+        self._remove(op)
+        return [op.name, *dropped]
+
+    def _refuse_gradient(self, op: Op, what: str) -> Op:
+        of = op.current.gradient_of
+        if of is not None and self._gradient_op(of) is op:
+            raise DefinitionError(
+                f"op {op.name}, {what}",
+                expected="an op that was defined by itself",
+                got=f"the gradient op of {of}",
+                next=f'pyopnb.registry.{what}("{of}")',
+            )
+        return op
 
     def _remove(self, op: Op) -> None:
         if op.name in self._ops:  # another thread may have been faster

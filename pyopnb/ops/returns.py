@@ -60,11 +60,11 @@ class Origin:
         *others, last = map(str, self.lines)
         return f"line {', '.join(others)}{' or ' if others else ''}{last}{text}"
 
-    def describe_none(self) -> str:
+    def describe_none(self, method: str = "compute") -> str:
         """What came where None did."""
         if not self.ends:
             return "None"
-        return f"None: compute {'can end' if len(self.ends) < len(self.lines) else 'ended'} without a return"
+        return f"None: {method} {'can end' if len(self.ends) < len(self.lines) else 'ended'} without a return"
 
     def missing_return(self) -> str | None:
         """The return statement that was most likely forgotten; None where nothing suggests one."""
@@ -237,6 +237,8 @@ class Output:
     expected : TensorType
     hintable : bool
         Whether a hint of ``compute`` settles the type: the model declares none.
+    label : str
+        What messages call it; ``output`` and its place if empty.
     """
 
     where: str
@@ -246,6 +248,7 @@ class Output:
     count: int
     expected: TensorType
     hintable: bool = True
+    label: str = ""
 
     def array(self, value: Any, want: DType, *, arrays_only: bool = False) -> np.ndarray:
         """A result of ``compute`` as an array of exactly the declared dtype; nothing is cast.
@@ -268,36 +271,36 @@ class Output:
             The value is None, masked, ragged, of another dtype, or has an element that is no string where strings are declared.
         """
         if value is None:
-            raise self._refusal(value, "None", None)
+            raise self.refusal(value, "None", None)
         if arrays_only and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{describe_value(value)}; a retired PyOp returns ndarrays"
-            raise self._refusal(value, got, cast_expression("{}", want))
+            raise self.refusal(value, got, cast_expression("{}", want))
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-            raise self._refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
+            raise self.refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
         try:
             # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
             dtype = object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
             array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=dtype)
         except ValueError as error:
-            raise self._refusal(value, f"{describe_value(value)}: {sanitize(str(error))}", None) from None
+            raise self.refusal(value, f"{describe_value(value)}: {sanitize(str(error))}", None) from None
         if want.name == "string":
             return self._strings(array, value)
         if array.dtype != want.numpy and array.dtype.newbyteorder("=") != want.numpy:
             form = cast_expression("{}", want) if _is_castable(array) else None
-            raise self._refusal(value, describe_value(value), form)
+            raise self.refusal(value, describe_value(value), form)
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
 
     def _strings(self, array: np.ndarray, value: Any) -> np.ndarray:
         if array.dtype.kind in "UT":
             return np.asarray(array.astype(object))
         if array.dtype != object:
-            raise self._refusal(value, describe_value(value), "np.asarray({}).astype(str)")
+            raise self.refusal(value, describe_value(value), "np.asarray({}).astype(str)")
         if not all(isinstance(item, str) for item in array.flat):
             index, item = next((index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str))
             at = f"[{', '.join(map(str, index))}]" if index else ""
             got = f"{type(item).__name__} {sanitize(repr(item))}"
             form = None if item is None else "np.asarray({}).astype(str)"
-            raise self._refusal(value, got, form, at=at, expected="str")
+            raise self.refusal(value, got, form, at=at, expected="str")
         return np.asarray(array).view(np.ndarray)
 
     def wrong_shape(self, value: Any, inputs: str = "") -> ResultError:
@@ -322,8 +325,24 @@ class Output:
             remedy = self._hint(kind)
         return ResultError(self._place(self._origin(value)), expected=promised, got=f"{kind}{inputs}", next=remedy)
 
-    def _refusal(self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = "") -> ResultError:
-        """The error for a value; ``form`` is the expression that makes it right, with ``{}`` for the value."""
+    def refusal(self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = "") -> ResultError:
+        """The error for a value.
+
+        Parameters
+        ----------
+        value : object
+        got : str
+        form : str or None
+            The expression that makes it right, with ``{}`` for the value.
+        at : str
+            The index of the element that it is about.
+        expected : str
+            The type if not given.
+
+        Returns
+        -------
+        ResultError
+        """
         origin = self._origin(value)
         remedy = origin.missing_return() if value is None else form and origin.rewritten(form, self.number)
         if value is None:
@@ -338,7 +357,7 @@ class Output:
         return origin_of(self.function, value, self.number if self.count > 1 else None, self.count)
 
     def _place(self, origin: Origin) -> str:
-        return ", ".join(filter(None, (self.where, str(origin), f"output {self.number}")))
+        return ", ".join(filter(None, (self.where, str(origin), self.label or f"output {self.number}")))
 
     @property
     def _is_assumed(self) -> bool:

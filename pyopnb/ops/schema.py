@@ -211,6 +211,8 @@ class Schema:
         The class has ``infer``.
     copy_inputs, serial : bool
         The class attributes of these names.
+    differentiable : bool
+        The class has ``backward``. It is no part of what sessions compare: another op serves it.
     doc : str
     """
 
@@ -221,6 +223,7 @@ class Schema:
     infers: bool = False
     copy_inputs: bool = False
     serial: bool = False
+    differentiable: bool = field(default=False, compare=False)
     doc: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -283,12 +286,12 @@ class Schema:
         ------
         ModelError
         """
-        needed = [port for port in self.inputs if not (port.optional or port.variadic)]
+        needed = [(place, port) for place, port in enumerate(self.inputs) if not (port.optional or port.variadic)]
         open_ended = bool(self.inputs) and self.inputs[-1].variadic
         if len(given) > len(self.inputs) and not open_ended:
             taken = [sanitize(name) for name in names[: len(self.inputs)]]
             raise ModelError(where, expected=self._arity(), got=str(len(given)), next=repr(taken) if taken else None)
-        for place, port in enumerate(needed):
+        for place, port in needed:
             if place >= len(given) or given[place] is None:
                 raise ModelError(
                     f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=None"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from pyopnb.ops.backward import check_backward, has_backward
 from pyopnb.ops.dtypes import is_element
 from pyopnb.ops.errors import DefinitionError, NotationError, sanitize
 from pyopnb.ops.schema import KINDS, OBJECTS, REQUIRED, SCALARS, Attr, Port, Schema, kind_of_value
@@ -50,7 +51,8 @@ def schema_of(cls: type) -> Schema:
     Raises
     ------
     DefinitionError
-        The class has no callable ``compute``, or a parameter that an op cannot have.
+        The class has no callable ``compute``, a ``backward`` that cannot be called with inputs, outputs and gradients, or a
+        parameter that an op cannot have.
     NotationError
         A hint is no type.
 
@@ -71,6 +73,7 @@ def schema_of(cls: type) -> Schema:
     for is_kind, kind in _NOT_FUNCTIONS:
         if is_kind(_compute(cls)):
             raise DefinitionError(f"{where}, compute", expected="a function that returns its outputs", got=kind)
+    check_backward(cls)
     attrs, open_attrs = _attrs(cls, where)
     inputs, outputs = _ports(cls, where)
     return Schema(
@@ -81,6 +84,7 @@ def schema_of(cls: type) -> Schema:
         infers=callable(getattr(cls, "infer", None)),
         copy_inputs=bool(getattr(cls, "copy_inputs", False)),
         serial=bool(getattr(cls, "serial", False)),
+        differentiable=has_backward(cls),
         doc=inspect.getdoc(cls) or "",
     )
 

@@ -1,0 +1,1 @@
+"""Models that compute gradients, by onnx-ad's reverse rules and the ops' own ``backward``."""

@@ -1,0 +1,381 @@
+"""`pyopnb.grad`: what it gives, against central differences in float64 by runs of the model itself, and what it refuses."""
+
+import re
+import subprocess
+import sys
+import threading
+from textwrap import dedent
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from small_gradients import SCALE, USER_RELU
+
+import pyopnb
+from pyopnb import ModelError
+
+random = np.random.default_rng(0)
+
+
+def central(model, feeds, name, loss, step=1e-6):
+    """The gradient of a scalar output in a feed or an initializer, by central differences through runs of the model."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    weights = {t.name: numpy_helper.to_array(t) for t in copy.graph.initializer}
+    if name in weights:  # as an input with a default it can be fed
+        copy.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, weights[name].shape))
+    session = pyopnb.Session(copy)
+    value = np.float64(feeds.get(name, weights.get(name)))
+    gradient = np.zeros_like(value)
+    for index in np.ndindex(value.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = value.copy()
+            moved[index] += sign * step
+            ends.append(float(session.run([loss], {**feeds, name: moved})[0].reshape(())))
+        gradient[index] = (ends[0] - ends[1]) / (2 * step)
+    return gradient
+
+
+def check(model, feeds, wrt, loss="loss", tolerance=1e-8):
+    derived = pyopnb.grad(model, wrt, loss)
+    onnx.checker.check_model(derived)
+    plain = pyopnb.run(model, **feeds)
+    result = pyopnb.run(derived, **feeds)
+    names = list(plain.keys())
+    assert list(result.keys()) == [*names, *(f"grad_{name}" for name in wrt)]
+    assert all(np.array_equal(result[name], plain[name]) for name in names)
+    for name in wrt:
+        expected = central(model, feeds, name, loss)
+        assert result[f"grad_{name}"].shape == expected.shape
+        np.testing.assert_allclose(
+            result[f"grad_{name}"], expected, atol=tolerance * max(1, np.abs(expected).max()), rtol=0, err_msg=name
+        )
+    return derived
+
+
+MLP = """
+    (double[N,5] x, double[7] b, double[5,7] w1, double[7,3] w2) => (double[N,3] y, double loss) {
+        a = Gemm(x, w1, b)
+        r = demo.UserRelu<slope = 0.2>(a)
+        z = MatMul(r, w2)
+        y = Tanh(z)
+        loss = ReduceMean<keepdims = 0>(y)
+    }"""
+
+
+def mlp():
+    return with_weights(pyopnb.parse(MLP), w1=random.normal(size=(5, 7)) / 2, w2=random.normal(size=(7, 3)) / 2)
+
+
+def with_weights(model, **weights):
+    """The model with inputs made initializers."""
+    inputs = [info for info in model.graph.input if info.name not in weights]
+    model.graph.ClearField("input")
+    model.graph.input.extend(inputs)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
+def test_a_net_with_an_op_in_it(define):
+    define(USER_RELU)
+    model, before = mlp(), onnx.ModelProto()
+    before.CopyFrom(model)
+    derived = check(model, {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}, ["x", "w1", "w2", "b"])
+    assert [n.op_type for n in derived.graph.node if n.domain] == ["UserRelu", "UserReluGrad"]
+    assert [t.name for t in derived.graph.initializer][:2] == ["w1", "w2"]
+    assert model == before
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, 21, 23])
+def test_opsets(define, opset):
+    define(USER_RELU + SCALE)
+    model = pyopnb.parse(f"""<opset_import: ["" : {opset}, "demo" : 1]>
+        (double[N,4] x, double[4] w, double[4] b) => (double[N,4] s, double loss) {{
+            h = demo.Scale(x, w, b)
+            g = demo.UserRelu(h)
+            s = Softmax<axis = 1>(g)
+            t = demo.Scale(s, w)
+            q = Mul(t, s)
+            loss = ReduceMean<keepdims = 0>(q)
+        }}""")
+    feeds = {"x": random.normal(size=(3, 4)), "w": random.normal(size=4), "b": random.normal(size=4)}
+    check(model, feeds, ["x", "w", "b"])
+
+
+def test_an_op_that_is_reloaded_takes_its_gradient_along(define):
+    define(
+        "@pyopnb.pyop('demo::T')\nclass T:\n def compute(self, x): return 2 * x\n def backward(self, i, o, g): return 2 * g[0]"
+    )
+    derived = pyopnb.grad(pyopnb.parse("(float[N] x) => (float l) { t = demo.T(x)  l = ReduceSum<keepdims = 0>(t) }"), "x")
+    session = pyopnb.Session(derived)
+    assert session(x=[1, 2])["grad_x"].tolist() == [2, 2]
+    define(
+        "@pyopnb.pyop('demo::T')\nclass T:\n def compute(self, x): return 3 * x\n def backward(self, i, o, g): return 3 * g[0]"
+    )
+    assert session(x=[1, 2])["grad_x"].tolist() == [3, 3]
+
+
+def test_inside_if_and_local_functions(define):
+    define(USER_RELU)
+    model = pyopnb.parse("""<opset_import: ["" : 18, "demo" : 1, "local" : 1]>
+        (double[N] x, bool c) => (double loss) {
+            y = If(c) <
+                then_branch = a () => (double[N] t) { r = demo.UserRelu<slope = 0.5>(x)  t = Mul(r, r) },
+                else_branch = b () => (double[N] e) { e = demo.UserRelu<slope = 0.1>(x) }>
+            z = local.twice(y)
+            loss = ReduceSum<keepdims = 0>(z)
+        }
+        <domain: "local", opset_import: ["" : 18, "demo" : 1]>
+        twice (v) => (w) { u = demo.UserRelu<slope = 2.0>(v)  w = Add(u, v) }""")
+    for condition in (True, False):
+        check(model, {"x": random.normal(size=3), "c": np.array(condition)}, ["x"])
+
+
+def test_a_gradient_for_each_output_that_is_used(define):
+    define("""
+        @pyopnb.pyop("demo::SinCos")
+        class SinCos:
+            def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
+            def backward(self, inputs, outputs, grads):
+                (sin, cos), (a, b) = outputs, grads
+                return (0 if a is None else a * cos) - (0 if b is None else b * sin)
+        """)
+    for used, rest in [("s", "s"), ("c", "c"), ("s", "c")]:
+        model = pyopnb.parse(f"""(double[N] x) => (double loss)
+            {{ s, c = demo.SinCos(x)  p = Mul({used}, {rest})  q = Exp(p)  loss = ReduceSum<keepdims = 0>(q) }}""")
+        check(model, {"x": random.normal(size=3)}, ["x"])
+
+
+def test_an_output_that_the_node_leaves_out_is_there_for_backward(define):
+    define("""
+        @pyopnb.pyop("demo::SinCos")
+        class SinCos:
+            def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
+            def backward(self, inputs, outputs, grads): return grads[0] * outputs[1]
+        """)
+    model = pyopnb.parse("(double[N] x) => (double loss) { s = demo.SinCos(x)  loss = ReduceSum<keepdims = 0>(s) }")
+    check(model, {"x": random.normal(size=3)}, ["x"])
+
+
+def test_the_same_tensor_twice_and_variadic_inputs(define):
+    define(
+        SCALE
+        + """
+@pyopnb.pyop("demo::Product")
+class Product:
+    def compute(self, *xs): return np.prod(xs, axis=0)
+    def backward(self, inputs, outputs, grads): return tuple(grads[0] * outputs[0] / x for x in inputs)
+"""
+    )
+    model = pyopnb.parse("""(double[N] x, double[N] y) => (double loss)
+        { a = demo.Scale(x, x, x)  b = demo.Product(a, x, y)  loss = ReduceSum<keepdims = 0>(b) }""")
+    check(model, {"x": random.normal(size=3), "y": random.normal(size=3)}, ["x", "y"], tolerance=1e-7)
+
+
+def test_loss_of_one_element_and_names_that_are_taken(define):
+    model = pyopnb.parse("(double[N,3] x) => (double[1,1] loss, double[N,3] y) { y = Mul(x, x)  loss = ReduceSum(y) }")
+    check(model, {"x": random.normal(size=(2, 3))}, ["x"])
+    taken = pyopnb.parse("(double[N] x) => (double loss) { grad_x = Mul(x, x)  loss = ReduceSum<keepdims = 0>(grad_x) }")
+    with pytest.raises(ModelError, match="grad_x"):
+        pyopnb.grad(taken, "x")
+
+
+def test_a_folded_weight_follows_whoever_changes_it():
+    """What is computed of weights alone is not taken for a constant."""
+    w = random.normal(size=(9, 9))
+    text = "{ t = Transpose(w)  y = MatMul(x, t)  z = Mul(y, y)  loss = ReduceSum<keepdims = 0>(z) }"
+    model = with_weights(pyopnb.parse(f"(double[9] x, double[9,9] w) => (double loss) {text}"), w=w)
+    derived = pyopnb.grad(model, "x")
+    derived.graph.initializer[0].CopyFrom(numpy_helper.from_array(2 * w, "w"))
+    x = random.normal(size=9)
+    np.testing.assert_allclose(pyopnb.run(derived, x=x)["grad_x"], 2 * (2 * w).T @ (2 * w) @ x)
+
+
+def test_from_a_file(define, tmp_path):
+    define(USER_RELU)
+    model = mlp()
+    onnx.save(model, tmp_path / "mlp.onnx")
+    feeds = {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}
+    one, other = (pyopnb.run(pyopnb.grad(m, "x"), **feeds)["grad_x"] for m in (model, tmp_path / "mlp.onnx"))
+    assert np.array_equal(one, other)
+
+
+# ---- nothing stays with onnx-ad ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_registered_with_onnx_ad_and_it_is_imported_on_demand():
+    code = """
+        import sys
+        import numpy as np, onnx, pyopnb
+        model = pyopnb.parse("(float[N] x) => (float l) { l = ReduceSum<keepdims = 0>(x) }")
+        assert "onnx_ad" not in sys.modules
+        pyopnb.grad(model, "x")
+        from onnx_ad import _passes, rules
+        assert _passes.REVERSE is rules.REVERSE
+        print(len(rules.REVERSE) == len(rules.FORWARD))
+        """
+    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_an_op_is_not_taken_for_the_operator_of_its_name(define):
+    """onnx-ad's rules know no domains."""
+    define(
+        "@pyopnb.pyop('demo::Relu')\nclass Relu:\n def compute(self, x): return -x\n def backward(self, i, o, g): return -g[0]"
+    )
+    model = pyopnb.parse("(double[N] x) => (double loss) { r = demo.Relu(x)  s = Relu(r)  loss = ReduceSum<keepdims = 0>(s) }")
+    check(model, {"x": random.normal(size=6)}, ["x"])
+
+
+def test_an_op_in_the_place_of_onnxs_own(define):
+    define(
+        "@pyopnb.pyop('::Relu')\nclass Relu:\n def compute(self, x): return 5 * x\n def backward(self, i, o, g): return 5 * g[0]"
+    )
+    model = pyopnb.parse("(double[N] x) => (double loss) { r = Relu(x)  loss = ReduceSum<keepdims = 0>(r) }")
+    check(model, {"x": random.normal(size=6)}, ["x"])
+
+
+def test_several_threads(define):
+    define(USER_RELU)
+    model, feeds, found = mlp(), {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}, []
+
+    def work():
+        found.append(pyopnb.run(pyopnb.grad(model, ["x", "w1"]), **feeds)["grad_w1"])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(np.array_equal(one, found[0]) for one in found)
+
+
+# ---- ranks -------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_whose_output_has_another_rank_and_no_hint(define):
+    define("""
+        @pyopnb.pyop("demo::Norm")
+        class Norm:
+            def compute(self, x): return np.sqrt((x * x).sum(-1))
+            def backward(self, inputs, outputs, grads): return inputs[0] * (grads[0] / outputs[0])[..., None]
+        """)
+    model = pyopnb.parse(
+        "(double[N,3] x, double[N,1] s) => (double loss) { n = demo.Norm(x)  m = Mul(n, s)  loss = ReduceSum<keepdims = 0>(m) }"
+    )
+    check(model, {"x": random.normal(size=(4, 3)), "s": random.normal(size=(4, 1))}, ["x", "s"])
+
+
+def test_a_rank_that_cannot_be_found(define):
+    define("""
+        @pyopnb.pyop("demo::Needs")
+        class Needs:
+            def compute(self, x):
+                if (x == 1).all(): raise ValueError("not these")
+                return x
+            def backward(self, inputs, outputs, grads): return grads[0]
+        """)
+    model = pyopnb.parse(
+        "(double[N] x) => (double loss) { n = demo.Needs(x)  m = Mul(n, x)  loss = ReduceSum<keepdims = 0>(m) }"
+    )
+    with pytest.raises(ModelError, match=r"the node of output 'n' \(demo::Needs\), output n: expected a known rank"):
+        pyopnb.grad(model, "x")
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------------------
+
+NO_BACKWARD = "@pyopnb.pyop('demo::Plain')\nclass Plain:\n def compute(self, x): return x\n def infer(self, x): return x"
+
+
+def refusal(text, wrt="x", loss=None):
+    with pytest.raises(ModelError) as caught:
+        pyopnb.grad(pyopnb.parse(text), wrt, loss)
+    return str(caught.value)
+
+
+SUM = "loss = ReduceSum<keepdims = 0>(y)"
+
+
+def test_an_op_without_backward(define):
+    define(NO_BACKWARD)
+    text = refusal(f"(float[N] x) => (float loss) {{ y = demo.Plain(x)  {SUM} }}")
+    assert text == (
+        "the node of output 'y' (demo::Plain), gradient: expected backward in its class, got demo::Plain, version 1, which has none. "
+        "Try: def backward(self, inputs, outputs, grads): … returns a gradient of each input"
+    )
+
+
+def test_an_op_without_backward_beside_the_path_is_no_matter(define):
+    define(NO_BACKWARD)
+    model = pyopnb.parse(f"(double[N] x, double[N] c) => (double loss) {{ p = demo.Plain(c)  y = Mul(x, p)  {SUM} }}")
+    check(model, {"x": random.normal(size=3), "c": random.normal(size=3)}, ["x"])
+
+
+@pytest.mark.parametrize(
+    ("body", "op"),
+    [
+        ("d = Det(x)  y = Mul(d, d)", "::Det"),
+        ("y = com.microsoft.Gelu(x)", "com.microsoft::Gelu"),
+        ("y = MaxRoiPool<pooled_shape = [1, 1]>(x, x)", "::MaxRoiPool"),
+    ],
+)
+def test_what_has_no_rule(body, op):
+    graph = onnx.parser.parse_graph(f"g (float[3,3] x) => (float loss) {{ {body}  {SUM} }}")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)], ir_version=8
+    )
+    with pytest.raises(ModelError, match=rf"\({op}\), gradient: expected") as caught:
+        pyopnb.grad(model, "x")
+    assert "the node of output" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "wrt", "loss", "message"),
+    [
+        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "z", None, "wrt 'z': expected the name of an input"),
+        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "y", None, "wrt 'y': expected the name of an input"),
+        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", [], None, "wrt: expected names"),
+        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", ["x", "x"], None, "got the name twice"),
+        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "x", "y", "loss: expected the name of an output, got 'y'"),
+        (
+            "(float[N] x) => (float[N] y) { y = Mul(x, x) }",
+            "x",
+            None,
+            "loss: expected one .* got 0 of them among \\(y: float32",
+        ),
+        (
+            "(float[N] x) => (float[N] y) { y = Mul(x, x) }",
+            "x",
+            "y",
+            "loss 'y': expected a floating-point output with one element",
+        ),
+        (
+            "(int64[N] x) => (float l) { c = Cast<to = 1>(x)  l = ReduceSum<keepdims = 0>(c) }",
+            "x",
+            None,
+            "expected float16, float32 or float64, got int64",
+        ),
+        (
+            "(float[N] x, float[N] u) => (float l) { l = ReduceSum<keepdims = 0>(x) }",
+            "u",
+            None,
+            "wrt 'u': expected what has an influence",
+        ),
+        (
+            "(float[N] x) => (float l) { i = Cast<to = 7>(x) f = Cast<to = 1>(i) l = ReduceSum<keepdims = 0>(f) }",
+            "x",
+            None,
+            "only through integers",
+        ),
+        (
+            "(float[N] x) => (float l, float m) { l = ReduceSum<keepdims = 0>(x)  m = ReduceMax<keepdims = 0>(x) }",
+            "x",
+            None,
+            "loss='l'",
+        ),
+    ],
+)
+def test_bad_arguments(model, wrt, loss, message):
+    assert re.search(message, refusal(model, wrt, loss))
