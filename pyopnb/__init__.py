@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
+    from pyopnb.testing.gradients import GradientReport, check_grad
 
 __version__ = "0.1.0"
 
@@ -77,6 +78,7 @@ __all__ = [
     "EscapedInput",
     "FeedError",
     "Filled",
+    "GradientReport",
     "KeptOp",
     "Loaded",
     "Missing",
@@ -105,6 +107,7 @@ __all__ = [
     "View",
     "call",
     "check",
+    "check_grad",
     "diff",
     "fill",
     "first_divergence",
@@ -141,6 +144,7 @@ _AT_FIRST_USE = {
     "pyopnb.diffs.models.diff": ["ModelDiff"],
     "pyopnb.diffs.ops": ["OpDiff"],
     "pyopnb.testing.check": ["check"],
+    "pyopnb.testing.gradients": ["GradientReport", "check_grad"],
     "pyopnb.diffs.arrays.diff": ["Diff"],
     "pyopnb.diffs.api": ["diff"],
     "pyopnb.diffs.traces.bisect": ["first_divergence"],

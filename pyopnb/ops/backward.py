@@ -21,7 +21,7 @@ from pyopnb.ops.returns import Output, origin_of
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["Split", "check_backward", "gradient_class", "gradient_name", "gradient_schema", "has_backward"]
+__all__ = ["Split", "check_backward", "checked_gradients", "gradient_class", "gradient_name", "gradient_schema", "has_backward"]
 
 _NOT_FUNCTIONS: tuple[Callable[[object], bool], ...] = (
     inspect.iscoroutinefunction,
@@ -181,7 +181,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     def compute(self: Any, *tensors: Any) -> tuple[np.ndarray, ...]:
         inputs, outputs, grads = split(tensors)
         returned = self.backward(inputs, outputs, grads)
-        return _checked(returned, inputs, cls.backward, schema, name)  # type: ignore[attr-defined]  # it has one
+        return checked_gradients(returned, inputs, cls.backward, schema, name)  # type: ignore[attr-defined]  # it has one
 
     def infer(self: Any, *given: TensorType | None) -> tuple[TensorType, ...]:
         return tuple(kind or ANY for kind in split(given)[0])
@@ -193,7 +193,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     return types.new_class(f"{cls.__name__}Grad", (cls,), exec_body=lambda namespace: namespace.update(made))
 
 
-def _checked(
+def checked_gradients(
     returned: Any, inputs: Sequence[np.ndarray | None], function: Any, schema: Schema, name: str
 ) -> tuple[np.ndarray, ...]:
     """What ``backward`` returned, as a gradient of each input, of its dtype and shape; zeros where there is none.

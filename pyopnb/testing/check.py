@@ -14,6 +14,7 @@ import numpy as np
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
+from pyopnb.testing.gradients import GradientReport, check_gradients
 from pyopnb.testing.subject import Subject, generate_example, read_example, refuse_tuples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 
@@ -156,7 +157,8 @@ def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **
         - ``runtime``: ONNX Runtime gives the same bits as a plain call of the class,
         - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from the op's own float64,
         - ``kernel``: the results agree with ONNX Runtime's own operator of that name, if one takes the examples,
-        - ``reference``: the results agree with ONNX's reference implementation, if ONNX Runtime has no kernel.
+        - ``reference``: the results agree with ONNX's reference implementation, if ONNX Runtime has no kernel,
+        - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``, as `check_grad` finds.
 
     Raises
     ------
@@ -188,11 +190,25 @@ def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **
     verdicts: dict[str, Verdict] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # empty and extreme inputs are bound to cause some
-        for name, (trial, first) in TRIALS.items():
+        for name, (trial, first) in _trials(subject).items():
             failed_before = [other for other in first if not verdicts[other].ok]
             verdicts[name] = _judge(name, trial, subject, failed_before)
     texts = [str(example) for example in subject.examples]
     return CheckReport(str(target.current), texts, not given, list(verdicts.values()))
+
+
+def _trials(subject: Subject) -> dict[str, tuple[Callable[[Subject], str], tuple[str, ...]]]:
+    return TRIALS if subject.version.gradient is None else {**TRIALS, "gradient": (_try_gradient, ("schema", "repeatable"))}
+
+
+def _try_gradient(subject: Subject) -> str:
+    report = GradientReport(str(subject.version), check_gradients(subject))
+    wrong = [found for found in report.gradients if found.outcome == "wrong"]
+    if wrong:
+        raise Failed(f"{wrong[0]}. Try: correct backward; pyopnb.check_grad has the other inputs")
+    if not report.ok:
+        raise NotApplicable("; ".join(map(str, report.failures)) or "no floating-point input")
+    return "; ".join(map(str, report.gradients))
 
 
 def _judge(name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]) -> Verdict:

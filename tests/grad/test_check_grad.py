@@ -1,0 +1,257 @@
+"""`check_grad`: right gradients pass, wrong ones are found and named, kinks are left out; and the row of `check`."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+from small_gradients import SCALE, USER_RELU
+
+import pyopnb
+from pyopnb.testing.central import central_differences
+
+random = np.random.default_rng(5)
+X = random.normal(size=(3, 4)).astype(np.float32)
+W = random.normal(size=(4, 2)).astype(np.float32)
+SQUARE = random.normal(size=(3, 3)).astype(np.float32)
+
+
+def op(define, compute, backward, init=""):
+    define(
+        f"@pyopnb.pyop('demo::Op')\nclass Op:\n {init or 'pass'}\n def compute(self, {compute}\n def backward(self, inputs, outputs, grads): {backward}"
+    )
+    return "demo::Op"
+
+
+def hinted(compute):
+    """With a hint, so that the op takes no float64."""
+    return re.sub(r"^(\w+)", r'\1: "float32[...]"', compute)
+
+
+# compute; the right backward; wrong ones, and what they are; inputs
+CASES = {
+    "matmul": (
+        "a, b): return a @ b",
+        "a, b = inputs; g, = grads; return g @ b.T, a.T @ g",
+        {"a factor": "a, b = inputs; g, = grads; return g @ b.T, 2 * a.T @ g"},
+        (X, W),
+    ),
+    "square matmul": (
+        "a, b): return a @ b",
+        "a, b = inputs; g, = grads; return g @ b.T, a.T @ g",
+        {
+            "a transpose that fits": "a, b = inputs; g, = grads; return g @ b, a.T @ g",
+            "swapped": "a, b = inputs; g, = grads; return a.T @ g, g @ b.T",
+        },
+        (SQUARE, SQUARE + 1),
+    ),
+    "bias": (
+        "x, b): return x * 2 + b",
+        "g, = grads; return 2 * g, g.sum(0)",
+        {"a mean for the sum": "g, = grads; return 2 * g, g.mean(0)", "one row": "g, = grads; return 2 * g, g[0]"},
+        (X, X[0]),
+    ),
+    "tanh": (
+        "x): return np.tanh(x)",
+        "return grads[0] * (1 - outputs[0] ** 2)",
+        {
+            "a sign": "return -grads[0] * (1 - outputs[0] ** 2)",
+            "the input for the output": "return grads[0] * (1 - inputs[0] ** 2)",
+        },
+        (X,),
+    ),
+    "softmax": (
+        "x): e = np.exp(x - x.max(-1, keepdims=True)); return e / e.sum(-1, keepdims=True)",
+        "y, g = outputs[0], grads[0]; return y * (g - (g * y).sum(-1, keepdims=True))",
+        {
+            "the diagonal alone": "y, g = outputs[0], grads[0]; return y * (1 - y) * g",
+            "another axis": "y, g = outputs[0], grads[0]; return y * (g - (g * y).sum(0, keepdims=True))",
+        },
+        (X,),
+    ),
+    "mean": (
+        "x): return np.mean(x * x, axis=1)",
+        "x = inputs[0]; return 2 * x * grads[0][:, None] / np.asarray(x.shape[1], x.dtype)",
+        {"not divided": "return 2 * inputs[0] * grads[0][:, None]"},
+        (X,),
+    ),
+    "sin and cos": (
+        "x): return np.sin(x), np.cos(x)",
+        "a, b = grads; s, c = outputs; return (0 if a is None else a * c) - (0 if b is None else b * s)",
+        {"the second output forgotten": "return inputs[0] * 0 if grads[0] is None else grads[0] * outputs[1]"},
+        (X,),
+    ),
+    "gather": (
+        "x, places): return x[places]",
+        "x, places = inputs; d = np.zeros_like(x); np.add.at(d, places, grads[0]); return d, None",
+        {"the last one counts": "x, places = inputs; d = np.zeros_like(x); d[places] = grads[0]; return d, None"},
+        (X, np.int64([0, 2, 2])),
+    ),
+    "norm": (
+        "x): return np.sqrt((x * x).sum())",
+        "return inputs[0] * (grads[0] / outputs[0])",
+        {"a constant for zero": "return inputs[0] * 0"},
+        (X,),
+    ),
+    "clip": (
+        "x): return np.clip(x, -0.5, 0.5)",
+        "return grads[0] * (np.abs(inputs[0]) < 0.5)",
+        {"straight through": "return grads[0]"},
+        (X,),
+    ),
+}
+MISTAKES = [(case, what) for case, (_, _, wrong, _) in CASES.items() for what in wrong]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_right_ones_pass(define, case, dtype):
+    compute, right, _, inputs = CASES[case]
+    inputs = [array.astype(dtype) if array.dtype.kind == "f" else array for array in inputs]
+    report = pyopnb.check_grad(op(define, compute, right), *inputs)
+    assert report.ok and bool(report) and not report.failures, report
+    assert {found.dtype for found in report.gradients} == {"float64"}
+    assert all(found.wrong == found.kinks == 0 for found in report.gradients)
+
+
+@pytest.mark.parametrize(("case", "what"), MISTAKES)
+def test_a_mistake_is_found_and_the_element_is_named(define, case, what):
+    compute, _, wrong, inputs = CASES[case]
+    report = pyopnb.check_grad(op(define, compute, wrong[what]), *inputs)
+    assert not report.ok and not report, report
+    found = next(found for found in report.gradients if found.outcome == "wrong")
+    assert found.index is not None and abs(found.analytic - found.numeric) > found.tolerance * abs(found.numeric)
+    assert f"[{','.join(map(str, found.index))}]: wrong, backward says" in repr(report)
+
+
+def test_there_are_ten_of_each():
+    assert len(CASES) == 10 and len(MISTAKES) >= 10
+
+
+def test_the_mistakes_are_found_in_float32_as_well(define):
+    for case, what in MISTAKES:
+        compute, _, wrong, inputs = CASES[case]
+        hints = hinted(compute)
+        report = pyopnb.check_grad(op(define, hints, wrong[what]), *inputs)
+        assert not report.ok, (case, what, report)
+        assert {found.dtype for found in report.gradients} <= {"float32", ""}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "clip"])
+def test_right_ones_pass_in_float32(define, case):
+    compute, right, _, inputs = CASES[case]
+    hints = hinted(compute)
+    report = pyopnb.check_grad(op(define, hints, right), *inputs)
+    assert report.ok, report
+    assert report.gradients[0].tolerance == 2e-2
+
+
+def test_a_common_factor_is_said(define):
+    report = pyopnb.check_grad(op(define, "x): return x * x", "return inputs[0] * grads[0]"), X)
+    assert report.gradients[0].note == "backward / differences is 0.5 in all of them"
+
+
+def test_kinks_are_left_out_and_counted(define):
+    define(USER_RELU)
+    report = pyopnb.check_grad("demo::UserRelu", np.float32([-1, 0, 2, 0]), slope=0.1)
+    assert report.ok and report.gradients[0].kinks == 2 and "4 elements in float64, 2 at a kink left out" in repr(report)
+    report = pyopnb.check_grad("demo::UserRelu", np.zeros(3, np.float32))
+    assert not report.ok and report.gradients[0].outcome == "undecided"
+    assert "undecided, no element has a derivative that differences can tell" in repr(report)
+
+
+def test_a_smooth_function_of_strong_curvature_has_no_kinks(define):
+    name = op(
+        define,
+        "x): return np.exp(5 * x) + np.sin(20 * x)",
+        "x = inputs[0]; return grads[0] * (5 * np.exp(5 * x) + 20 * np.cos(20 * x))",
+    )
+    report = pyopnb.check_grad(name, np.linspace(-2, 2, 50))
+    assert report.ok and report.gradients[0].kinks == 0
+
+
+def test_the_edge_of_a_domain(define):
+    name = op(define, "x): return np.log(x)", "return grads[0] / inputs[0]")
+    report = pyopnb.check_grad(name, np.float32([1e-4, 1, 100]))
+    assert report.ok and report.gradients[0].kinks == 0
+
+
+def test_an_op_that_rounds_inside_is_judged_as_that(define):
+    """In float64 the differences would be those of the steps of float32."""
+    for inside in ("np.tanh(x.astype(np.float32)).astype(x.dtype)", "np.tanh(x).astype(np.float32).astype(x.dtype)"):
+        name = op(define, f"x): return {inside}", "return grads[0] * (1 - outputs[0] ** 2)")
+        for x in (X, X.astype(np.float64)):
+            report = pyopnb.check_grad(name, x)
+            assert report.ok and report.gradients[0].dtype == "float32", report
+
+
+def test_large_inputs_are_sampled(define):
+    name = op(define, "x): return x * x", "return 2 * inputs[0] * grads[0]")
+    report = pyopnb.check_grad(name, np.ones((50, 50), np.float32))
+    assert report.gradients[0].tried == 100 and report.gradients[0].size == 2500 and "100 elements of 2,500" in repr(report)
+
+
+def test_optional_inputs_examples_and_attrs(define):
+    define(SCALE + USER_RELU)
+    report = pyopnb.check_grad("demo::Scale", examples=[(X, X[0]), (X, X[0], X[1]), (X, X[0], None)])
+    assert report.ok and [found.name for found in report.gradients] == ["x", "w", "x", "w", "b", "x", "w"]
+    assert pyopnb.check_grad("demo::UserRelu", slope=0.3).ok  # an example from the hints
+
+
+def test_random_numbers_are_the_same_for_every_call(define):
+    init = "def __init__(self, seed: int = 1): self.random = np.random.default_rng(seed)\n def keep(self, x): return self.random.random(x.shape) < 0.5"
+    name = op(define, "x): return x * self.keep(x)", "return grads[0] * self.keep(inputs[0])", init)
+    assert pyopnb.check_grad(name, X).ok
+
+
+def test_what_backward_raises_or_returns_wrongly_is_in_the_report(define):
+    report = pyopnb.check_grad(op(define, "x): return x", "raise ArithmeticError('mine')"), X)
+    assert not report.ok and "backward: wrong, ArithmeticError: mine (in backward, line" in repr(report)
+    report = pyopnb.check_grad(op(define, "x): return x", "return grads[0].sum()"), X)
+    assert "gradient of x: expected float64[3,4], got float64[]" in repr(report)
+
+
+def test_html_is_safe(define):
+    report = pyopnb.check_grad(op(define, "x): return x", "raise ArithmeticError('<b>mine</b>')"), X)
+    assert html.escape("<b>mine</b>") in report._repr_html_() and "<b>mine" not in report._repr_html_()
+
+
+def test_an_op_without_backward_or_floats(define):
+    define("@pyopnb.pyop('demo::Op')\nclass Op:\n def compute(self, x): return x")
+    with pytest.raises(pyopnb.DefinitionError, match="op demo::Op: expected backward in its class"):
+        pyopnb.check_grad("demo::Op", X)
+    report = pyopnb.check_grad(op(define, "x): return x", "return grads[0]"), np.int64([1]))
+    assert not report.ok and "no floating-point input" in repr(report)
+
+
+def test_the_row_of_check(define):
+    _, right, wrong, inputs = CASES["tanh"]
+    report = pyopnb.check(op(define, CASES["tanh"][0], right), *inputs)
+    assert report["gradient"].outcome == "pass" and "x: right within 1e-06" in report["gradient"].text
+    report = pyopnb.check(op(define, CASES["tanh"][0], wrong["a sign"]), *inputs)
+    assert not report.ok and [failed.name for failed in report.failures] == ["gradient"]
+    assert re.search(r"x\[\d,\d\]: wrong, .* is -1 in all of them.*Try: correct backward", report["gradient"].text)
+    define("@pyopnb.pyop('demo::Op')\nclass Op:\n def compute(self, x): return x")
+    assert "gradient" not in pyopnb.check("demo::Op", X)
+    define(USER_RELU)
+    assert pyopnb.check("demo::UserRelu", np.zeros(3, np.float32))["gradient"].outcome == "n/a"
+
+
+# ---- the differences themselves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "derivative"),
+    [(np.sin, np.cos), (np.exp, np.exp), (lambda x: x**3, lambda x: 3 * x**2), (np.arctan, lambda x: 1 / (1 + x * x))],
+)
+def test_differences_are_exact_to_their_error(function, derivative):
+    x = np.linspace(-3, 3, 31)
+    found = central_differences(lambda x: np.array([function(x).sum()]), x, [(n,) for n in range(x.size)], 2.0**-52)
+    apart = np.abs(found.values[:, 0] - derivative(x))
+    assert not found.kinks.any() and apart.max() < 1e-9 * np.abs(derivative(x)).max()
+
+
+def test_kinks_beside_the_element_are_no_derivative_either():
+    x = np.array([1e-9, 0.5, -0.5])
+    found = central_differences(lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52)
+    assert found.kinks.tolist() == [True, False, False] and np.allclose(found.values[1:, 0], [1, -1])
