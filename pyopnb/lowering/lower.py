@@ -10,12 +10,13 @@ from onnx import FunctionProto, ModelProto
 
 from pyopnb.lowering.models import lower_model
 from pyopnb.lowering.one_op import lower_op
+from pyopnb.lowering.tracer import Tracer, trace_op
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.subject import generate_example, read_example, refuse_tuples
 
-__all__ = ["lower"]
+__all__ = ["lower", "lower_by"]
 
 
 @hide_internal_frames
@@ -32,8 +33,8 @@ def lower(
     """An op as a function of ONNX's own operators, or a model in which ops are such functions.
 
     ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
-    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities, and in
-    float16, float32 and float64 as far as the op takes them; its ``doc_string`` says in which. It is returned if all agree.
+    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities, and
+    in float16, float32 and float64 as far as the op takes them; its ``doc_string`` says in which. It is returned if all agree.
 
     Parameters
     ----------
@@ -98,17 +99,33 @@ def lower(
     >>> [(function.domain, function.name) for function in plain.functions]
     [('doctest', 'SoftClip')]
     """
+    options = {"examples": examples, "opset": opset, "finite": finite, "strict": strict}
+    return lower_by((trace_op,), op, inputs, attrs, **options)  # type: ignore[arg-type]  # of their own types each
+
+
+def lower_by(
+    tracers: Sequence[Tracer],
+    op: Any,
+    inputs: Sequence[Any],
+    attrs: Mapping[str, Any],
+    *,
+    examples: Sequence[Any],
+    opset: int | None,
+    finite: bool,
+    strict: bool,
+) -> FunctionProto | ModelProto:
+    """`lower`, by these tracers: each is asked if those before it refuse."""
     if _is_model(op):
         if attrs or examples or opset is not None or len(inputs) > 1 or not all(isinstance(each, Mapping) for each in inputs):
             names = [*map(sanitize, attrs), *["examples"] * bool(examples), *["opset"] * (opset is not None)]
             got = ", ".join(names) or "other arguments"
             raise ArgumentError("lower of a model", expected="feeds in one dict, finite and strict", got=got, next='{"x": x}')
-        return lower_model(op, inputs[0] if inputs else None, finite=finite, strict=strict)
+        return lower_model(op, inputs[0] if inputs else None, finite=finite, strict=strict, tracers=tracers)
     target = find_op(op)
     refuse_tuples(target, inputs)
     given = [*([inputs] if inputs else []), *examples]
     read = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
-    return lower_op(target, read or [generate_example(target, attrs)], opset=opset, finite=finite).function
+    return lower_op(target, read or [generate_example(target, attrs)], opset=opset, finite=finite, tracers=tracers).function
 
 
 def _is_model(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.lowering.one_op import called_on, lower_op
-from pyopnb.lowering.tracer import LoweredOp
+from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
 from pyopnb.lowering.verify import give_attrs
 from pyopnb.models.build import type_outputs
 from pyopnb.models.edit.inline import inlined_functions
@@ -63,7 +63,9 @@ class _Lowered:
     known: list[tuple[Any, LoweredOp]] = field(default_factory=list)
 
 
-def lower_model(model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool) -> ModelProto:
+def lower_model(
+    model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool, tracers: Sequence[Tracer] = (trace_op,)
+) -> ModelProto:
     """Copy a model, and make the ops in it local functions.
 
     Parameters
@@ -75,6 +77,8 @@ def lower_model(model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, st
         Whether no array has NaN or infinities.
     strict : bool
         Whether an op that cannot become a function is an error.
+    tracers : sequence of callable
+        As for `lower_op`.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def lower_model(model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, st
         try:
             example = _example(site, types, values, source.proto)
             _check_that_it_runs(op, example, site)
-            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite)
+            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite, tracers)
         except NotLowered as error:
             if strict:
                 raise
@@ -176,7 +180,9 @@ def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
         raise NotLowered(f"{site.where}, on {example}", expected="a result of compute", got=got, next=next_) from error
 
 
-def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool) -> None:
+def _lower_site(
+    proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, tracers: Sequence[Tracer]
+) -> None:
     """Give a node its function: one that another node has, or a new one."""
     scope = proto if isinstance(site.scope, GraphProto) else site.scope
     opset = imported_versions(scope).get("") or imported_versions(proto).get("", 0)
@@ -185,7 +191,7 @@ def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Examp
     kinds = tuple(kind and kind.without_sizes() for kind in example.types)
     found = next((each for key, each in lowered.known if key == (kinds, len(site.node.output)) and _fits(each, example)), None)
     if found is None:
-        found = lower_op(lowered.op, [example], opset=opset, finite=finite)
+        found = lower_op(lowered.op, [example], opset=opset, finite=finite, tracers=tracers)
         lowered.known.append(((kinds, len(site.node.output)), found))
         if len(lowered.known) > 1:
             # Not an overload: onnxruntime 1.25 takes the first function of a name for all.

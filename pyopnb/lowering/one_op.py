@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.tracer import LoweredOp, trace_op
+from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
 from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, verify
 from pyopnb.models.ort_capabilities import newest_opset
 from pyopnb.ops.errors import FeedError, ModelError, NotLowered, one_line, sanitize
@@ -18,7 +19,13 @@ __all__ = ["called_on", "lower_op"]
 
 
 def lower_op(
-    op: Op, examples: Sequence[Example], *, opset: int | None = None, finite: bool = False, sizes: bool = False
+    op: Op,
+    examples: Sequence[Example],
+    *,
+    opset: int | None = None,
+    finite: bool = False,
+    sizes: bool = False,
+    tracers: Sequence[Tracer] = (trace_op,),
 ) -> LoweredOp:
     """Trace an op on its first example, and compare the function with the op.
 
@@ -31,6 +38,8 @@ def lower_op(
         Whether no array has NaN or infinities.
     sizes : bool
         Whether the function is for the sizes of the examples alone.
+    tracers : sequence of callable
+        Each is asked if those before it refuse.
 
     Returns
     -------
@@ -48,16 +57,30 @@ def lower_op(
     subject = Subject(op, list(examples))
     expected = called_on(subject, examples[0])
     opset = opset or newest_opset()
-    lowered = trace_op(subject, examples[0], expected, opset=opset, finite=finite, sizes=sizes)
+    lowered, tracer = _first_that_traces(tracers, subject, examples[0], expected, opset=opset, finite=finite, sizes=sizes)
     verify(lowered, subject, examples, finite=finite, sizes=sizes)
     others = {dtype: in_dtype(examples[0], dtype) for dtype in FLOATS}
     reasons = {
-        dtype.name: _try_dtype(subject, other, opset, finite=finite, sizes=sizes)
+        dtype.name: _try_dtype(tracer, subject, other, opset, finite=finite, sizes=sizes)
         for dtype, other in others.items()
         if other.types != examples[0].types
     }
     lowered.function.doc_string += _verdict(reasons)
     return lowered
+
+
+def _first_that_traces(tracers: Sequence[Tracer], *args: Any, **options: Any) -> tuple[LoweredOp, Tracer]:
+    refusals: list[NotLowered] = []
+    for tracer in tracers:
+        try:
+            return tracer(*args, **options), tracer
+        except NotLowered as error:
+            refusals.append(error)
+    first, *others = refusals
+    if not others:
+        raise first
+    got = "; ".join([first.got or "", *(f"{error.where}: {error.got}" for error in others)])
+    raise NotLowered(first.where, expected=first.expected, got=got, next=first.next) from None
 
 
 def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
@@ -92,7 +115,7 @@ def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
             )
 
 
-def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
+def _try_dtype(tracer: Tracer, subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
     """Trace and compare the op in another dtype, as far as it takes that and ONNX Runtime has kernels.
 
     Returns
@@ -113,7 +136,7 @@ def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, 
     except Exception as error:  # an op need not take every dtype that its ports leave open
         return f"compute raises {type(error).__name__}, {_in_short(error)}"
     try:
-        lowered = trace_op(subject, example, expected, opset=opset, finite=finite, sizes=sizes)
+        lowered = tracer(subject, example, expected, opset=opset, finite=finite, sizes=sizes)
     except NotLowered as error:  # for want of a kernel in this dtype, which is not the example's
         return _in_short(error)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,17 @@ from pyopnb.ops.errors import NotLowered, sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["LoweredOp", "trace_op"]
+__all__ = ["KEEPS", "LoweredOp", "Tracer", "given_attrs", "input_names", "open_dims", "same_state", "state_of", "trace_op"]
+
+KEEPS = {
+    "expected": "a compute that keeps nothing",
+    "got": "what compute changes on self",
+    "next": "local variables; or leave this op in Python",
+}
+"""The error for an op with a state."""
+
+Tracer = Callable[..., "LoweredOp"]
+"""`trace_op`, or what is called as it is."""
 
 _SAME = "ONNX operators with the results of compute"
 
@@ -81,12 +91,13 @@ def trace_op(
     fixed: set[str] = set()
     while True:
         try:
-            return _trace(subject, example, expected, Graph(opset, _names(subject, example), finite), fixed, sizes)
+            return _trace(subject, example, expected, Graph(opset, input_names(subject, example), finite), fixed, sizes)
         except NeedsValue as need:
             fixed |= need.attrs
 
 
-def _names(subject: Subject, example: Example) -> list[str]:
+def input_names(subject: Subject, example: Example) -> list[str]:
+    """The names of a function's inputs: those of the op's ports, numbered where they are variadic."""
     ports = [port.name for port in subject.schema.inputs]
     if subject.schema.inputs and subject.schema.inputs[-1].variadic:
         *ports, more = ports
@@ -103,7 +114,7 @@ def _trace(
         kwargs, opened = _attrs(subject, example, graph, fixed)
         try:
             instance = subject.version.cls(**kwargs)
-            state = _state(instance)
+            state = state_of(instance)
             instance.__class__ = rebound(type(instance))
             inputs = [_input(subject, example, place, name, sizes) for place, name in enumerate(graph.inputs)]
             value = instance.compute(*inputs)
@@ -118,15 +129,14 @@ def _trace(
             raise NotLowered(f"{where}{', ' if line else ''}{line}", expected=_SAME, got=got) from error
         if refusals:
             raise _not_lowered(where, refusals[0])
-        if not _same_state(state, _state(instance)):
-            remedy = "local variables; or leave this op in Python"
-            raise NotLowered(where, expected="a compute that keeps nothing", got="what compute changes on self", next=remedy)
+        if not same_state(state, state_of(instance)):
+            raise NotLowered(where, **KEEPS)
     schema = subject.schema
     values = {attr.name: attr.default for attr in schema.attrs if attr.name in opened and attr.default is not REQUIRED}
     required = [name for name in opened if name not in values]
     doc = f"Lowered from {subject.version}, for {', '.join(str(kind) for kind in example.types)}."
     function = graph.function(subject.op.domain, subject.op.op_type, [t.name for t in tensors], values, required, doc)
-    rest = {key: value for key, value in _given(subject, example).items() if key not in opened}
+    rest = {key: value for key, value in given_attrs(subject, example).items() if key not in opened}
     return LoweredOp(function, rest, frozenset(rest.keys() - example.attrs.keys()), tuple(opened), graph.lines)
 
 
@@ -138,7 +148,7 @@ def _not_lowered(where: str, refusal: Refusal) -> NotLowered:
 # ---- attrs -------------------------------------------------------------------------------------------------------------------
 
 
-def _given(subject: Subject, example: Example) -> dict[str, Any]:
+def given_attrs(subject: Subject, example: Example) -> dict[str, Any]:
     """All attrs of an example, defaults included."""
     values = attribute_values(subject.node(example), ModelProto(), subject.op.name)
     given = subject.schema.bind(values, subject.op.name)
@@ -148,7 +158,7 @@ def _given(subject: Subject, example: Example) -> dict[str, Any]:
 
 def _attrs(subject: Subject, example: Example, graph: Graph, fixed: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Keyword arguments for ``__init__``, and which of them are attributes of the function."""
-    given: dict[str, Any] = _given(subject, example)
+    given: dict[str, Any] = given_attrs(subject, example)
     kinds = {attr.name: attr.kind for attr in subject.schema.attrs if not attr.choices}
     exact = any(array is not None and array.dtype == np.float64 for array in example.inputs)
     opened = []
@@ -186,11 +196,13 @@ def _input(subject: Subject, example: Example, place: int, name: str, sizes: boo
         raise Refusal("", "inputs of bool, integers or floats", f"{array.dtype}", None)
     value = array.copy()
     value.flags.writeable = subject.schema.copy_inputs
+    return Traced(value, Tensor(name, value.dtype, tuple(value.shape) if sizes else open_dims(subject, place, value.ndim)))
+
+
+def open_dims(subject: Subject, place: int, ndim: int) -> Dims:
+    """The sizes of an input that its hint fixes, None for all others."""
     hint = subject.schema.port(place).type.shape
-    dims: Dims = tuple(value.shape) if sizes else (None,) * value.ndim
-    if hint is not None and not sizes:
-        dims = tuple(dim if isinstance(dim, int) else None for dim in hint)
-    return Traced(value, Tensor(name, value.dtype, dims))
+    return (None,) * ndim if hint is None else tuple(dim if isinstance(dim, int) else None for dim in hint)
 
 
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
@@ -208,7 +220,8 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
     return tensors
 
 
-def _state(instance: Any) -> dict[str, Any]:
+def state_of(instance: Any) -> dict[str, Any]:
+    """What an instance keeps, to be compared by `same_state`."""
     state = getattr(instance, "__dict__", {})
     return {
         name: (value, value.tobytes()) if isinstance(value, np.ndarray) and type(value) is np.ndarray else (value, None)
@@ -216,7 +229,8 @@ def _state(instance: Any) -> dict[str, Any]:
     }
 
 
-def _same_state(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def same_state(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether an instance keeps what it kept before."""
     return before.keys() == after.keys() and all(
         before[name][0] is after[name][0] and before[name][1] == after[name][1] for name in before
     )
