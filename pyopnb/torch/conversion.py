@@ -14,7 +14,7 @@ from pyopnb.ops.errors import ArgumentError, ModelError, PyopError, hide_interna
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.torch.calls import Unwritable, target_name
-from pyopnb.torch.exporter_internals import forget_pending_sizes
+from pyopnb.torch.exporter_internals import forget_pending_sizes, kept_tables
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, Holes, failed_call, find_holes
 from pyopnb.torch.mend import mend
@@ -247,7 +247,7 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
 
 def _exported(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> Any:
     forget_pending_sizes(program)
-    with quiet():
+    with quiet(), kept_tables():
         return torch.onnx.export(
             program,
             (),

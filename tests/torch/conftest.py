@@ -7,13 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from once_a_process import remember
 
 import pyopnb
 import pyopnb.torch
 from pyopnb.torch.report import StandIns
-
-remember()
 
 
 @pytest.fixture(autouse=True)

@@ -203,10 +203,8 @@ def difference(mine, theirs):
 def _worker(asked, answers):
     """Answer cases until there are none; one that takes too long, or ends the process, ends this worker."""
     import torch
-    from once_a_process import remember
 
     torch.set_num_threads(1)
-    remember()
     for place, name, dtype, seed in iter(asked.get, None):
         used = resource.getrusage(resource.RUSAGE_SELF)
         now = used.ru_utime + used.ru_stime
