@@ -25,7 +25,7 @@ from pyopnb.torch.torchscript import export_traced
 from pyopnb.torch.verify import Fault, verify
 from pyopnb.torch.wrappers import put_node, translations
 
-__all__ = ["convert", "export", "missing", "proto_of"]
+__all__ = ["convert", "export", "missing", "proto_of", "sound"]
 
 _ROUNDS = 50
 """Attempts to export; each finds at least one hole more. Nearly always the second has none."""
@@ -113,15 +113,14 @@ def export(
     exported, holes = convert(program, dynamic_shapes, input_names, output_names, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
-    model = proto_of(exported)
-    kwargs = in_order(module, kwargs)
-    fault = verify(model, module, args, kwargs)
+    exported, more, fault = sound(program, exported, module, args, kwargs, (dynamic_shapes, input_names, output_names))
     if fault is not None:
-        model, more = _mended(program, fault, module, args, kwargs, (dynamic_shapes, input_names, output_names))
-        holes += more
-    if holes:
-        warnings.warn(StandIns(holes), stacklevel=3)
-    return model
+        if fault.error is not None:
+            raise fault.error
+        raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next="give the op at fault in ops=")
+    if holes + more:
+        warnings.warn(StandIns(holes + more), stacklevel=3)
+    return proto_of(exported)
 
 
 @hide_internal_frames
@@ -195,6 +194,54 @@ def convert(
     _put_functions(program)
     _send(program, ops or {})
     return _fill(program, dynamic_shapes, input_names, output_names)
+
+
+def sound(
+    program: Any, exported: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, given: tuple[Any, ...]
+) -> tuple[Any, list[Hole], Fault | None]:
+    """An export that gives torch's numbers: where it does not, torch takes over the calls at fault.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        It is changed where there is a fault.
+    exported : torch.onnx.ONNXProgram
+        What `convert` made of it.
+    module, args, kwargs
+        As for `export`.
+    given : tuple
+        ``dynamic_shapes``, ``input_names`` and ``output_names``.
+
+    Returns
+    -------
+    exported : torch.onnx.ONNXProgram
+    holes : list of Hole
+        The calls that torch has taken over.
+    fault : Fault or None
+        What is wrong where that does not help; ``exported`` is as it was given then.
+    """
+    kwargs = in_order(module, kwargs)
+    fault = verify(proto_of(exported), module, args, kwargs)
+    if fault is None:
+        return exported, [], None
+    latest: list[Any] = []
+    others: list[Hole] = []
+
+    def check() -> str | None:
+        _settle(program)
+        try:
+            again, holes = _fill(program, *given)
+        except ModelError as error:
+            return str(error)
+        others.extend(holes)
+        latest.append(again)
+        found = verify(proto_of(again), module, args, kwargs)
+        return None if found is None else found.text
+
+    holes = mend(program, fault.text, check)
+    if holes and check() is None:
+        return latest[-1], holes + others, None
+    return exported, [], fault
 
 
 def proto_of(exported: Any) -> ModelProto:
@@ -293,31 +340,6 @@ def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
         put_node(node, op, version=version, natural=True)
     except Unwritable as error:
         raise ModelError(f"{where_of(node, around)}, as {op}", expected=error.expected, got=error.got) from None
-
-
-def _mended(program: Any, fault: Fault, module: Any, args: Any, kwargs: Any, given: tuple[Any, ...]) -> tuple[Any, list[Hole]]:
-    """The model with the calls in torch that come out wrong otherwise, and these calls."""
-    models: list[ModelProto] = []
-    others: list[Hole] = []
-
-    def check() -> str | None:
-        _settle(program)
-        try:
-            exported, holes = _fill(program, *given)
-        except ModelError as error:
-            return str(error)
-        others.extend(holes)
-        models.append(proto_of(exported))
-        found = verify(models[-1], module, args, kwargs)
-        return None if found is None else found.text
-
-    holes = mend(program, fault.text, check)
-    if holes and check() is None:
-        return models[-1], holes + others
-    if fault.error is not None:
-        raise fault.error
-    where = f"module {sanitize(type(module).__name__)}"
-    raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next="give the op at fault in ops=")
 
 
 # ---- ops= --------------------------------------------------------------------------------------------------------------------

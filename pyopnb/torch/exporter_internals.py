@@ -13,14 +13,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["LOGGER", "TRIED", "failed_node", "forget_pending_sizes", "kept_tables", "untranslated"]
+__all__ = ["LOGGER", "TRIED", "Elsewhere", "failed_node", "forget_pending_sizes", "kept_tables", "untranslated"]
 
 TRIED = ("2.13",)
 LOGGER = "torch.onnx._internal.exporter._registration"
 """It says for each op of torchvision that there is no torchvision."""
 
 
-def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]] | None:
+class Elsewhere(Exception):
+    """Torch has the modules of its exporter elsewhere; the text says which one was not found."""
+
+
+def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]]:
     """The program as the exporter decomposes it, and the calls in it for which it has no ONNX function.
 
     Parameters
@@ -29,14 +33,21 @@ def untranslated(program: Any) -> tuple[Any, list[tuple[Any, str]]] | None:
 
     Returns
     -------
-    tuple of the decomposed program and a list of (torch.fx.Node, reason), or None
-        None where this torch has its modules elsewhere.
+    tuple of the decomposed program and a list of (torch.fx.Node, reason)
+
+    Raises
+    ------
+    Elsewhere
     """
     try:
         with kept_tables():
             dispatch, registry, table = _exporter()
-    except (ImportError, AttributeError, TypeError):
-        return None
+    except (ImportError, AttributeError, TypeError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise Elsewhere(
+            f"torch {torch.__version__} has the tables of its exporter elsewhere than {TRIED[-1]} ({said}): what it lacks is "
+            "found call by call, from the text of its errors"
+        ) from error
     with kept_tables():
         low = program.run_decompositions(dict(table))
     lacking = []

@@ -12,7 +12,7 @@ import torch
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.torch.calls import Unwritable, encode, target_name
-from pyopnb.torch.exporter_internals import failed_node, untranslated
+from pyopnb.torch.exporter_internals import Elsewhere, failed_node, untranslated
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of
 
@@ -98,7 +98,11 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     ModelError
         The call is one that no op can stand in for.
     """
-    found = untranslated(program)
+    found = None
+    try:
+        found = untranslated(program)
+    except Elsewhere as error:  # the public way is taken; whoever reads of a failure there shall know
+        failure.add_note(str(error))
     if found is not None and found[1]:
         return _traced_back(program, found[1])
     named = failed_call(failure)

@@ -17,7 +17,7 @@ from pyopnb.ops.registry import registry
 from pyopnb.runtime.trace.summary import summary_of
 from pyopnb.runtime.trace.trace import Trace
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.conversion import convert, proto_of
+from pyopnb.torch.conversion import convert, proto_of, sound
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, in_order, is_random
 from pyopnb.torch.source import line_of
@@ -51,7 +51,8 @@ def trace(
     The module is exported as by `export`, and the program from which the exporter writes its nodes runs in torch, operation by
     operation. `pyopnb.diff` of this trace and of a session's pairs the nodes of the session's model with those that the
     exporter writes, by structure, and where that changed by values and names. Where one operation became several nodes, the
-    last of them is compared.
+    last of them is compared. An operation that `export` leaves to torch, since it comes out wrong otherwise, is the same node
+    here, with a remark.
 
     Parameters
     ----------
@@ -95,8 +96,13 @@ def trace(
     """
     program = capture(module, args, kwargs, dynamic_shapes, any_numbers=True)
     versions = _versions(program)
+    given = in_order(module, kwargs)
     exported, _ = convert(program, dynamic_shapes, input_names, output_names, ops)
-    model, low, given = proto_of(exported), exported.exported_program, in_order(module, kwargs)
+    mended: dict[Any, str] = {}
+    if _repeats(exported.exported_program, module):
+        exported, holes, _ = sound(program, exported, module, args, given, (dynamic_shapes, input_names, output_names))
+        mended = {hole.node.target: f"export leaves {hole.op} to torch: {hole.reason}" for hole in holes}
+    model, low = proto_of(exported), exported.exported_program
     feeds = {name: np.array(array) for name, array in feeds_of(model, args, given).items()}
     recorder = Recorder(low.graph_module)
     results = recorder.results(_inputs(low, args, given))
@@ -112,7 +118,7 @@ def trace(
         runtime=f"torch {torch.__version__}",
         by_model=False,
         sources={name: _source(call) for name, call in calls.items()},
-        remarks={name: remark for name, call in calls.items() if (remark := _remark(call))},
+        remarks={name: remark for name, call in calls.items() if (remark := _remark(call, mended))},
     )
 
 
@@ -169,12 +175,16 @@ def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
     return inputs
 
 
+def _repeats(program: Any, module: Any) -> bool:
+    """Whether a module gives the same numbers each time, and stays as it is."""
+    if any(part.training for part in module.modules()) or program.graph_signature.buffers_to_mutate:
+        return False
+    return not any(_draws(node) for node in program.graph_module.graph.nodes if node.op == "call_function")
+
+
 def _check(program: Any, results: Any, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
     """Refuse a run that is not what the module gives, where that gives the same each time and does not change the module."""
-    nodes = [node for node in program.graph_module.graph.nodes if node.op == "call_function"]
-    if any(part.training for part in module.modules()) or program.graph_signature.buffers_to_mutate:
-        return
-    if any(map(_draws, nodes)):
+    if not _repeats(program, module):
         return
     kind = torch.export.graph_signature.OutputKind.USER_OUTPUT
     mine = [value for spec, value in zip(program.graph_signature.output_specs, results, strict=True) if spec.kind == kind]
@@ -240,10 +250,12 @@ def _module_of(call: Any) -> str:
     return sanitize(f"{path} ({name})") if path else ""
 
 
-def _remark(call: Any) -> str:
+def _remark(call: Any, mended: Mapping[Any, str]) -> str:
     """What a call does in torch that its node does not do alike; empty for nearly all."""
     if call.target is operator.getitem:
         call = call.args[0]
+    if call.target in mended:
+        return mended[call.target]
     part = _module_of(call) or sanitize(str(call.target))
     if any(name in str(call.target) for name in _BATCH_STATISTICS):
         return f"training mode: {part} normalises by the batch in torch, and by its running statistics as exported"
