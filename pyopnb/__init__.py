@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.ops.module_files import load_module, save_module
     from pyopnb.runtime.call import call
+    from pyopnb.runtime.compiled.cpp import cpp_op
     from pyopnb.runtime.one_run import run, trace
     from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
@@ -108,6 +109,7 @@ __all__ = [
     "call",
     "check",
     "check_grad",
+    "cpp_op",
     "diff",
     "fill",
     "first_divergence",
@@ -141,6 +143,7 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
+    "pyopnb.runtime.compiled.cpp": ["cpp_op"],
     "pyopnb.diffs.models.diff": ["ModelDiff"],
     "pyopnb.diffs.ops": ["OpDiff"],
     "pyopnb.testing.check": ["check"],

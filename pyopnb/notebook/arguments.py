@@ -17,6 +17,7 @@ from pyopnb.ops.names import DEFAULT_DOMAIN, check_opset, split_name
 from pyopnb.ops.registry import registry
 
 __all__ = [
+    "CPPOP",
     "ONNX",
     "PYOP",
     "MagicParser",
@@ -50,12 +51,12 @@ class MagicParser(MagicArgumentParser):
         raise UsageError(str(PyopError(f"{self.magic}: {message}", next=self.next)))
 
 
-def _pyop_parser() -> MagicParser:
-    parser = MagicParser("%%pyop", next="%%pyop?")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="SoftClip or demo::SoftClip; default: the class's name")
+def _op_parser(magic: str, what: str, option: str, metavar: str, help: str) -> MagicParser:
+    parser = MagicParser(magic, next=f"{magic}?")
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"SoftClip or demo::SoftClip; default: the {what}'s name")
     parser.add_argument("-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}")
     parser.add_argument("--opset", type=int, default=1, metavar="N", help="domain version that introduces the op; default: 1")
-    parser.add_argument("--module", metavar="MODULE", help="also serve nodes of the retired PyOp that name this module")
+    parser.add_argument(option, metavar=metavar, help=help)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     parser.add_argument(
         "--run",
@@ -66,6 +67,15 @@ def _pyop_parser() -> MagicParser:
     return parser
 
 
+def _pyop_parser() -> MagicParser:
+    help_ = "also serve nodes of the retired PyOp that name this module"
+    return _op_parser("%%pyop", "class", "--module", "MODULE", help_)
+
+
+def _cppop_parser() -> MagicParser:
+    return _op_parser("%%cppop", "function", "--flags", "FLAGS", "for the compiler: --flags=-I/usr/include/eigen3")
+
+
 def _onnx_parser() -> MagicParser:
     parser = MagicParser("%%onnx", next="%%onnx?")
     parser.add_argument("name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto")
@@ -73,26 +83,27 @@ def _onnx_parser() -> MagicParser:
     return parser
 
 
-PYOP, ONNX = _pyop_parser(), _onnx_parser()
-"""The parsers of what follows ``%%pyop`` and ``%%onnx``."""
+PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
+"""The parsers of what follows ``%%pyop``, ``%%cppop`` and ``%%onnx``."""
 
 
-def parse_pyop_line(line: str) -> argparse.Namespace:
+def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
     """The arguments of a ``%%pyop`` line, or UsageError; ``run`` is a list with the `Expressions` of each ``--run``."""
     head, *runs = _RUN.split(line)  # not split as a shell would: the quotes and spaces of expressions are Python's
-    args: argparse.Namespace = PYOP.parse_args(split_words(head))
-    args.run = [_run_expressions(text) for text in runs]
+    args: argparse.Namespace = parser.parse_args(split_words(head))
+    args.magic = parser.magic
+    args.run = [_run_expressions(text, parser.magic) for text in runs]
     refuse_domain(args)
     full_op_name(args, "OpType")
     try:
-        check_opset(args.opset, "%%pyop")
+        check_opset(args.opset, args.magic)
     except PyopError as error:
         raise UsageError(str(error)) from None
     return args
 
 
-def _run_expressions(text: str) -> Expressions:
-    where = "%%pyop --run"
+def _run_expressions(text: str, magic: str) -> Expressions:
+    where = f"{magic} --run"
     try:
         return parse_expressions(text)
     except SyntaxError:
@@ -103,7 +114,9 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
     """``domain::OpType`` for a class of the cell."""
     domain, colons, op_type = (args.domain or "").partition("::")
     if colons:
-        raise usage_error("%%pyop, --domain", "a domain", sanitize(args.domain), f"-d {sanitize(domain)} {sanitize(op_type)}")
+        raise usage_error(
+            f"{args.magic}, --domain", "a domain", sanitize(args.domain), f"-d {sanitize(domain)} {sanitize(op_type)}"
+        )
     try:
         domain, op_type = split_name(args.name or class_name)
         if args.domain is None:
@@ -113,7 +126,7 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
         raise UsageError(str(error)) from None
     if "::" in (args.name or "") and option != domain:
         raise UsageError(
-            f"%%pyop: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
+            f"{args.magic}: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
         )
     return f"{option}::{op_type}"
 
@@ -124,9 +137,9 @@ def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
     if args.domain is not None or "::" in name or name in ("", class_name):
         return
     if "." in name or name in {op.domain for op in registry} or (name[0].islower() and class_name[:1].isupper()):
-        where = f"%%pyop {sanitize(name)}"
+        where = f"{args.magic} {sanitize(name)}"
         got = "what looks like a domain" + (f"; an op of that name is pyopnb::{sanitize(name)}" if "." not in name else "")
-        raise usage_error(where, "the op's type", got, f"%%pyop -d {sanitize(name)}")
+        raise usage_error(where, "the op's type", got, f"{args.magic} -d {sanitize(name)}")
 
 
 def parse_onnx_line(line: str) -> argparse.Namespace:

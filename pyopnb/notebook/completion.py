@@ -15,7 +15,7 @@ from onnx import ModelProto
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.notebook.argument_completion import Completions, complete_arguments, complete_onnx
-from pyopnb.notebook.arguments import ONNX, PYOP
+from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
 from pyopnb.ops.errors import PyopError
 from pyopnb.ops.names import DEFAULT_DOMAIN
@@ -44,6 +44,8 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
         candidates = _for_command(words, fragment)
     elif magic == "%%pyop" and is_first_line and "--run" not in words:  # expressions are completed as Python
         candidates = _for_parser(PYOP, words, fragment)
+    elif magic == "%%cppop" and is_first_line and "--run" not in words:
+        candidates = _for_parser(CPPOP, words, fragment)
     elif magic == "%%onnx" and is_first_line:
         candidates = [(option, "option") for option in ONNX._option_string_actions]
     if candidates is None:

@@ -7,6 +7,7 @@ from typing import Any
 from pyopnb.display.netron.view import TARGET, clicked
 from pyopnb.notebook import tracebacks
 from pyopnb.notebook.completion import complete
+from pyopnb.notebook.cppop_magic import CppopMagics
 from pyopnb.notebook.listeners import close_all, is_ours
 from pyopnb.notebook.onnx_magic import OnnxMagics
 from pyopnb.notebook.progress import progress_bar
@@ -22,7 +23,7 @@ _SKELETON = "pyopnb.onnx_reference.skeleton.Cell"
 def load(shell: Any) -> None:
     """Add the extension to a shell. Loading twice has the effect of loading once."""
     unload(shell)
-    shell.register_magics(PyopMagics, OnnxMagics)
+    shell.register_magics(PyopMagics, CppopMagics, OnnxMagics)
     shell.input_transformers_cleanup.append(transform_lines)
     shell.ast_transformers.append(OpRegistration())
     shell.Completer.custom_matchers.append(complete)

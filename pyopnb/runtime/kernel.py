@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import EscapedInput, FeedError, ModelError, PyopError, SchemaChanged
+from pyopnb.ops.errors import EscapedInput, FeedError, ModelError, PyopError, ResultError, SchemaChanged
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
+from pyopnb.runtime.compiled.form import compiled_form
 from pyopnb.runtime.legacy_pyop import LegacySpec
 from pyopnb.runtime.plan import PlannedNode
 from pyopnb.runtime.settings import Setting, Settings, Values, numbered
@@ -198,6 +199,7 @@ class Kernel:
         symbols: dict[str, int] = {}
         input_shapes, output_shapes = self._shapes(schema, promised, symbols)
         method = self.legacy.compute if self.legacy else "compute"
+        native = None if self.legacy or schema.serial else compiled_form(instance, self.given, self.resolved, self.where)
         return _bridge.State(
             instance=instance if self.clock is None else self.clock.wrap(instance, method),
             method=method if self.clock is None else "compute",
@@ -208,6 +210,7 @@ class Kernel:
             output_shapes=output_shapes,
             symbols=len(symbols),
             copy_inputs=schema.copy_inputs,
+            native=native,
         )
 
     def _check(self, schema: Schema, promised: tuple[TensorType | None, ...]) -> None:
@@ -294,6 +297,15 @@ class Kernel:
         hints = output.schema.outputs
         hint = hints[number] if hints and hints[number].shape is not None else output.expected
         raise replace(output, expected=hint).wrong_shape(value)
+
+    def refuse_unset(self, state: Any, number: int, _: None) -> None:
+        """Raise for an output that a compiled function did not allocate."""
+        raise ResultError(
+            f"{self.where}, output {number}",
+            expected=str(self._output(state, number).expected),
+            got="nothing: the function returned without allocating it",
+            next="allocate every output, on every way through the function",
+        )
 
     def refuse_overlap(self, state: Any, output: int, number: int) -> None:
         """Raise for an output that the caller bound over the memory of an input."""

@@ -37,8 +37,8 @@ def test_unload_leaves_nothing(bare):
     before = parts(bare)
     bare.run_line_magic("load_ext", "pyopnb")
     added = {name: len(now) - len(before[name]) for name, now in parts(bare).items()}
-    once, twice = ("input", "ast", "matchers", "line magics", "displayed"), ("configurables", "cell magics", "registry")
-    assert added == dict.fromkeys(once, 1) | dict.fromkeys(twice, 2)
+    once, thrice = ("input", "ast", "matchers", "line magics", "displayed"), ("configurables", "cell magics", "registry")
+    assert added == dict.fromkeys(once, 1) | dict.fromkeys(thrice, 3)
     bare.run_line_magic("unload_ext", "pyopnb")
     assert parts(bare) == before
 

@@ -18,7 +18,7 @@
 #include <pthread.h>
 #endif
 
-#include "onnxruntime_abi.h"
+#include <onnxruntime_abi.h>
 
 namespace nb = nanobind;
 

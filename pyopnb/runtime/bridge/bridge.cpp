@@ -1,9 +1,10 @@
 // The bridge: one shared library that is a Python module and a custom-op library of ONNX Runtime at once.
 //
 // ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
-// parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), tensors.h (tensors as arrays and
-// back), escape.h (the memory of inputs that were kept), attrs.h (attributes that only ONNX Runtime has) and onnxruntime_abi.h
-// (the C interface). The rules of this boundary:
+// parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), native_call.h (one of a compiled
+// function), tensors.h (tensors as arrays and back), escape.h (the memory of inputs that were kept), attrs.h (attributes that
+// only ONNX Runtime has) and, in compiled/include, onnxruntime_abi.h and pyopnb_call.h (the C interfaces of ONNX Runtime and of
+// compiled functions). The rules of this boundary:
 //
 // Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,
 //          valid for the call; the first call of a version in a kernel gets copies instead. After each call the reference
@@ -14,8 +15,8 @@
 //          Python deallocates it. A Kernel releases its own when ONNX Runtime destroys it, or before the interpreter ends. All
 //          others are Refs on a callback's stack, which leak if the interpreter is ending.
 // GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes it once, before it
-//          touches anything, and releases it at its end and while it copies large results. There is no C++ mutex: the GIL
-//          guards all state but `closing`, which is atomic.
+//          touches anything, and releases it at its end, while it copies large results, and while a compiled function runs.
+//          There is no C++ mutex: the GIL guards all state but `closing`, which is atomic.
 // Errors.  A function that fails throws nb::python_error, which carries the Python exception to the callback. The callback
 //          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again, and returns an OrtStatus
 //          with its text. No exception of either language leaves a callback. KernelDestroy can return no status; what an op's
@@ -45,6 +46,7 @@
 #include "attrs.h"
 #include "boundary.h"
 #include "call.h"
+#include "native_call.h"
 #include "runs.h"
 #include "tensors.h"
 
@@ -129,6 +131,7 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
            on_this_thread.depth - 1);
     check(PyErr_CheckSignals() == 0);
     where.state = state_for(kernel, run ? run->epoch : current_epoch());
+    if (nb::inst_ptr<State>(where.state)->native.function && NativeCall(kernel, where.state, context)()) return;
     Call(kernel, where.state, context, run)();
   });
 }
@@ -449,13 +452,15 @@ NB_MODULE(_bridge, module) {
 
   nb::class_<State>(module, "State", nb::is_weak_referenceable())
       .def(nb::init<nb::object, nb::str, nb::object, std::vector<int>, size_t, std::vector<ShapeRow>, std::vector<ShapeRow>,
-                    size_t, bool>(),
+                    size_t, bool, nb::handle>(),
            nb::arg("instance"), nb::arg("method"), nb::arg("lock").none(), nb::arg("outputs"), nb::arg("results"),
-           nb::arg("input_shapes"), nb::arg("output_shapes"), nb::arg("symbols"), nb::arg("copy_inputs"))
+           nb::arg("input_shapes"), nb::arg("output_shapes"), nb::arg("symbols"), nb::arg("copy_inputs"),
+           nb::arg("native").none() = nb::none())
       .def_ro("instance", &State::instance)
       .def_ro("outputs", &State::outputs)
       .def_ro("results", &State::results)
-      .def_ro("copies", &State::copies);
+      .def_ro("copies", &State::copies)
+      .def_prop_ro("compiled", [](const State& state) { return state.native.function != nullptr; });
 
   nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));
 

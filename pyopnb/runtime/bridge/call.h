@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <pyopnb_call.h>
+
 #include "escape.h"
 #include "runs.h"
 #include "tensors.h"
@@ -28,11 +30,54 @@ struct Shape {
   std::vector<int64_t> dims;  // a size; -1: anything; -2 - n: symbol n
 };
 
+// The sizes of a call's symbols.
+struct Symbols {
+  std::vector<int64_t> sizes;  // -1: not met yet, -2: worthless
+
+  // Compares with the declared dimensions, binding their symbols on first sight.
+  bool fits(const Shape& wanted, size_t rank, const npy_intp* dims) {
+    if (wanted.dims.size() != rank) return false;
+    bool fine = true;
+    for (size_t d = 0; d < rank; ++d) {
+      int64_t dim = wanted.dims[d];
+      if (dim >= 0) {
+        fine = fine && dim == dims[d];
+      } else if (dim <= -2) {
+        int64_t& size = sizes[-2 - dim];
+        if (size == -1) size = dims[d];
+        if (size >= 0 && size != dims[d]) {
+          fine = false;
+          if (!wanted.strict) size = -2;  // the graph's own symbol means two sizes: it can say nothing about results
+        }
+      }
+    }
+    return fine;
+  }
+};
+
+// The compiled function of a version, if it has one.
+struct Native {
+  pyopnb_function function = nullptr;
+  const pyopnb_attr* attrs = nullptr;
+  int32_t attr_count = 0;
+  nb::object owner;  // of the attrs, and of the function's memory
+
+  Native() = default;
+  // (address of the function, address of the attrs, how many these are, their owner); or None.
+  explicit Native(nb::handle made) {
+    if (made.is_none()) return;
+    function = reinterpret_cast<pyopnb_function>(nb::cast<uintptr_t>(made[0]));
+    attrs = reinterpret_cast<const pyopnb_attr*>(nb::cast<uintptr_t>(made[1]));
+    attr_count = nb::cast<int32_t>(made[2]);
+    owner = nb::borrow(made[3]);
+  }
+};
+
 // What a call works with. It stays with the State between calls, so that a call in a row allocates nothing.
 struct Workspace {
   std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can reuse
   std::vector<Ref> results;
-  std::vector<int64_t> sizes;  // of the symbols; -1: not met yet, -2: worthless
+  Symbols symbols;
 };
 
 // One version of an op at a node. A Python object: what it owns is released when Python deallocates it, which has the GIL then,
@@ -49,9 +94,11 @@ struct State {
   bool writable;      // … and may be written
   bool fresh = true;  // no call has returned yet
   Workspace idle;     // of the last call; empty while a call uses it
+  Native native;      // what computes instead of the instance, where there is such a function
 
   State(nb::object instance_, nb::str method_, nb::object lock_, std::vector<int> outputs_, size_t results_,
-        std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_, size_t symbols_, bool copy_inputs)
+        std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_, size_t symbols_, bool copy_inputs,
+        nb::handle native_)
       : instance(std::move(instance_)),
         method(std::move(method_)),
         lock(std::move(lock_)),
@@ -61,7 +108,8 @@ struct State {
         output_shapes(shapes(output_shapes_)),
         symbols(symbols_),
         copies(copy_inputs),
-        writable(copy_inputs) {
+        writable(copy_inputs),
+        native(native_) {
     ++live_states;
   }
   State(const State&) = delete;
@@ -128,7 +176,7 @@ class Call {
     check(api.KernelContext_GetInputCount(context_, &count));
     work_.arguments.resize(count + 1);
     work_.arguments[0] = nb::object(state_.instance);
-    work_.sizes.assign(state_.symbols, -1);
+    work_.symbols.sizes.assign(state_.symbols, -1);
     owned_ = state_.copies || state_.fresh || !kernel_.arena || (run_ && run_->shrinks);
     auto row = state_.input_shapes.begin();
     for (size_t i = 0; i < count; ++i) {
@@ -149,7 +197,7 @@ class Call {
         view_input(input, value, tensor, *dtype);
       }
       for (; row != state_.input_shapes.end() && row->port <= static_cast<int>(i); ++row)
-        if (row->port == static_cast<int>(i) && !fits(*row, tensor.rank, tensor.dims) && row->strict)
+        if (row->port == static_cast<int>(i) && !work_.symbols.fits(*row, tensor.rank, tensor.dims) && row->strict)
           refuse("refuse_input", i, input);
     }
   }
@@ -157,26 +205,6 @@ class Call {
   // Whether there is an owner that a view's memory can be kept with: the arena, or in a pyopnb.Session's run the feeds, beside
   // which only initializers are no memory of the arena, and own themselves.
   bool outlives_run(const ort::Value* value) const { return (run_ && !run_->feeds.is_none()) || is_in_arena(value); }
-
-  // Compares with the declared dimensions, binding their symbols on first sight.
-  bool fits(const Shape& wanted, size_t rank, const npy_intp* dims) {
-    if (wanted.dims.size() != rank) return false;
-    bool fine = true;
-    for (size_t d = 0; d < rank; ++d) {
-      int64_t dim = wanted.dims[d];
-      if (dim >= 0) {
-        fine = fine && dim == dims[d];
-      } else if (dim <= -2) {
-        int64_t& size = work_.sizes[-2 - dim];
-        if (size == -1) size = dims[d];
-        if (size >= 0 && size != dims[d]) {
-          fine = false;
-          if (!wanted.strict) size = -2;  // the graph's own symbol means two sizes: it can say nothing about results
-        }
-      }
-    }
-    return fine;
-  }
 
   // Calls compute and delivers what it returned. The lock of a serial op covers both: what compute returned may be a buffer of
   // the op's own, which the next call writes to.
@@ -209,7 +237,8 @@ class Call {
     for (const Shape& row : state_.output_shapes) {
       if (row.port >= static_cast<int>(count) || !work_.results[row.port].is_valid()) continue;
       PyArrayObject* array = as_array(work_.results[row.port]);
-      if (!fits(row, PyArray_NDIM(array), PyArray_DIMS(array))) refuse("refuse_result", row.port, work_.results[row.port]);
+      if (!work_.symbols.fits(row, PyArray_NDIM(array), PyArray_DIMS(array)))
+        refuse("refuse_result", row.port, work_.results[row.port]);
     }
     for (size_t i = 0; i < count; ++i)
       if (work_.results[i].is_valid()) write(i, as_array(work_.results[i]));

@@ -1,0 +1,61 @@
+"""``%%cppop``: a function in C++ becomes an op."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, cast
+
+from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
+
+from pyopnb.notebook.arguments import CPPOP, full_op_name, parse_pyop_line, refuse_domain
+from pyopnb.notebook.expressions import try_op
+from pyopnb.notebook.tracebacks import one_line_errors
+from pyopnb.ops.registry import registry
+from pyopnb.runtime.compiled.cpp import cpp_class
+
+__all__ = ["CppopMagics"]
+
+CPPOP.description = """\
+Compile the function in C++ in this cell into an ONNX op. Running the cell again replaces the op in every live session.
+
+    %%cppop -d demo
+    // Clip x smoothly to ±limit.
+    void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
+      float* out = y.allocate(x.shape());
+      for (int64_t i = 0; i < x.size(); ++i) out[i] = limit * std::tanh(x[i] / limit);
+    }
+
+Its Input and Output parameters are the op's, the others its attrs. Sessions call it without Python and without the GIL. The
+header pyopnb.h, which is included, says at its top what else there is. A wrong address in the function ends the process, and
+the kernel with it. A cell that does not compile leaves the previous version in place.
+"""
+
+
+def _cppop(self: CppopMagics, line: str, cell: str) -> object:
+    __tracebackhide__ = True
+    args = parse_pyop_line(line, CPPOP)
+    shell = cast(Any, self.shell)
+    with one_line_errors():
+        cls = cpp_class(cell, first=2, flags=shlex.split(args.flags or ""))  # the line of the magic is the first
+        refuse_domain(args, cls.__name__)
+        version = registry.define(cls, full_op_name(args, cls.__name__), opset=args.opset, source=cell)
+    shell.push({cls.__name__: cls})
+    if not args.quiet:
+        print(repr(version))
+    trial = None
+    for expressions in args.run:
+        trial = try_op(version, expressions, shell.user_ns)
+        if expressions is not args.run[-1]:
+            print(trial)
+    return trial
+
+
+_cppop.__name__ = "cppop"
+_cppop.__doc__ = CPPOP.format_help()
+
+
+@magics_class
+class CppopMagics(Magics):
+    """The magic that compiles ops."""
+
+    cppop = no_var_expand(cell_magic(_cppop))

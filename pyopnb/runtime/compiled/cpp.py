@@ -1,0 +1,246 @@
+"""Ops in C++: a text becomes a class whose ``compute`` is a compiled function."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.registry import Registry, registry
+from pyopnb.ops.schema import REQUIRED
+from pyopnb.ops.types import ANY, TensorType
+from pyopnb.runtime.compiled.compiler import CELL, library_of
+from pyopnb.runtime.compiled.interface import Attrs, call_compiled
+from pyopnb.runtime.compiled.signature import ELEMENTS, Signature, read_signature
+
+__all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]
+
+_ENTRY = "pyopnb_entry"
+
+
+@hide_internal_frames
+def cpp_op(
+    source: str, name: str | None = None, *, opset: int = 1, flags: Sequence[str] = (), into: Registry | None = None
+) -> type:
+    r"""Make a function in C++ an op, compiled with one call of the compiler and served like an op in Python.
+
+    Its signature is the op's schema: ``Input<float>`` parameters are inputs, ``Output<float>`` ones outputs, all others attrs
+    with their defaults. The header ``pyopnb.h``, which is included, says what else there is. A session calls the function by
+    pointer and without the GIL. What it does wrong with memory ends the process.
+
+    Parameters
+    ----------
+    source : str
+        C++17 with one function that has an ``Output`` among its parameters, beside whatever it needs.
+    name : str, optional
+        ``domain::OpType``; the function's own name in the default domain if not given.
+    opset : int
+        First version of the domain that has the op.
+    flags : sequence of str
+        Further arguments for the compiler: ``["-I/usr/include/eigen3"]``.
+    into : Registry, optional
+        Another registry than `pyopnb.registry`.
+
+    Returns
+    -------
+    type
+        The op's class. An instance is called as that of an op in Python: ``Twice().compute(x)``.
+
+    Raises
+    ------
+    DefinitionError
+        The signature is not that of an op, there is no compiler, or it refuses the text.
+
+    Examples
+    --------
+    >>> Twice = cpp_op('''
+    ... void Twice(Input<float> x, Output<float> y, float by = 2.0f) {
+    ...   y.allocate(x.shape());
+    ...   for (int64_t i = 0; i < x.size(); ++i) y[i] = by * x[i];
+    ... }''', "demo::Twice", into=Registry())
+    >>> Twice(by=3.0).compute(np.float32([1, 2]))
+    array([3., 6.], dtype=float32)
+    """
+    cls = cpp_class(source, flags=flags)
+    target = registry if into is None else into
+    target.define(cls, name, opset=opset, source=source)
+    return cls
+
+
+class CppOp:
+    """What all ops in C++ share; the attrs of an instance are its attributes."""
+
+    signature: Signature
+    source: str
+    flags: tuple[str, ...]
+    address: int
+
+    def __pyopnb_native__(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> Any:
+        attrs = _attrs(self)
+        return type(self).address, attrs.address, attrs.count, attrs
+
+
+def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type:
+    """The class of an op in C++, which no registry has yet.
+
+    Parameters
+    ----------
+    source : str
+        As for `cpp_op`.
+    first : int
+        The number that messages give the first line.
+    flags : sequence of str
+        Further arguments for the compiler.
+
+    Returns
+    -------
+    type
+
+    Raises
+    ------
+    DefinitionError
+        As for `cpp_op`.
+    """
+    if not isinstance(source, str):
+        raise DefinitionError("cpp_op", expected="the text of a function in C++", got=f"an object of {type(source).__name__}")
+    signature = read_signature(source, first)
+    text = '#include "pyopnb.h"\n' + entry_text(source, signature, first, _ENTRY)
+    path = library_of(text, source, first, tuple(flags))
+    address = ctypes.cast(getattr(ctypes.CDLL(str(path)), _ENTRY), ctypes.c_void_p).value
+    members = {
+        "__doc__": signature.doc or None,
+        "__module__": __name__,
+        "__init__": _constructor(signature),
+        "compute": _compute(signature),
+        "signature": signature,
+        "source": source,
+        "flags": tuple(flags),
+        "address": address,
+    }
+    if signature.elements:
+        members["infer"] = _infer(signature)
+    return type(signature.name, (CppOp,), members)
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+
+
+def entry_text(source: str, signature: Signature, first: int, entry: str) -> str:
+    """The text of a function with the C interface that calls the user's, which is in a namespace of its own.
+
+    Parameters
+    ----------
+    source : str
+    signature : Signature
+    first : int
+        The number of the source's first line.
+    entry : str
+        The name of the C function.
+
+    Returns
+    -------
+    str
+    """
+    includes = "\n".join(_INCLUDE.findall(source))
+    call = f"pyopnb::invoke(&of_{entry}::{signature.name}{{}}, call);"
+    if signature.elements:
+        place = next(n for n, port in enumerate(signature.inputs) if port.element is None and not port.optional)
+        cases = "".join(
+            f"case pyopnb::dtype_of<{element}>: return {call.format(f'<{element}>')} " for element in signature.elements
+        )
+        call = f'switch (call->inputs[{place}].dtype) {{ {cases} }} throw std::invalid_argument("no such dtype");'
+    else:
+        call = call.format("")
+    return f"""{includes}
+namespace of_{entry} {{
+using namespace pyopnb;
+namespace {{
+#line {first} "{CELL}"
+{_INCLUDE.sub("", source)}
+}}  // namespace
+}}  // namespace of_{entry}
+#line 1 "<entry>"
+extern "C" __attribute__((visibility("default"))) int32_t {entry}(pyopnb_call* call) {{
+  return pyopnb::guarded(call, [&] {{ {call} }});
+}}
+"""
+
+
+# ---- the members of the class ------------------------------------------------------------------------------------------------
+
+_KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_SELF = inspect.Parameter("self", _KEYWORD)
+
+
+def _constructor(signature: Signature) -> Callable[..., None]:
+    parameters = [
+        inspect.Parameter(
+            attr.name,
+            _KEYWORD,
+            default=inspect.Parameter.empty if attr.default is REQUIRED else attr.default,
+            annotation=attr.type,
+        )
+        for attr in signature.attrs
+    ]
+    # An attr without default may follow one with: all are given by name.
+    ordered = sorted(parameters, key=lambda parameter: parameter.default is not parameter.empty)
+    bound = inspect.Signature([_SELF, *ordered])
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # a method, made here
+        arguments = bound.bind(self, *args, **kwargs)
+        arguments.apply_defaults()
+        vars(self).update({name: value for name, value in arguments.arguments.items() if name != "self"})
+
+    __init__.__signature__ = bound  # type: ignore[attr-defined]  # inspect reads it
+    return __init__
+
+
+def _compute(signature: Signature) -> Callable[..., Any]:
+    parameters = [
+        inspect.Parameter(
+            port.name,
+            inspect.Parameter.VAR_POSITIONAL if port.variadic else _KEYWORD,
+            default=None if port.optional else inspect.Parameter.empty,
+            annotation=f"{port.element or 'any'}[...]",
+        )
+        for port in signature.inputs
+    ]
+    outputs = tuple(f"{port.element or 'any'}[...]" for port in signature.outputs)
+    bound = inspect.Signature([_SELF, *parameters], return_annotation=outputs)
+
+    def compute(self: Any, *arrays: np.ndarray | None) -> Any:
+        results = call_compiled(type(self).address, _attrs(self), arrays, len(signature.outputs))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    compute.__signature__ = bound  # type: ignore[attr-defined]  # inspect reads it
+    compute.__code__ = compute.__code__.replace(co_filename=CELL)  # a message must not quote these lines as the user's
+    return compute
+
+
+def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
+    dtypes = [ELEMENTS[element] for element in signature.elements]
+
+    def infer(self: Any, *types: TensorType | None) -> tuple[TensorType, ...]:
+        chosen = None
+        for place, kind in enumerate(types):
+            port = signature.inputs[min(place, len(signature.inputs) - 1)]
+            if port.element is not None or kind is None or kind.dtype is None:
+                continue
+            chosen = chosen or kind.dtype
+            if kind.dtype.name not in dtypes or kind.dtype is not chosen:
+                expected = " or ".join(dtypes) if kind.dtype is chosen else str(chosen)
+                raise ModelError(f"input {sanitize(port.name)}", expected=expected, got=kind.dtype.name)
+        return tuple(ANY.like(dtype=port.element or chosen) for port in signature.outputs)
+
+    return infer
+
+
+def _attrs(instance: Any) -> Attrs:
+    attrs = type(instance).signature.attrs
+    values = [getattr(instance, attr.name) for attr in attrs]
+    return Attrs(values, [attr.type in (float, list[float]) for attr in attrs])

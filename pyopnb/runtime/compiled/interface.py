@@ -1,0 +1,161 @@
+"""``pyopnb_call.h`` as Python has it: attrs for a compiled function, and calls of one with arrays."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pyopnb.ops.dtypes import DTYPES
+
+__all__ = ["VERSION", "Attrs", "call_compiled"]
+
+VERSION = 1
+"""PYOPNB_CALL_VERSION."""
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("rank", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+    )
+
+
+class _Attr(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("count", ctypes.c_int64), ("kind", ctypes.c_int32))
+
+
+class _Call(ctypes.Structure):
+    pass
+
+
+_OUTPUT = ctypes.CFUNCTYPE(
+    ctypes.c_void_p, ctypes.POINTER(_Call), ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int32
+)
+_FAIL = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Call), ctypes.c_int32, ctypes.c_char_p)
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))
+_Call._fields_ = (
+    ("version", ctypes.c_int32),
+    ("input_count", ctypes.c_int32),
+    ("output_count", ctypes.c_int32),
+    ("attr_count", ctypes.c_int32),
+    ("inputs", ctypes.POINTER(_Tensor)),
+    ("attrs", ctypes.POINTER(_Attr)),
+    ("output", _OUTPUT),
+    ("fail", _FAIL),
+)
+
+_ERRORS = ("RuntimeError", "ValueError", "TypeError", "IndexError", "OverflowError", "MemoryError")
+_KINDS = {"i": (1, np.int64), "f": (2, np.float64)}
+_TEXT = 3
+_BY_NUMBER = {row.runtime: row for row in DTYPES}
+_BY_NUMPY = {row.numpy: row.runtime for row in DTYPES if row.bits >= 8}
+
+
+class Attrs:
+    """Values in the order of an op's attrs, as a compiled function reads them.
+
+    Parameters
+    ----------
+    values : sequence of bool, int, float, str, list of int or list of float
+    floats : sequence of bool
+        Which of them are floats: an empty list does not tell.
+    """
+
+    def __init__(self, values: Sequence[Any], floats: Sequence[bool]) -> None:
+        self.rows = (_Attr * max(len(values), 1))()
+        self.count = len(values)
+        self._buffers: list[Any] = []
+        for row, value, is_float in zip(self.rows, values, floats, strict=False):
+            if isinstance(value, str):
+                text = value.encode()
+                buffer: Any = ctypes.create_string_buffer(text)
+                row.data, row.count, row.kind = ctypes.addressof(buffer), len(text), _TEXT
+            else:
+                row.kind, dtype = _KINDS["f" if is_float else "i"]
+                buffer = np.atleast_1d(np.array(value, dtype))
+                row.data, row.count = buffer.ctypes.data, buffer.size
+            self._buffers.append(buffer)
+
+    @property
+    def address(self) -> int:
+        """Where the first row is, as long as this object lives."""
+        return ctypes.addressof(self.rows)
+
+
+class _Results:
+    """What a function has allocated and said in one call."""
+
+    def __init__(self, count: int) -> None:
+        self.arrays: list[np.ndarray | None] = [None] * count
+        self.error: BaseException | None = None
+        # Python keeps these callbacks as long as this object lives; the call ends before that.
+        self.output, self.fail = _OUTPUT(self._output), _FAIL(self._fail)
+
+    def _output(self, call: Any, index: int, dtype: int, shape: Any, rank: int) -> int | None:
+        try:
+            array = self.arrays[index] = np.empty([shape[d] for d in range(rank)], _BY_NUMBER[dtype].numpy)
+        except Exception as error:  # it must not leave a callback of ctypes, which would only print it
+            self.error = error
+            return None
+        return int(array.ctypes.data)
+
+    def _fail(self, call: Any, error: int, text: bytes) -> None:
+        kind = getattr(builtins, _ERRORS[error] if 0 <= error < len(_ERRORS) else "RuntimeError")
+        self.error = kind(text.decode(errors="replace"))
+
+
+def call_compiled(address: int, attrs: Attrs, arrays: Sequence[np.ndarray | None], count: int) -> list[np.ndarray]:
+    """Call a compiled function with arrays, without the GIL.
+
+    Parameters
+    ----------
+    address : int
+        Of a ``pyopnb_function``.
+    attrs : Attrs
+    arrays : sequence of (ndarray or None)
+        The inputs, of any dtype whose elements are whole bytes; None for one that is left out.
+    count : int
+        How many outputs it has.
+
+    Returns
+    -------
+    list of ndarray
+
+    Raises
+    ------
+    TypeError
+        An input is of another dtype.
+    Exception
+        What the function reports; RuntimeError where it leaves an output unset.
+    """
+    inputs = (_Tensor * max(len(arrays), 1))()
+    kept = []
+    for row, given in zip(inputs, arrays, strict=False):
+        if given is None:
+            continue
+        array = np.ascontiguousarray(given).reshape(np.shape(given))
+        if array.dtype not in _BY_NUMPY:
+            raise TypeError(f"expected an array of numbers, got dtype {array.dtype}")
+        shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+        row.data, row.shape, row.rank, row.dtype = (
+            array.ctypes.data,
+            ctypes.addressof(shape),
+            array.ndim,
+            _BY_NUMPY[array.dtype],
+        )
+        kept.append((array, shape))
+    results = _Results(count)
+    call = _Call(VERSION, len(arrays), count, attrs.count, inputs, attrs.rows, results.output, results.fail)
+    answer = _FUNCTION(address)(ctypes.byref(call))
+    if results.error is not None:
+        raise results.error
+    made = [array for array in results.arrays if array is not None]
+    if answer != 0 or len(made) != count:
+        raise RuntimeError(f"the compiled function returned {answer}, with {len(made)} of {count} outputs allocated")
+    return made

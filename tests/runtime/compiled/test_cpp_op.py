@@ -1,0 +1,310 @@
+"""Ops in C++: signature, numbers, errors, reload, and the group norm of PyTorch's page on custom operators."""
+
+import subprocess
+import sys
+import threading
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.ops.schema import REQUIRED
+from pyopnb.runtime.compiled.compiler import cache_directory
+from pyopnb.runtime.compiled.signature import read_signature
+
+pytestmark = pytest.mark.one_python  # compilers take long
+
+SOFT_CLIP = """
+// Clip x smoothly to ±limit.
+void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) {
+  float* out = y.allocate(x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) out[i] = limit * std::tanh(x[i] / limit);
+}
+"""
+MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit = 2.0>(a) }"
+X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(4, 3)
+
+# The example of PyTorch's documents, whose scale and bias are read by the group where they belong to the channel.
+GROUP_NORM = """
+#include <numeric>
+
+// Normalise each group of channels; scale and bias are those of the channel.
+void GroupNorm(Input<float> x, Input<float> scale, Input<float> bias, Output<float> y, int64_t num_groups, float eps = 1e-5f) {
+  const int64_t batch = x.dim(0), channels = x.dim(1);
+  if (num_groups < 1 || channels % num_groups)
+    throw std::invalid_argument(std::to_string(channels) + " channels are no multiple of num_groups");
+  const int64_t each = channels / num_groups, pixels = x.size() / std::max<int64_t>(batch * channels, 1), size = each * pixels;
+  const float* in = x.data();
+  float* out = y.allocate(x.shape());
+  for (int64_t group = 0; group < batch * num_groups; ++group, in += size, out += size) {
+    double mean = std::accumulate(in, in + size, 0.0) / size, squares = 0;
+    for (int64_t i = 0; i < size; ++i) squares += (in[i] - mean) * (in[i] - mean);
+    const double factor = 1 / std::sqrt(squares / size + eps);
+    for (int64_t c = 0; c < each; ++c) {
+      const int64_t channel = group % num_groups * each + c;
+      for (int64_t i = c * pixels; i < (c + 1) * pixels; ++i)
+        out[i] = static_cast<float>((in[i] - mean) * factor * scale[channel] + bias[channel]);
+    }
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The libraries of these tests are compiled for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYOPNB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def test_session_calls_the_function():
+    cls = pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    session = pyopnb.Session(pyopnb.parse(MODEL))
+    np.testing.assert_allclose(session(x=X)["y"], 2 * np.tanh(np.abs(X) / 2), rtol=1e-6)
+    (kernel,) = session._kernels
+    assert kernel.at(pyopnb.registry.epoch).compiled
+    assert cls.__doc__ == "Clip x smoothly to ±limit."
+    np.testing.assert_allclose(cls(limit=2.0).compute(X), 2 * np.tanh(X / 2), rtol=1e-6)
+
+
+def test_reload_between_python_and_cpp():
+    @pyopnb.pyop("demo::SoftClip")
+    class SoftClip:
+        def __init__(self, limit: float = 1.0):
+            self.limit = limit
+
+        def compute(self, x: "float32[...]") -> "float32[...]":
+            return np.clip(x, -self.limit, self.limit)
+
+    session = pyopnb.Session(pyopnb.parse(MODEL))
+    clipped = session(x=X)["y"].copy()
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    smooth = session(x=X)["y"].copy()
+    assert not np.allclose(clipped, smooth)
+    first, second = pyopnb.registry.history("demo::SoftClip")
+    assert "std::tanh" in second.source and any("std::tanh" in line for line in pyopnb.diff(first, second).source)
+    pyopnb.registry.rollback("demo::SoftClip")
+    np.testing.assert_array_equal(session(x=X)["y"], clipped)
+    pyopnb.registry.rollback("demo::SoftClip", second.number)
+    np.testing.assert_array_equal(session(x=X)["y"], smooth)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(2, 2), (6, 2), (6, 1), (6, 6)])
+def test_group_norm_of_the_pytorch_page(channels, groups):
+    cls = pyopnb.cpp_op(GROUP_NORM, "demo::GroupNorm")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, channels, 4, 5)).astype(np.float32)
+    scale, bias = rng.standard_normal((2, channels)).astype(np.float32)
+    grouped = x.astype(np.float64).reshape(3, groups, -1)
+    normal = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-5)
+    want = normal.reshape(x.shape) * scale[:, None, None] + bias[:, None, None]
+    np.testing.assert_allclose(pyopnb.call("demo::GroupNorm", x, scale, bias, num_groups=groups), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cls(num_groups=groups).compute(x, scale, bias), want, rtol=1e-5, atol=1e-6)
+
+
+def test_exceptions_arrive_with_node_op_and_version():
+    pyopnb.cpp_op(GROUP_NORM, "demo::GroupNorm")
+    x, ones = np.ones((1, 3, 2, 2), np.float32), np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="3 channels are no multiple") as caught:
+        pyopnb.call("demo::GroupNorm", x, ones, ones, num_groups=2)
+    assert "demo::GroupNorm), version 1, with x: float32[?,?,?,?]" in caught.value.__notes__[0]
+    with pytest.raises(IndexError, match="dimension 1 of a tensor of rank 1"):
+        pyopnb.call("demo::GroupNorm", ones, ones, ones, num_groups=1)
+
+
+PARTS = """
+template <typename T = AnyOf<float, double, int64_t>>
+void Parts(Input<T> x, std::optional<Input<T>> bias, std::vector<Input<bool>> masks, Output<T> y, Output<int64_t> counts,
+           const std::vector<int64_t>& axes = {1, -2}, const std::string& mode = "sum", double by = 1e1, bool twice = false,
+           int most = 0x10) {
+  y.allocate(x.shape());
+  for (int64_t i = 0; i < x.size(); ++i) y[i] = static_cast<T>(x[i] * by * (twice ? 2 : 1) + (bias ? (*bias)[i] : 0));
+  counts.allocate({2, 2});
+  counts[0] = masks.size(), counts[1] = axes.size() * (mode == "sum"), counts[2] = axes.empty() ? 0 : axes[0], counts[3] = most;
+}
+"""
+
+
+def test_all_kinds_of_parameters():
+    pyopnb.cpp_op(PARTS, "demo::Parts")
+    version = pyopnb.registry["demo::Parts"].current
+    assert str(version.schema) == (
+        "(x, bias = None, *masks: bool[...])<axes: list[int] = [1, -2], mode: str = 'sum', by: float = 10.0, twice: bool = False, "
+        "most: int = 16> -> any[...], int64[...]"
+    )
+    mask = np.array([True])
+    for dtype in (np.float32, np.float64, np.int64):
+        x = np.arange(3).astype(dtype)
+        y, counts = pyopnb.call("demo::Parts", x, None, mask, mask, outputs=2)
+        assert y.dtype == dtype and y.tolist() == [0, 10, 20] and counts.tolist() == [[2, 2], [1, 16]]
+        y, counts = pyopnb.call("demo::Parts", x, x, outputs=2, axes=[7], mode="no", twice=True, by=2.0)
+        assert y.tolist() == [0, 5, 10] and counts.tolist() == [[0, 0], [7, 16]]
+    one = pyopnb.parse("(int64[N] x) => (int64[N] y) { y = demo.Parts(x) }")  # a node with one output of the two
+    assert pyopnb.Session(one)(x=x)["y"].tolist() == [0, 10, 20]
+    with pytest.raises(pyopnb.ModelError, match="expected float32 or float64 or int64, got float16"):
+        pyopnb.call("demo::Parts", np.ones(2, np.float16))
+
+
+WRONG = """
+void Wrong(Input<float> x, Output<float> y, Output<float> z, int64_t how = 0) {
+  if (how == 0) y.allocate(x.shape());
+  if (how == 1) y.allocate(x.shape()), y.allocate(x.shape());
+  if (how == 2) y.allocate({-1});
+  if (how == 3) throw 5;
+  if (how == 4) y.allocate({int64_t{1} << 60});
+  if (how == 5) throw std::bad_alloc();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "text"),
+    [
+        (0, pyopnb.ResultError, "output 1: expected float32.*got nothing"),
+        (1, RuntimeError, "output 0 was allocated twice"),
+        (2, ValueError, "output 0 was allocated with a dimension of -1"),
+        (3, RuntimeError, "no std::exception"),
+        (4, RuntimeError, "(?i)alloc|size|memory"),
+        (5, MemoryError, "bad_alloc"),
+    ],
+)
+def test_what_a_function_does_wrong(how, error, text):
+    pyopnb.cpp_op(WRONG, "demo::Wrong")
+    with pytest.raises(error, match=text):
+        pyopnb.call("demo::Wrong", np.ones(2, np.float32), outputs=2, how=how)
+
+
+def test_shape_that_the_model_declares_is_checked():
+    cls = pyopnb.cpp_op("void Grow(Input<float> x, Output<float> y) { y.allocate({x.size() + 1}); y[0] = 0; }", "demo::Grow")
+    cls.infer = lambda self, kind: kind
+    pyopnb.registry.define(cls, "demo::Grow")
+    with pytest.raises(pyopnb.ResultError, match=r"expected float32\[N\], as infer says, got float32\[3\]"):
+        pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Grow(x) }"))(x=np.ones(2, np.float32))
+
+
+def test_binding_an_output_over_an_input_is_refused():
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    session = pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.SoftClip(x) }"))
+    memory = np.ones(4, np.float32)
+    binding = session.io_binding()
+    for bind, name in ((binding.bind_input, "x"), (binding.bind_output, "y")):
+        bind(name, "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
+    with pytest.raises(
+        pyopnb.FeedError, match="output 0: expected memory of its own, got what was bound over the memory of input x"
+    ):
+        session.run_with_iobinding(binding)
+
+
+def test_compiler_error_names_the_line():
+    with pytest.raises(pyopnb.DefinitionError) as caught:
+        pyopnb.cpp_op(SOFT_CLIP.replace("std::tanh", "std::tanhh"))
+    text = str(caught.value)
+    assert "line 5:" in text and "tanhh" in text and "out[i] = limit * std::tanhh(x[i] / limit);" in text
+    assert "SoftClip" not in pyopnb.registry
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("int f() { return 1; }", "expected one function with an Output among its parameters, got none"),
+        ("void f(Output<float> y) {} void g(Output<float> y) {}", r"got 2 \(f, g\)"),
+        ("\nvoid f(Input<half> x, Output<float> y) {}", "line 2, f, parameter x: expected elements of bool"),
+        ("void f(Input<float> x, Output<float> y, char* text) {}", r"parameter text: expected Input<T>.* got char\*"),
+        ("void f(Input<float> x, Output<float> y, float by = other()) {}", "attr by: expected a literal"),
+        ("template <typename T> void f(Input<T> x, Output<T> y) {}", "Try: template <typename T = AnyOf<float, double>>"),
+    ],
+)
+def test_signatures_that_no_op_has(source, text):
+    with pytest.raises(pyopnb.DefinitionError, match=text):
+        pyopnb.cpp_op(source)
+
+
+def test_signature_is_read_past_comments_and_helpers():
+    found = read_signature(
+        dedent(
+            r"""
+            #include <vector>  // void no(Output<float> y) {
+            /* void no(Output<float> y) { } */
+            static const char* text = "void no(Output<float> y) {";
+            namespace inner { inline void helper(float* p) { *p = 1; } }
+            // Two lines
+            // of text.
+            static inline void yes(const Input<uint8_t>& x /* the input */, Output<bool>& y,
+                                   float required, std::vector<float> list = {1, 2.5f}) {}
+            """
+        )
+    )
+    assert (found.name, found.line, found.doc) == ("yes", 8, "Two lines\nof text.")
+    assert [(port.name, port.element) for port in (*found.inputs, *found.outputs)] == [("x", "uint8"), ("y", "bool")]
+    assert [attr.default for attr in found.attrs] == [REQUIRED, [1.0, 2.5]]
+
+
+def test_no_compiler_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(pyopnb.DefinitionError, match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: "):
+        pyopnb.cpp_op(SOFT_CLIP)
+
+
+def test_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+    assert cache_directory().stat().st_mode & 0o777 == 0o700
+    cache_directory().chmod(0o777)
+    with pytest.raises(pyopnb.DefinitionError, match="expected a folder that only you can write to, got drwxrwxrwx"):
+        cache_directory()
+
+
+def test_a_text_is_compiled_once(monkeypatch):
+    pyopnb.cpp_op(SOFT_CLIP)
+    monkeypatch.setattr("pyopnb.runtime.compiled.compiler.build", lambda *_: pytest.fail("compiled again"))
+    pyopnb.cpp_op(SOFT_CLIP)
+
+
+WAIT = """
+#include <atomic>
+#include <chrono>
+#include <thread>
+static std::atomic<int> inside{0};
+// Returns how many calls were inside at once: waits until there are two.
+void Meet(Input<float> x, Output<int64_t> y) {
+  ++inside;
+  int64_t most = 0;
+  for (int i = 0; i < 3000 && most < 2; ++i) {
+    most = std::max<int64_t>(most, inside);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  *y.allocate({}) = most;
+}
+"""
+
+
+def test_two_runs_are_in_the_function_at_once_and_python_goes_on():
+    pyopnb.cpp_op(WAIT, "demo::Meet")
+    session = pyopnb.Session(pyopnb.parse("(float[N] x) => (int64 y) { y = demo.Meet(x) }"))
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(int(session(x=X[0])["y"]))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2, 2]
+
+
+def test_bare_session_and_exit_while_a_function_runs():
+    """A daemon thread is in the compiled function while the interpreter ends: the process ends with its own exit code."""
+    script = f"""
+        import threading, time
+        import numpy as np, onnxruntime, pyopnb
+        pyopnb.cpp_op({WAIT!r}, "demo::Meet")
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(pyopnb.get_library_path())
+        model = pyopnb.parse("(float[N] x) => (int64 y) {{ y = demo.Meet(x) }}").SerializeToString()
+        session = onnxruntime.InferenceSession(model, options)
+        feeds = {{"x": np.ones(2, np.float32)}}
+        threading.Thread(target=session.run, args=(None, feeds), daemon=True).start()
+        time.sleep(0.3)
+        raise SystemExit(7)
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")
