@@ -18,6 +18,7 @@ from pyopnb.ops.errors import (
     ModelError,
     ModuleRefused,
     NotationError,
+    NotFinite,
     NotLowered,
     PyopError,
     ResultError,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
     from pyopnb.testing.gradients import GradientReport, check_grad
+    from pyopnb.training.train import train
 
 __version__ = "0.1.0"
 
@@ -87,6 +89,7 @@ __all__ = [
     "ModelError",
     "ModuleRefused",
     "NetronView",
+    "NotFinite",
     "NotLowered",
     "NotationError",
     "OpDiff",
@@ -138,6 +141,7 @@ __all__ = [
     "tensor_type",
     "text",
     "trace",
+    "train",
     "watch",
     "wrap",
 ]
@@ -157,6 +161,7 @@ _AT_FIRST_USE = {
     "pyopnb.models.support.missing": ["Missing", "missing"],
     "pyopnb.gradients.grad": ["grad"],
     "pyopnb.lowering.lower": ["lower"],
+    "pyopnb.training.train": ["train"],
     "pyopnb.lowering.models": ["StayedInPython"],
     "pyopnb.models.build": ["model", "node"],
     "pyopnb.models.text.parse": ["parse"],
@@ -187,7 +192,7 @@ _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in na
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 
-_PACKAGES = ("ortx", "sklearn", "testing", "torch")
+_PACKAGES = ("ortx", "sklearn", "testing", "torch", "training")
 """Like numpy.testing, they need no import of their own. None imports its framework before one of its names is used."""
 
 

@@ -22,7 +22,8 @@ _DOORS = {
     "ortx",
     "sklearn",
     "torch",
-}  # the command line, a module and not a room, and what serves other frameworks
+    "training",
+}  # the command line, a module and not a room; what serves other frameworks, and what is built on onnx-ad
 
 
 def floors() -> list[list[str]]:

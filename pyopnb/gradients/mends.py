@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx import NodeProto
+from onnx_ad import rules
 from onnx_ad._build import FLOAT_TYPES
+from onnx_ad.rules import REVERSE
 
 __all__ = ["RULES", "Refused", "refuse"]
 
@@ -30,5 +32,26 @@ def refuse(ctx: Any, node: NodeProto) -> None:
         raise Refused("bits of a floating-point number, read as another one")
 
 
-RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {}
+def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Conv whose number of samples is not known: onnx-ad asks for the whole shape of its input, and uses the spatial sizes."""
+    x, w, y = node.input[0], node.input[1], node.output[0]
+    shape = ctx.shapes.shape(x)
+    if not ctx.asked_for(x) or shape is None or None not in shape or None in shape[2:]:
+        return REVERSE["Conv"](ctx, node, grads)
+    attrs, spatial = rules._conv_attributes(ctx, node)
+    seeded = ctx.full(grads[0], y)
+    transposed = {**{key: value for key, value in attrs.items() if key != "kernel_shape"}, "output_shape": list(shape[2:])}
+    product = ctx.b.op("ConvTranspose", [rules._fold_seed_into_batch(ctx, seeded, y), w], stem="a_conv", **transposed)
+    contributions = [
+        rules._unfold_batch_into_seed(ctx, product, x, ctx.rank(x)),
+        rules._conv_weight_adjoint(ctx, node, attrs, spatial, seeded),
+    ]
+    if len(node.input) > 2:
+        bias = node.input[2]
+        summed = ctx.reduce_sum(seeded, [axis for axis in range(ctx.rank(y)) if axis != 1], keepdims=0)
+        contributions.append(ctx.reshape_like(summed, bias) if bias and ctx.asked_for(bias) else None)
+    return contributions
+
+
+RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Conv": _conv}
 """By op type, in the place of onnx-ad's."""

@@ -10,10 +10,10 @@ from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
 from pyopnb.notebook.listeners import close_all, is_ours
 from pyopnb.notebook.onnx_magic import OnnxMagics
-from pyopnb.notebook.progress import progress_bar
+from pyopnb.notebook.progress import progress_bar, progress_panel
 from pyopnb.notebook.pyop_cell import OpRegistration, transform_lines
 from pyopnb.notebook.pyop_magic import PyopMagics
-from pyopnb.ops.progress import set_bar
+from pyopnb.ops.progress import set_bar, set_panel
 
 __all__ = ["load", "unload"]
 
@@ -29,6 +29,7 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers.append(complete)
     tracebacks.install(shell)
     set_bar(progress_bar)
+    set_panel(progress_panel)
     if comms := _comm_manager(shell):
         comms.register_target(TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message)))
     # A skeleton that ends a cell is put below it, ready to run. Registered by name, so that nothing is imported for it.
@@ -40,6 +41,7 @@ def unload(shell: Any) -> None:
     close_all(shell)
     shell.display_formatter.ipython_display_formatter.pop(_SKELETON, None)
     set_bar(None)
+    set_panel(None)
     tracebacks.uninstall()
     if comms := _comm_manager(shell):
         comms.targets.pop(TARGET, None)

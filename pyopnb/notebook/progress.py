@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from pyopnb.ops.progress import Progress, Throttled, progress_text, text_bar
+from pyopnb.ops.progress import Panel, Progress, Throttled, progress_text, text_bar
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "progress_panel"]
+
+_REST = 10  # times as long as an update took, nothing is drawn
+_INTERVAL = 0.25  # seconds between updates at least
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,3 +45,25 @@ def progress_bar(what: str) -> Progress:
             handles.append(display(_State(done, total, what), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
 
     return Throttled(show)
+
+
+def progress_panel() -> Panel:
+    """An output of its own that shows a thing again and again; its last state stays in the saved notebook."""
+    from IPython.display import display
+
+    handles: list[Any] = []
+    after = 0.0
+
+    def show(thing: object, done: bool) -> None:
+        nonlocal after
+        began = time.monotonic()
+        if began < after and not done:
+            return
+        if handles:
+            handles[0].update(thing)
+        else:
+            handles.append(display(thing, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+        ended = time.monotonic()
+        after = ended + max(_INTERVAL, _REST * (ended - began))
+
+    return show

@@ -12,6 +12,7 @@
     ├── ResultError               a return value that the node cannot give          (TypeError)
     ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
     ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
+    ├── NotFinite                 a training whose loss is NaN or infinite          (FloatingPointError)
     ├── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
     └── RunRefused                a run that could hang or end the process          (RuntimeError)
 
@@ -33,6 +34,7 @@ __all__ = [
     "FeedError",
     "ModelError",
     "ModuleRefused",
+    "NotFinite",
     "NotLowered",
     "NotationError",
     "PyopError",
@@ -335,6 +337,18 @@ class EscapedInput(PyopError, RuntimeError):
 
 class NotLowered(PyopError, NotImplementedError):
     """An op, or a line of it, that does not become ONNX operators with the same results."""
+
+
+class NotFinite(PyopError, FloatingPointError):
+    """A training whose loss or gradient is NaN or infinite.
+
+    Attributes
+    ----------
+    training : Training or None
+        The training as it was after the step before; None where the error comes from another process.
+    """
+
+    training: object = None
 
 
 class SchemaChanged(PyopError, RuntimeError):

@@ -12,7 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "Throttled", "advance", "bar", "progress_text", "set_bar", "text_bar", "tracking"]
+__all__ = [
+    "Panel",
+    "Progress",
+    "Throttled",
+    "advance",
+    "bar",
+    "panel",
+    "progress_text",
+    "set_bar",
+    "set_panel",
+    "text_bar",
+    "tracking",
+]
 
 Progress = Callable[[int, int], object]
 """Called with the number of items done and their total."""
@@ -46,6 +58,51 @@ def bar(what: str = "tensors") -> Progress:
     callable
     """
     return _make_bar[0](what) if _make_bar else text_bar(what)
+
+
+Panel = Callable[[object, bool], object]
+"""Called with a thing that changes, and whether it is done."""
+
+_make_panel: list[Callable[[], Panel]] = []
+
+
+def set_panel(make: Callable[[], Panel] | None) -> None:
+    """Set how a thing that changes while it works is shown: a training, with its curves.
+
+    Parameters
+    ----------
+    make : callable or None
+        Called once for each; None goes back to a line of text.
+    """
+    _make_panel[:] = [] if make is None else [make]
+
+
+def panel() -> Panel | None:
+    """What shows a thing that changes: the front end's, or its repr as a line of stderr; None where nobody watches.
+
+    Returns
+    -------
+    callable or None
+    """
+    if _make_panel:
+        return _make_panel[0]()
+    return _text_panel() if _has_viewer() else None
+
+
+def _text_panel() -> Panel:
+    after = 0.0
+
+    def show(thing: object, done: bool) -> None:
+        nonlocal after
+        now = time.monotonic()
+        if done or now >= after:
+            after = now + _INTERVAL
+            text = repr(thing)
+            print(
+                f"\r{text}\033[K" if sys.stderr.isatty() else f"\r{text}", end="\n" if done else "", file=sys.stderr, flush=True
+            )
+
+    return show
 
 
 def text_bar(what: str) -> Progress:

@@ -19,6 +19,7 @@ import bench_show
 import bench_threads
 import bench_torch
 import bench_trace
+import bench_train
 import bench_watch
 import numpy
 import onnx
@@ -41,6 +42,7 @@ themes = (
     bench_fill,
     bench_growth,
     bench_lower,
+    bench_train,
     bench_diff,
 )
 looking = (bench_show, bench_trace, bench_divergence, bench_watch)

@@ -261,7 +261,13 @@ def bar_chart(counts: Mapping[str, int], title: str, below: str = "") -> Chart:
 
 
 def line_chart(
-    x: Sequence[float], lines: Mapping[str, Sequence[float]], title: str, *, label: str = "", names: Sequence[str] = ()
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    title: str,
+    *,
+    label: str = "",
+    names: Sequence[str] = (),
+    marks: Sequence[tuple[float, str]] = (),
 ) -> Chart:
     """Numbers against numbers as lines with their points, and a name each; NaN leaves a gap.
 
@@ -276,6 +282,8 @@ def line_chart(
         The name of the x-axis.
     names : sequence of str
         What is written at each ``x`` instead of its number.
+    marks : sequence of (float, str)
+        Places on the x-axis that get an upright line with a text; not on a logarithmic one.
 
     Returns
     -------
@@ -298,6 +306,10 @@ def line_chart(
         shapes += [Circle(xs[k], line[k], 1.5, colour, 1.5) for k in range(len(xs)) if good[k] and len(xs) <= _MOST_POINTS]
         shapes.append(Rectangle(left + width + 10, _HEAD + 6 + 15 * number, 12, 3, colour))
         shapes.append(small_text(left + width + 26, _HEAD + 11 + 15 * number, fit(name, SMALL, 150)))
+    for number, (place, text) in enumerate(marks):
+        shapes += _mark(
+            left + width * float(_shares(np.array(place), across.min(), across.max())), left + width, height, number, text
+        )
     for value, baseline in ((high, 9), ((low + high) / 2, height / 2 + 4), (low, height)):
         shapes.append(small_text(left - 4, _HEAD + baseline, f"{value:.3g}", "end"))
     order = np.argsort(xs)
@@ -308,6 +320,13 @@ def line_chart(
     shapes.append(small_text(left + width / 2, _HEAD + height + 26, label, "middle"))
     room = 30 + max((text_width(fit(name, SMALL, 150), SMALL) for name in lines), default=0)
     return Chart(left + width + room, _HEAD + height + 30, shapes)
+
+
+def _mark(x: float, right: float, height: float, number: int, text: str) -> Iterator[Shape]:
+    """A dashed upright line and what it means, on one of four lines so that neighbours can be read."""
+    yield Path((("M", (x, _HEAD)), ("L", (x, _HEAD + height))), stroke=INK, stroke_width=1, dashes=(4, 3))
+    fits = x + 4 + text_width(text, SMALL) <= right
+    yield small_text(x + 4 if fits else x - 4, _HEAD + 12 + 13 * (number % 4), text, "start" if fits else "end")
 
 
 def _is_geometric(x: Sequence[float]) -> bool:

@@ -1,0 +1,149 @@
+"""A session some of whose outputs are inputs of its next run, and stay in memory between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto
+
+from pyopnb.runtime.ortvalues import from_ortvalue, needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
+from pyopnb.runtime.session import Session
+
+__all__ = ["RecurrentSession", "run_with_values"]
+
+_Values = dict[str, onnxruntime.OrtValue]
+
+
+class RecurrentSession:
+    """Runs a model that takes a state and gives the next one, without copying it.
+
+    There are two places for the state, bound in turn as inputs and as outputs: a run writes into the one that it does not read.
+    A run that fails, or that is not accepted, leaves the state as it was.
+
+    Parameters
+    ----------
+    model : ModelProto
+    state : mapping of str to ndarray
+        The first state by the names of the inputs; it is copied.
+    following : mapping of str to str
+        By input the output that is its next value, of the same type.
+    results : mapping of str to str
+        Other outputs that are looked at, scalars, with their dtypes.
+
+    Attributes
+    ----------
+    session : Session
+    """
+
+    def __init__(
+        self, model: ModelProto, state: Mapping[str, np.ndarray], following: Mapping[str, str], results: Mapping[str, str]
+    ) -> None:
+        self.session = Session(model)
+        self._following = dict(following)
+        first = {name: np.array(value, order="C") for name, value in state.items()}
+        self._arrays = [first, {name: np.empty_like(value) for name, value in first.items()}]
+        self._values: list[_Values] = [
+            {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in each.items()} for each in self._arrays
+        ]
+        self._results = {name: np.empty((), kind) for name, kind in results.items()}
+        self._result_values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(each) for name, each in self._results.items()}
+        self._now = 0
+        self._runtime: Any = None
+        self._bindings: list[Any] = []
+        self._feeds: _Values = {}
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays of the current state; their memory is written to by the run after the next one."""
+        return self._arrays[self._now]
+
+    @property
+    def values(self) -> _Values:
+        """The current state as OrtValues over the same memory."""
+        return self._values[self._now]
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Run once; `accept` makes the state that was written the current one.
+
+        Parameters
+        ----------
+        feeds : mapping of str to ndarray
+            Of the inputs that are no state.
+
+        Returns
+        -------
+        dict
+            The results by name.
+
+        Raises
+        ------
+        Exception
+            Whatever an op raised.
+        """
+        __tracebackhide__ = True
+        runtime = self.session._update().runtime
+        if runtime is not self._runtime:  # at first, and where a redefined op has other outputs
+            self._bind(runtime)
+        binding = self._bindings[self._now]
+        self._feeds = _to_ortvalues(self.session, feeds)  # the binding itself does not keep the arrays
+        for name, value in self._feeds.items():
+            binding.bind_ortvalue_input(name, value)
+        self.session.run_with_iobinding(binding)
+        return {name: float(each) for name, each in self._results.items()}
+
+    def accept(self) -> None:
+        """Go on from the state that the last run wrote."""
+        self._now = 1 - self._now
+
+    def _bind(self, runtime: Any) -> None:
+        self._bindings = []
+        for now, following in ((0, 1), (1, 0)):
+            binding = runtime.io_binding()
+            for name, value in self._values[now].items():
+                binding.bind_ortvalue_input(name, value)
+                binding.bind_ortvalue_output(self._following[name], self._values[following][name])
+            for name, value in self._result_values.items():
+                binding.bind_ortvalue_output(name, value)
+            self._bindings.append(binding)
+        self._runtime = runtime
+
+
+def run_with_values(session: Session, values: Mapping[str, Any], feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run a session on OrtValues and arrays; the outputs by name.
+
+    Parameters
+    ----------
+    session : Session
+    values : mapping of str to OrtValue
+    feeds : mapping of str to ndarray
+
+    Returns
+    -------
+    dict
+        Arrays of their own memory.
+    """
+    __tracebackhide__ = True
+    outputs = session._feeds.outputs
+    found = session.run_with_ort_values(list(outputs), {**values, **_to_ortvalues(session, feeds)})
+    return {
+        name: from_ortvalue(value, kind.dtype if kind else None)
+        for (name, kind), value in zip(outputs.items(), found, strict=True)
+    }
+
+
+def _to_ortvalues(session: Session, feeds: Mapping[str, np.ndarray]) -> _Values:
+    """Arrays as OrtValues, over their own memory where onnxruntime has their dtype."""
+    types = session._feeds.types
+    values = {}
+    for name, array in feeds.items():
+        kind = types.get(name)
+        if array.dtype.kind in "OUT":
+            values[name] = texts_to_ortvalue(array)
+        elif kind is not None and kind.dtype is not None and needs_ml_dtypes(kind):
+            values[name] = to_ortvalue(array, kind.dtype)
+        else:
+            values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+    return values

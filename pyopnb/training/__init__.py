@@ -1,0 +1,9 @@
+"""Training in ONNX Runtime: a model with its gradient and an optimizer's update as one graph, whose weights stay in memory."""
+
+from __future__ import annotations
+
+from pyopnb.training.optimizers import SGD, Adagrad, Adam, Momentum, Optimizer
+from pyopnb.training.train import train
+from pyopnb.training.training import Training
+
+__all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "Training", "train"]

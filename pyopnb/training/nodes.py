@@ -1,0 +1,74 @@
+"""Nodes added to a graph, under names that it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, helper, numpy_helper
+
+from pyopnb.models.index import GraphIndex
+
+__all__ = ["Nodes"]
+
+
+class Nodes:
+    """Appends nodes and constants to a graph.
+
+    Parameters
+    ----------
+    graph : GraphProto
+        It is changed.
+    prefix : str
+        Of the new names.
+    """
+
+    def __init__(self, graph: GraphProto, prefix: str) -> None:
+        index = GraphIndex(graph)
+        taken = {*index.declared_inputs, *index.initializers, *index.producers}
+        while any(name.startswith(prefix) for name in taken):
+            prefix = f"_{prefix}"
+        self._graph, self._prefix, self._count = graph, prefix, 0
+        self._constants: dict[tuple[Any, str], str] = {}
+
+    def name(self, stem: str) -> str:
+        """A name that is not in use."""
+        self._count += 1
+        return f"{self._prefix}/{stem}_{self._count}"
+
+    def fixed(self, stem: str) -> str:
+        """A name for ``stem``, which has a slash, that does not depend on what was added before."""
+        return f"{self._prefix}/{stem}"
+
+    def add(self, op: str, *inputs: str, to: str = "", **attrs: Any) -> str:
+        """Append a node with one output; its name."""
+        output = to or self.name(op)
+        self._graph.node.append(helper.make_node(op, list(inputs), [output], name=output, **attrs))
+        return output
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """The name of an initializer; equal ones are one."""
+        array = np.asarray(value, dtype)
+        key = (array.tobytes(), f"{dtype}{array.shape}")
+        if key not in self._constants:
+            self._constants[key] = self.name("constant")
+            self._graph.initializer.append(numpy_helper.from_array(array, self._constants[key]))
+        return self._constants[key]
+
+    def cast(self, value: str, dtype: str) -> str:
+        """Append a Cast; the name of its output."""
+        output = self.name(dtype)
+        self._graph.node.append(helper.make_node("Cast", [value], [output], name=output, to=_number(dtype)))
+        return output
+
+    def output(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Declare an output of the graph."""
+        self._graph.output.append(helper.make_tensor_value_info(name, _number(dtype), shape))
+
+    def input(self, name: str, dtype: str, shape: tuple[int | str | None, ...]) -> None:
+        """Declare an input of the graph."""
+        self._graph.input.append(helper.make_tensor_value_info(name, _number(dtype), shape))
+
+
+def _number(dtype: str) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -1,0 +1,193 @@
+"""``pyopnb.train``: what is asked for is checked, made into graphs, and run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from pyopnb.display import show
+from pyopnb.models.io import read_model, to_model
+from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
+from pyopnb.runtime.recurrent import run_with_values
+from pyopnb.runtime.session import Session
+from pyopnb.training.batches import Batches
+from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
+from pyopnb.training.graphs import Loss, find_weights, step_of, with_inputs, with_loss
+from pyopnb.training.optimizers import Optimizer, find_optimizer
+from pyopnb.training.training import Training
+from pyopnb.training.view import view_training
+
+__all__ = ["train"]
+
+show.view.register(Training, view_training)
+
+_Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
+
+
+@hide_internal_frames
+def train(
+    model: Any,
+    data: Any,
+    *,
+    loss: str = "cross_entropy",
+    output: str | None = None,
+    optimizer: str | Optimizer = "adam",
+    epochs: int = 1,
+    batch_size: int | None = 32,
+    train: Sequence[str] | None = None,
+    validation: Any = None,
+    metric: str | _Metric | None = None,
+    seed: int | None = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 100,
+    resume: Training | str | os.PathLike[str] | bool | None = None,
+    progress: bool = True,
+) -> Training:
+    """Train a model: gradient and update run in ONNX Runtime, and the weights stay in its session between steps.
+
+    Ctrl-C ends it after the step in hand, with a `Training` that can go on; a second one interrupts the step. An op that is
+    redefined meanwhile serves from the next step on, and the curve shows where.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+        It is not changed. Nodes that behave otherwise in training, such as Dropout, do what they do in any other run.
+    data : mapping, or iterable of mappings
+        Arrays by name, whose first axis is the samples'; or feeds, one for each batch. Of the names, one that is no input of
+        the model is that of the labels.
+    loss : str
+        The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"`` of float[N,C,...] and the
+        classes' numbers int[N,...], or ``"mse"``, the mean of squared differences.
+    output : str, optional
+        What ``"cross_entropy"`` or ``"mse"`` is put on; the first output if not given.
+    optimizer : str or Optimizer
+        ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or `pyopnb.training.Adam` and its kind with a learning rate.
+    epochs : int
+        How often all data are gone through, with what was done before a ``resume``.
+    batch_size : int, optional
+        Samples of a step; None takes all. The last batch of an epoch is smaller where the samples do not divide, and left out
+        where the model's inputs have a fixed number of samples. Feeds are used as they are.
+    train : sequence of str, optional
+        Names of initializers. By default those of float32 and float64 that have an axis and lead to the loss; the
+        statistics of BatchNormalization stay.
+    validation : as ``data``, optional
+        After each epoch the metric is computed on it.
+    metric : str or callable, optional
+        ``"accuracy"``, the default with ``"cross_entropy"``; ``"loss"``, otherwise; or ``metric(outputs, feeds)`` of a batch,
+        two dicts of arrays, whose mean over samples is taken.
+    seed : int, optional
+        Of the shuffles; None leaves the samples in their order.
+    checkpoint : path, optional
+        A file ``.npz``, or a folder for a file of each: written after so many steps (``every``) and at the end. A file is
+        replaced whole or not at all, whenever the process ends.
+    every : int
+    resume : Training, path or bool, optional
+        What to continue from, with the same model, data and optimizer; the steps are those of an uninterrupted training, to
+        the bit on the same machine. True takes ``checkpoint``, and begins where there is none.
+    progress : bool
+        Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line of text on a terminal.
+
+    Returns
+    -------
+    Training
+        Its ``model`` has the new weights.
+
+    Raises
+    ------
+    ModelError
+        A name of ``train`` is that of no weight; the loss is no scalar; a node has no gradient.
+    FeedError
+        The data do not fit the model, or are empty; an argument makes no sense.
+    NotFinite
+        The loss or a gradient is NaN or infinite: it says in which step, and at which node that began.
+    Exception
+        Whatever an op raised.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> model = pyopnb.model([pyopnb.node("Mul", "x w", "y")], {"x": "float32[N]"}, "y", initializers={"w": np.float32([0])})
+    >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
+    >>> result = train(model, {"x": x, "target": 3 * x}, loss="mse", optimizer=pyopnb.training.SGD(0.5), epochs=20)
+    >>> result.steps, result.weights["w"].round(3).tolist()
+    (40, [3.0])
+    """
+    __tracebackhide__ = True
+    proto = to_model(read_model(model))
+    optimizer = find_optimizer(optimizer)
+    for name, number in (("epochs", epochs), ("every", every)):
+        if not isinstance(number, int) or number < 1:
+            raise FeedError(f"train, {name}", expected="an int from 1 on", got=sanitize(repr(number)))
+    batches = Batches(data, batch_size, seed)
+    if not len(batches) and batches.is_single and epochs > 1:
+        raise FeedError("train, data", expected="feeds that can be gone through again", got="a generator", next="epochs=1")
+    whole = ModelProto()
+    whole.CopyFrom(proto)
+    inputs = {info.name for info in whole.graph.input}
+    labels = {name: value for name, value in batches.first.items() if name not in inputs}
+    found = with_loss(whole, loss, output, labels)
+    weights = find_weights(whole, found.name, train)
+    step = step_of(whole, found.name, weights, optimizer)
+    with_inputs(whole, weights)
+    evaluation = Session(whole)
+    types = {name: kind for name, kind in evaluation._feeds.types.items() if name not in weights}
+    batches.check(types, found)
+    path = None if checkpoint is None else checkpoint_path(checkpoint)
+    start = _start(resume, path, step.state, optimizer, seed)
+    kind = metric or ("accuracy" if loss == "cross_entropy" else "loss")
+    score = None
+    if validation is not None:
+        held = Batches(validation, batch_size and min(batch_size, _samples(validation)), None, "validation")
+        held.check(types, found)
+        measure = _metric(kind, found)
+
+        def score(values: Mapping[str, Any]) -> float:
+            return _mean(evaluation, measure, held, {name: values[name] for name in weights})
+
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", "metric")
+    training = Training(
+        proto, step, start, batches, optimizer=optimizer, epochs=epochs, score=score, metric=name,
+        checkpoint=path, every=every, progress=progress,
+    )  # fmt: skip
+    return training.go_on()
+
+
+def _start(resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None) -> Checkpoint:
+    """Where it begins: at the model's weights, or where another training was."""
+    if resume is True and path is None:
+        raise FeedError("train, resume", expected="a checkpoint to continue from", got="True", next='checkpoint="run.npz"')
+    source = path if resume is True else resume or None
+    if source is None or (resume is True and newest(source) is None):
+        return Checkpoint(dict(state), repr(optimizer), seed)
+    found = source.checkpoint() if isinstance(source, Training) else Checkpoint.read(source)
+    found.check(state, repr(optimizer), seed)
+    return found
+
+
+def _samples(data: Any) -> int:
+    return max([1, *(len(value) for value in data.values() if np.ndim(value))]) if isinstance(data, Mapping) else 1
+
+
+def _metric(kind: str | _Metric, loss: Loss) -> _Metric:
+    if callable(kind):
+        return kind
+    if kind == "loss":
+        return lambda outputs, feeds: float(outputs[loss.name])
+    if kind == "accuracy" and loss.classes != 0:
+        return lambda outputs, feeds: float((outputs[loss.output].argmax(1) == feeds[loss.labels]).mean())
+    expected = "'loss', 'accuracy' of a cross_entropy, or a function of outputs and feeds"
+    raise FeedError("train, metric", expected=expected, got=sanitize(repr(kind)))
+
+
+def _mean(session: Session, measure: _Metric, batches: Batches, values: Mapping[str, Any]) -> float:
+    """The mean of a metric over samples."""
+    total = count = 0.0
+    for feeds in batches.epoch(0, 0):
+        size = len(next(iter(feeds.values())))
+        total += size * measure(run_with_values(session, values, feeds), feeds)
+        count += size
+    return total / count

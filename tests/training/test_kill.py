@@ -1,0 +1,57 @@
+"""A process that is killed at any moment leaves a checkpoint that loads, and that goes on to the bit."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyopnb
+from pyopnb.training.checkpoint import Checkpoint
+
+CHILD = """
+import sys
+import numpy as np
+import pyopnb
+
+def told(outputs, feeds):
+    return 0.0
+
+class Told:
+    def __iter__(self):
+        for k in range(8):
+            print(k, flush=True)
+            yield {name: value[k * 25 : k * 25 + 25] for name, value in data.items()}
+
+data = dict(np.load(sys.argv[2]))
+pyopnb.train(sys.argv[1], Told(), epochs=100_000, checkpoint=sys.argv[3], every=1, resume=True)
+"""
+
+
+@pytest.mark.one_python
+def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
+    model, data, path = tmp_path / "model.onnx", tmp_path / "data.npz", tmp_path / "run.npz"
+    model.write_bytes(classifier.SerializeToString())
+    np.savez(data, **flowers)
+    chance, steps = random.Random(7), [0]
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(model), str(data), str(path)], stdout=subprocess.PIPE)
+        for _ in range(chance.randrange(10, 60)):
+            assert child.stdout.readline()
+        # Anywhere within a step or the writing of its file.
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(chance.random() * 0.02)
+        child.kill()
+        child.stdout.close()
+        assert child.wait() == -9
+        steps.append(len(Checkpoint.read(path).losses))
+    assert steps == sorted(set(steps)), "each went on from where the last was killed"
+    feeds = [{name: value[k : k + 25] for name, value in flowers.items()} for k in range(0, 200, 25)]
+    epochs = steps[-1] // 8 + 1
+    resumed = pyopnb.train(classifier, feeds, epochs=epochs, resume=path)
+    whole = pyopnb.train(classifier, feeds, epochs=epochs)
+    assert np.array_equal(resumed.losses, whole.losses)
+    assert all(np.array_equal(resumed.weights[name], value) for name, value in whole.weights.items())
+    assert {each.name for each in Path(tmp_path).iterdir() if each.suffix != ".part"} == {"model.onnx", "data.npz", "run.npz"}

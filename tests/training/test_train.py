@@ -1,0 +1,323 @@
+"""Weights that were trained: their values, how a training is stopped and continued, and what it says."""
+
+import signal
+import threading
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import pyopnb
+from pyopnb.training import SGD, Adam
+
+
+def by_hand(x, target, rate, steps):
+    """Gradient descent on the mean square of w x + b - target, in float64."""
+    w = b = 0.0
+    losses = []
+    for _ in range(steps):
+        error = w * x + b - target
+        losses.append((error**2).mean())
+        w, b = w - rate * 2 * (error * x).mean(), b - rate * 2 * error.mean()
+    return w, b, losses
+
+
+def test_the_steps_are_those_done_by_hand(line, samples):
+    before = line.SerializeToString(deterministic=True)
+    result = pyopnb.train(line, samples, loss="mse", optimizer=SGD(0.3), epochs=7, batch_size=None)
+    w, b, losses = by_hand(samples["x"].astype(float), samples["target"].astype(float), 0.3, 7)
+    np.testing.assert_allclose(result.losses, losses, rtol=1e-5)
+    np.testing.assert_allclose([result.weights["w"][0], result.weights["b"][0]], [w, b], rtol=1e-5)
+    assert line.SerializeToString(deterministic=True) == before
+    trained = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.model.graph.initializer}
+    assert trained["w"] == result.weights["w"] and trained["b"] == result.weights["b"]
+    np.testing.assert_allclose(pyopnb.run(result.model, x=np.float32([2]))["y"], 2 * w + b, rtol=1e-5)
+
+
+def test_cross_entropy_and_its_first_gradient_are_numpys(classifier, flowers):
+    result = pyopnb.train(classifier, flowers, epochs=1, batch_size=None, train=["b2"], optimizer=SGD(1.0))
+    y = pyopnb.run(classifier, x=flowers["x"])["y"].astype(np.float64)
+    p = np.exp(y) / np.exp(y).sum(1, keepdims=True)
+    chosen = np.arange(200), flowers["kind"]
+    assert result.losses[0] == pytest.approx(-np.log(p[chosen]).mean(), rel=1e-5)
+    p[chosen] -= 1
+    before = numpy_helper.to_array(next(t for t in classifier.graph.initializer if t.name == "b2"))
+    np.testing.assert_allclose(result.weights["b2"], before - p.mean(0), atol=1e-6)
+    assert result.gradient_norms[0] == pytest.approx(np.linalg.norm(p.mean(0)), rel=1e-5)
+
+
+def test_it_learns_and_is_measured_on_held_out_data(classifier, flowers):
+    rest = {name: value[150:] for name, value in flowers.items()}
+    data = {name: value[:150] for name, value in flowers.items()}
+    result = pyopnb.train(classifier, data, epochs=20, batch_size=32, optimizer=Adam(0.02), validation=rest)
+    assert (result.steps, result.epoch, [step for step, _ in result.scores]) == (100, 20, list(range(5, 101, 5)))
+    assert result.scores[-1][1] > 0.95
+    y = pyopnb.run(result.model, x=rest["x"])["y"]
+    assert result.scores[-1][1] == pytest.approx((y.argmax(1) == rest["kind"]).mean())
+    assert repr(result).startswith("100 steps, 20 of 20 epochs, loss ") and ", accuracy " in repr(result)
+
+
+def test_the_loss_of_an_output_of_doubles():
+    nodes = [pyopnb.node("Sub", "w x", "d"), pyopnb.node("Mul", "d d", "q"), pyopnb.node("ReduceMean", "q", "loss", keepdims=0)]
+    model = pyopnb.model(nodes, {"x": "float64[N]"}, "loss", initializers={"w": np.zeros(1)})
+    result = pyopnb.train(model, {"x": np.ones(3)}, loss="loss", optimizer=SGD(0.25), epochs=2, batch_size=3)
+    assert result.losses.tolist() == [1.0, 0.25] and result.weights["w"].tolist() == [0.75]
+
+
+def test_a_seed_gives_the_same_steps_and_another_gives_others(classifier, flowers):
+    runs = [pyopnb.train(classifier, flowers, epochs=2, seed=seed).losses for seed in (5, 5, 6)]
+    assert np.array_equal(runs[0], runs[1]) and not np.array_equal(runs[0], runs[2])
+
+
+def test_feeds_one_by_one_are_the_same_as_arrays_in_order(classifier, flowers):
+    feeds = [{name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)]
+    whole = pyopnb.train(classifier, flowers, epochs=2, batch_size=40, seed=None)
+    assert np.array_equal(pyopnb.train(classifier, feeds, epochs=2, seed=None).losses, whole.losses)
+    once = pyopnb.train(classifier, (feed for feed in feeds), seed=None)
+    assert np.array_equal(once.losses, whole.losses[:5])
+    with pytest.raises(pyopnb.FeedError, match=r"train, data: expected feeds that can be gone through again, got a generator"):
+        pyopnb.train(classifier, (feed for feed in feeds), epochs=2)
+
+
+def test_a_function_as_metric_gets_outputs_and_feeds(line, samples):
+    def worst(outputs, feeds):
+        return float(np.abs(outputs["y"] - feeds["target"]).max())
+
+    result = pyopnb.train(line, samples, loss="mse", validation=samples, metric=worst, batch_size=50, optimizer=SGD(1e-6))
+    assert result.metric == "worst" and result.scores[0][1] == pytest.approx(4, rel=1e-3)
+
+
+# ---- stopped and continued
+
+
+def test_going_on_is_one_long_training(classifier, flowers):
+    whole = pyopnb.train(classifier, flowers, epochs=5)
+    parts = pyopnb.train(classifier, flowers, epochs=2)
+    assert parts.go_on(epochs=3) is parts
+    assert np.array_equal(parts.losses, whole.losses)
+    assert all(np.array_equal(parts.weights[name], whole.weights[name]) for name in whole.weights)
+
+
+def test_a_result_is_resumed_and_stays_as_it_was(classifier, flowers):
+    first = pyopnb.train(classifier, flowers, epochs=2)
+    losses, weights = first.losses, first.weights
+    more = pyopnb.train(classifier, flowers, epochs=4, resume=first)
+    assert np.array_equal(more.losses, pyopnb.train(classifier, flowers, epochs=4).losses)
+    assert np.array_equal(first.losses, losses)
+    assert all(np.array_equal(first.weights[name], weights[name]) for name in weights)
+
+
+def test_ctrl_c_ends_it_after_the_step(classifier, flowers):
+    def feeds():
+        for k in range(0, 200, 20):
+            if k == 60:
+                signal.raise_signal(signal.SIGINT)
+            yield {name: value[k : k + 20] for name, value in flowers.items()}
+
+    class Again:
+        def __iter__(self):
+            return feeds()
+
+    before = signal.getsignal(signal.SIGINT)
+    result = pyopnb.train(classifier, Again(), epochs=1)
+    assert result.interrupted and result.steps == 4 and "interrupted" in repr(result)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_ctrl_c_ended_goes_on_to_the_same_weights(classifier, flowers):
+    whole = pyopnb.train(classifier, flowers, epochs=3)
+    pressed = []
+
+    def press(outputs, feeds):
+        if not pressed:
+            pressed.append(signal.raise_signal(signal.SIGINT))
+        return 0.0
+
+    result = pyopnb.train(classifier, flowers, epochs=3, validation=flowers, metric=press)
+    assert result.interrupted and result.steps == 8  # the first of the second epoch, in which it was seen
+    result.go_on()
+    assert not result.interrupted and np.array_equal(result.losses, whole.losses)
+
+
+def test_a_thread_of_its_own_can_train(line, samples):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(pyopnb.train(line, samples, loss="mse")))
+    thread.start()
+    thread.join()
+    assert found[0].steps == 2
+
+
+# ---- checkpoints
+
+
+def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers, tmp_path):
+    whole = pyopnb.train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", every=5)
+    pyopnb.train(classifier, flowers, epochs=2, checkpoint=tmp_path / "all", every=5)
+    names = sorted(path.name for path in (tmp_path / "all").iterdir())
+    assert names == ["step-00000005.npz", "step-00000010.npz", "step-00000014.npz"]
+    for source in (tmp_path / "all", tmp_path / "all" / names[0]):
+        result = pyopnb.train(classifier, flowers, epochs=3, resume=source)
+        assert np.array_equal(result.losses, whole.losses)
+        assert all(np.array_equal(result.weights[name], whole.weights[name]) for name in whole.weights)
+    again = pyopnb.train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", resume=True)
+    assert again.steps == 21 and np.array_equal(again.losses, whole.losses)
+
+
+def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, samples, tmp_path):
+    path = tmp_path / "run.npz"
+    pyopnb.train(classifier, flowers, checkpoint=path)
+    with pytest.raises(pyopnb.FeedError, match=r"train, resume: optimizer: expected Adam\(.*got SGD\("):
+        pyopnb.train(classifier, flowers, optimizer="sgd", resume=path)
+    with pytest.raises(pyopnb.FeedError, match=r"train, resume: seed: expected 0, got 3"):
+        pyopnb.train(classifier, flowers, seed=3, resume=path)
+    with pytest.raises(
+        pyopnb.FeedError, match=r"train, resume: expected a training of w1: float32\[4,8\], .*got w: float32\[1\], "
+    ):
+        pyopnb.train(line, samples, loss="mse", resume=path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(pyopnb.FeedError, match=r"checkpoint .*: expected a file that train wrote, got "):
+        pyopnb.train(classifier, flowers, resume=path)
+    with pytest.raises(pyopnb.FeedError, match=r"checkpoint .*none\.npz: expected a file that train wrote, got none"):
+        pyopnb.train(classifier, flowers, resume=tmp_path / "none.npz")
+    with pytest.raises(pyopnb.FeedError, match=r'train, resume: expected a checkpoint .*Try: checkpoint="run\.npz"'):
+        pyopnb.train(classifier, flowers, resume=True)
+
+
+# ---- what it does not take
+
+
+def bad(text, error=pyopnb.FeedError, **changes):
+    return pytest.param(changes, error, text, id=text[:40])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        bad(r"train, loss: expected one of y, cross_entropy, mse, got 'entropy'", loss="entropy"),
+        bad(r"train, output: expected one of y, got 'z'\. Try: y", output="z"),
+        bad(r"loss y: expected float32\[\], got float32\[N,3\]", pyopnb.ModelError, loss="y", drop="kind"),
+        bad(r"train, train: expected names of initializers .*, got 'w3'\. Try: w", pyopnb.ModelError, train=["w3"]),
+        bad(r"labels kind: expected int64\[N\], the number of each sample's class, got float32\[32\]", kind=np.zeros(200, "f")),
+        bad(r"labels kind: expected a class from 0 to 2, got -1 in sample 7", kind=np.where(np.arange(200) == 7, -1, 0)),
+        bad(r"labels kind: expected a class from 0 to 2, got 3 in sample 9", kind=np.where(np.arange(200) == 9, 3, 0)),
+        bad(r"train, loss cross_entropy: expected one array .*the labels, got the model's inputs alone", drop="kind"),
+        bad(r"train, loss cross_entropy: expected one array .*, got kind, other", other=np.zeros(200)),
+        bad(r"feed x: expected float32\[N,4\], got float64\[32,4\]", x=np.zeros((200, 4))),
+        bad(r"feed x: expected float32\[N,4\], got float32\[32,5\]", x=np.zeros((200, 5), "f")),
+        bad(r"data: expected as many samples in each array, got x: 10, kind: 200", x=np.zeros((10, 4), "f")),
+        bad(r"data: expected at least one sample, got 0 samples in x, kind", x=np.zeros((0, 4), "f"), kind=np.zeros(0, int)),
+        bad(r"data, batch_size: expected 1 to 200, the number of samples, got 201", batch_size=201),
+        bad(r"data, batch_size: expected 1 to 200, the number of samples, got 0", batch_size=0),
+        bad(r"train, epochs: expected an int from 1 on, got 0", epochs=0),
+        bad(r"data: expected a dict of arrays, or feeds to iterate over, got ndarray", data=np.zeros(3)),
+        bad(r"data: expected at least one feed, got none", data=[]),
+        bad(r"data, feed 0: expected a dict of arrays, got tuple", data=[(1, 2)]),
+        bad(r"validation: expected at least one sample", validation={"x": np.zeros((0, 4), "f"), "kind": np.zeros(0, int)}),
+        bad(r"train, metric: expected 'loss', 'accuracy'.*got 'f1'", metric="f1", validation={}),
+    ],
+)
+def test_what_does_not_fit_is_said_before_the_first_step(changes, error, text, classifier, flowers):
+    data = {**flowers, **{name: value for name, value in changes.items() if name in ("x", "kind", "other")}}
+    data.pop(changes.get("drop", ""), None)
+    rest = {name: value for name, value in changes.items() if name not in ("x", "kind", "other", "drop")}
+    if rest.get("validation") == {}:
+        rest["validation"] = flowers
+    with pytest.raises(error, match=text):
+        pyopnb.train(classifier, rest.pop("data", data), **rest)
+
+
+def test_labels_of_another_rank_are_refused_for_mse(line, samples):
+    with pytest.raises(pyopnb.FeedError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"):
+        pyopnb.train(line, {"x": samples["x"], "target": samples["target"][:, None]}, loss="mse")
+
+
+def test_a_model_without_weights():
+    model = pyopnb.model(pyopnb.node("ReduceMean", "x", "loss", keepdims=0), {"x": "float32[N]"}, "loss")
+    with pytest.raises(pyopnb.ModelError, match=r"train: expected a model with initializers of float32 or float64, got none"):
+        pyopnb.train(model, {"x": np.ones(2, np.float32)}, loss="loss", batch_size=2)
+
+
+def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples):
+    line.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 20
+    line = pyopnb.model(
+        list(line.graph.node), {"x": "float32[20]"}, "y", initializers={t.name: t for t in line.graph.initializer}
+    )
+    assert pyopnb.train(line, samples, loss="mse", batch_size=20, epochs=2).steps == 4
+
+
+# ---- numbers that are not finite
+
+
+def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
+    samples["target"][13] = np.nan
+    with pytest.raises(pyopnb.NotFinite, match=r"train, step \d in epoch 1: expected a finite loss") as caught:
+        pyopnb.train(line, samples, loss="mse", batch_size=10, optimizer=SGD(0.1))
+    assert "it begins in the feed, target: " in str(caught.value)
+    training = caught.value.training
+    assert f"step {training.steps + 1} " in str(caught.value)
+    assert np.isfinite(training.losses).all() and all(np.isfinite(value).all() for value in training.weights.values())
+
+
+def test_nan_of_a_node_names_it():
+    nodes = [
+        pyopnb.node("Mul", "x w", "p"),
+        pyopnb.node("Sqrt", "p", "root", name="the_root"),
+        pyopnb.node("ReduceMean", "root", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
+    with pytest.raises(pyopnb.NotFinite, match=r"step 2 in epoch 2: .* it begins in node the_root \(Sqrt\), root: .*2 NaN"):
+        pyopnb.train(model, {"x": np.float32([4, 9])}, loss="loss", optimizer=SGD(1.0), epochs=5, batch_size=2)
+
+
+def test_a_gradient_that_is_infinite_where_the_loss_is_not():
+    nodes = [
+        pyopnb.node("Sqrt", "w", "root"),
+        pyopnb.node("Mul", "root x", "y"),
+        pyopnb.node("ReduceMean", "y", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([0])})
+    with pytest.raises(pyopnb.NotFinite, match=r"step 1 in epoch 1: .*got a gradient that is not finite: it begins in node "):
+        pyopnb.train(model, {"x": np.float32([1, 1])}, loss="loss", batch_size=2)
+
+
+# ---- what it shows
+
+
+def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
+    result = pyopnb.train(classifier, flowers, epochs=2, validation=flowers)
+    html = result._repr_html_()
+    assert html.count('src="data:image/svg+xml;base64,') == 1 and "<script" not in html and repr(result) in html
+    assert len(html) < 60_000
+    result.save(tmp_path / "curve.svg")
+    svg = (tmp_path / "curve.svg").read_text()
+    assert "accuracy on the validation data" in svg and "loss of each batch" in svg
+    assert pyopnb.show(result).title == repr(result)
+
+
+def test_what_is_trained_by_default():
+    nodes = [
+        pyopnb.node("Mul", "x scale", "s"),
+        pyopnb.node("BatchNormalization", "s gain bias mean var", "n"),
+        pyopnb.node("Mul", "n aside", "side"),
+        pyopnb.node("ReduceMean", "n", "loss", keepdims=0),
+    ]
+    weights = {name: np.full(2, 0.5, np.float32) for name in ("gain", "bias", "mean", "var", "aside")}
+    model = pyopnb.model(nodes, {"x": "float32[N,2]"}, ["loss", "side"], initializers={**weights, "scale": np.float32(2)})
+    data = {"x": np.ones((4, 2), np.float32)}
+    assert set(pyopnb.train(model, data, loss="loss", batch_size=4).weights) == {"gain", "bias"}
+    chosen = pyopnb.train(model, data, loss="loss", batch_size=4, train=["scale"], optimizer=SGD(0.1))
+    assert chosen.weights["scale"] < 2
+    left = {tensor.name: numpy_helper.to_array(tensor) for tensor in chosen.model.graph.initializer}
+    assert all(np.array_equal(left[name], value) for name, value in weights.items())
+
+
+def test_names_of_the_model_that_ours_could_meet():
+    nodes = [
+        pyopnb.node("Mul", "x train/w", "train/constant_1"),
+        pyopnb.node("ReduceMean", "train/constant_1", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"train/w": np.float32([1])})
+    result = pyopnb.train(model, {"x": np.float32([1, 1])}, loss="loss", optimizer=SGD(0.5), batch_size=2)
+    assert result.weights["train/w"].tolist() == [0.5]
+    onnx.checker.check_model(result.model)
