@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.plain  # of theirs, nothing is instrumented
+
 SCRIPT = """
 import warnings
 from onnx import helper

@@ -9,7 +9,7 @@ OP = """
 class Twice:
     def compute(self, x): return x * 2
 """
-MAKERS = ["pyopnb.Session", "bare"]
+MAKERS = ["pyopnb.Session", pytest.param("bare", marks=pytest.mark.plain)]  # the native module is the same for both
 makers = pytest.mark.parametrize("make", MAKERS)
 
 
@@ -96,6 +96,7 @@ def test_sys_exit_in_compute_ends_the_program(fresh):
     assert (done.code, done.out, done.err) == (7, "finally\n", "")
 
 
+@pytest.mark.plain
 def test_an_uncaught_exception_ends_the_program_with_its_traceback(fresh):
     done = fresh("""
         @pyopnb.pyop("exit::Bad")
@@ -128,7 +129,7 @@ def test_a_daemon_thread_inside_compute(fresh):
     """).clean("end\n")
 
 
-@pytest.mark.parametrize("pause", [0, 0.3, 1.1])
+@pytest.mark.parametrize("pause", [pytest.param(0, marks=pytest.mark.plain), 0.3, pytest.param(1.1, marks=pytest.mark.plain)])
 def test_a_daemon_thread_that_runs_python_in_compute(fresh, pause):
     fresh(f"""
         inside = threading.Event()
@@ -209,6 +210,7 @@ def test_a_daemon_thread_that_makes_sessions(fresh):
     """).clean("end\n")
 
 
+@pytest.mark.plain
 def test_a_thread_that_is_no_daemon_finishes_first(fresh):
     fresh("""
         @pyopnb.pyop("exit::Slow")
@@ -230,6 +232,7 @@ def test_a_run_in_an_exit_handler(fresh):
     """).clean("[ 2. -4.  6.]\n")
 
 
+@pytest.mark.plain
 def test_a_run_after_the_end_is_refused(fresh):
     fresh(
         """
@@ -381,6 +384,7 @@ def test_ctrl_c_in_compute(fresh):
     ).clean("Fail True\n" * 2 + "0\n")
 
 
+@pytest.mark.plain
 def test_ctrl_c_between_ops_that_run_no_python(fresh):
     # compute is numpy's own function, and no node is new: no bytecode runs in which Python would look for signals.
     fresh(
@@ -404,6 +408,7 @@ def test_ctrl_c_between_ops_that_run_no_python(fresh):
     ).clean("Fail True\n" * 2 + "0\n")
 
 
+@pytest.mark.plain
 def test_a_signal_raised_in_compute(fresh):
     fresh("""
         import signal
@@ -423,6 +428,7 @@ def test_a_signal_raised_in_compute(fresh):
     """).clean("[\"in node 'n0' (exit::Raise), version 1, with x: float32[3]\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
 
 
+@pytest.mark.plain
 def test_an_interrupt_right_at_the_start_of_a_run(fresh):
     fresh(f"""
         {OP.replace(chr(10), chr(10) + " " * 8)}

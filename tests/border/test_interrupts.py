@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.plain  # the lines at which it interrupts are Python's
+
 SCRIPT = """
 import warnings
 warnings.simplefilter("ignore")

@@ -379,6 +379,7 @@ def test_chains_of_exceptions_stay_as_they_were(outcomes):
     assert got["implicit"]["cause"] == got["unchained"]["cause"] == "NoneType"
 
 
+@pytest.mark.plain
 def test_the_callers_own_exception_stays_outside(fresh):
     fresh("""
         @pyopnb.pyop("case::Implicit")
@@ -404,6 +405,7 @@ def test_the_callers_own_exception_stays_outside(fresh):
     """).clean("ValueError KeyError Fail OSError None\n" * 2)
 
 
+@pytest.mark.plain
 def test_an_exception_leaves_no_cycle(fresh):
     # A traceback that holds itself would keep feeds and results of a failed run until a collection.
     fresh("""
@@ -441,6 +443,7 @@ def test_an_exception_leaves_no_cycle(fresh):
     """).clean("3\n4\n")
 
 
+@pytest.mark.plain
 def test_a_refused_result_is_no_escape(fresh):
     # The refusal's own frames hold the result, here a view of the input; the op keeps nothing and goes on getting views.
     fresh("""

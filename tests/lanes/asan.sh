@@ -18,7 +18,7 @@ echo "asan: errors"
 # Greenlets move the stack to the heap and back, with the zones in it that the sanitizer lets nobody read. The 200 operators that
 # ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
 left_out=(--ignore=tests/border/test_greenlets.py)
-[ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere")
+[ -n "${everywhere:-}" ] || left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere and not plain")
 ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_parallel.py "${left_out[@]}"
 
 # Python and onnxruntime leave hundreds of allocations behind at exit, and a suppression by library would cover ours as well,
@@ -27,12 +27,16 @@ ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border tests/threads/test_para
 # names our source or module counts. Its scripts are looked at, and not pytest, which starts them; unless everything is asked for,
 # with one case of each way through the border.
 echo "asan: leaks"
-[ -n "${everywhere:-}" ] || export PYOPNB_ONE_OF_EACH=yes
+shortened=()
+if [ -z "${everywhere:-}" ]; then
+    export PYOPNB_ONE_OF_EACH=yes
+    shortened=(-m "not plain")
+fi
 logs=build/asan/leaks
 rm -rf "$logs" && mkdir -p "$logs"
 unset PYTHONMALLOC
 PYOPNB_SCRIPTS_ASAN_OPTIONS=$options:detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=20:exitcode=0:log_path=$PWD/$logs/log \
-    ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border/test_misbehaviour.py
+    ASAN_OPTIONS=$options:detect_leaks=0 tested tests/border/test_misbehaviour.py "${shortened[@]}"
 unset LD_PRELOAD
 if ! ls "$logs"/log.* >/dev/null 2>&1; then
     echo "asan: the leak run recorded nothing, not even Python's own: it did not look" >&2
