@@ -14,7 +14,6 @@ from written import OPS, inputs
 import pyopnb
 import pyopnb.torch
 
-
 REFUSED = {
     "Branch": r"line \d of compute \(if x.sum\(\) > 0: return x \* 2\).* a condition that depends on values; by torch: .*Data-dependent branching",
     "Inverse": r"np.linalg.inv, for which ONNX has no operator; by torch: DispatchError, No ONNX function found",
