@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pyopnb.display.show import show
     from pyopnb.display.view import View
     from pyopnb.gradients.grad import grad
+    from pyopnb.lowering.form_table import Form, Forms
+    from pyopnb.lowering.forms import forms
     from pyopnb.lowering.lower import lower
     from pyopnb.lowering.models import StayedInPython
     from pyopnb.models.build import model, node
@@ -81,6 +83,8 @@ __all__ = [
     "EscapedInput",
     "FeedError",
     "Filled",
+    "Form",
+    "Forms",
     "GradientReport",
     "KeptOp",
     "Loaded",
@@ -116,6 +120,7 @@ __all__ = [
     "diff",
     "fill",
     "first_divergence",
+    "forms",
     "get_library_path",
     "grad",
     "interact",
@@ -160,6 +165,8 @@ _AT_FIRST_USE = {
     "pyopnb.models.edit.wrap": ["wrap"],
     "pyopnb.models.support.missing": ["Missing", "missing"],
     "pyopnb.gradients.grad": ["grad"],
+    "pyopnb.lowering.form_table": ["Form", "Forms"],
+    "pyopnb.lowering.forms": ["forms"],
     "pyopnb.lowering.lower": ["lower"],
     "pyopnb.training.train": ["train"],
     "pyopnb.lowering.models": ["StayedInPython"],

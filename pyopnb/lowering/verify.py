@@ -20,7 +20,7 @@ from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["FLOATS", "NoKernel", "called", "give_attrs", "in_dtype", "trials", "verify"]
+__all__ = ["FLOATS", "NoKernel", "called", "compare", "give_attrs", "in_dtype", "trials", "verify"]
 
 FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes in which an op of floats is tried."""
@@ -96,7 +96,7 @@ def verify(lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *,
         if run is None:
             run = _runner(called(lowered, subject, example, expected), lowered, subject)
         try:
-            found = _compare(run, subject, example, expected)
+            found = compare(run, subject, example, expected)
         except Exception:  # the runtime's exceptions have no base class of their own
             if what == _EMPTY:
                 continue  # an error is no wrong number, and some of the runtime's kernels refuse what is empty
@@ -118,8 +118,8 @@ def _runner(model: ModelProto, lowered: LoweredOp, subject: Subject) -> Callable
         raise NoKernel(where, expected="nodes that ONNX Runtime has kernels for", got=text) from None
 
 
-def _compare(run: Callable[[Any], list[Any]], subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> Diff:
-    """The diff of what the runtime gives and what the op gives."""
+def compare(run: Callable[[Any], list[Any]], subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> Diff:
+    """The diff of what the runtime gives for an example and what the op gives."""
     got = run(example.feeds())
     names = [f"output {place}" for place in range(len(expected))]
     kinds = [array.dtype.name for array in expected if array.dtype.name in _RELATIVE]

@@ -134,17 +134,30 @@ def _check(shell: Any, args: Namespace) -> object:
     __tracebackhide__ = True
     from pyopnb.testing.check import check
 
+    return _on_examples("check", check, shell, args)
+
+
+def _forms(shell: Any, args: Namespace) -> object:
+    __tracebackhide__ = True
+    from pyopnb.lowering.forms import forms
+
+    return _on_examples("forms", forms, shell, args)
+
+
+def _on_examples(name: str, function: Callable[..., object], shell: Any, args: Namespace) -> object:
+    """Call a function with the current version of an op and the inputs and attrs of the line."""
+    __tracebackhide__ = True
     version = _find_version(args.OP, None)
     try:
         expressions = parse_expressions(args.expressions)
     except SyntaxError:
-        where, next_ = f"%pyop check {args.OP}", "%pyop check OP x=np.ones(3), limit=2.0"
+        where, next_ = f"%pyop {name} {args.OP}", f"%pyop {name} OP x=np.ones(3), limit=2.0"
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
     ports = {port.name for port in version.schema.inputs}
-    if not expressions.positional and not any(name in ports for name, _ in expressions.named):  # check generates the inputs
-        return check(version.op, **expressions.evaluate(shell.user_ns)[1])
+    if not expressions.positional and not any(name in ports for name, _ in expressions.named):  # the inputs are generated
+        return function(version.op, **expressions.evaluate(shell.user_ns)[1])
     inputs, attrs = bind(version, expressions, shell.user_ns)
-    return check(version.op, *inputs, **attrs)
+    return function(version.op, *inputs, **attrs)
 
 
 def _missing(shell: Any, args: Namespace) -> object:
@@ -206,6 +219,7 @@ COMMANDS = {
         Command("source OP [N]", "show the source of a version", _source),
         Command("diff OP [A] [B]", "compare two versions; default: the last two", _diff),
         Command("check OP [x=EXPR,...]", "test whether an op is ready for use in models", _check),
+        Command("forms OP [x=EXPR,...]", "compare an op as Python and as an ONNX function: results, times, nodes", _forms),
         Command("missing MODEL [--cells]", "list the nodes ONNX Runtime cannot run; put a cell for the first below", _missing),
         Command("skeleton MODEL NODE", "put a cell for one of these nodes below", _skeleton),
         Command("load FILE [--watch]", "run a file for its ops; again whenever it is saved", _load),

@@ -162,6 +162,13 @@ def test_check_of_what_is_wrong(soft_clip, run):
     assert "%pyop check: the following arguments are required: OP. Try: %pyop check OP [x=EXPR,...]" in run("%pyop check").err
 
 
+def test_forms(soft_clip, define, run):
+    forms = define("%pyop forms SoftClip np.float32([1, 2]), limit=2.0").value
+    assert [form.verdict for form in forms] == ["", "yes"]
+    assert "(float32[2], limit=2.0)" in repr(forms)
+    assert run("%pyop forms SoftClip x=").err.startswith("UsageError: %pyop forms SoftClip: expected x=EXPR, y=EXPR, got x=.")
+
+
 def test_diff(soft_clip, define, run):
     assert (
         "demo::SoftClip, diff: expected two versions, got one. Try: edit its cell and run it again"

@@ -1,0 +1,149 @@
+"""The forms of an op as a table, and a picture of their times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.display.html import escape, image, join, note
+from pyopnb.display.show import view
+from pyopnb.display.svg.chart import line_chart, page
+from pyopnb.display.svg.shapes import Drawing
+from pyopnb.display.svg.to_svg import to_svg
+from pyopnb.display.view import View
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import sanitize
+from pyopnb.ops.text_table import Table
+from pyopnb.testing.subject import Example
+
+__all__ = ["Form", "Forms", "view_forms"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of an op.
+
+    Attributes
+    ----------
+    name : str
+        ``"Python"``, ``"ONNX function"``.
+    diffs : tuple of Diff
+        Its results against Python's, at each size; empty for Python itself.
+    seconds : tuple of float
+        The fastest run at each size, in ONNX Runtime, with one thread.
+    nodes : int or None
+        Of the function, without constants.
+    why_not : str
+        Why the op has no such form; empty where it has.
+    """
+
+    name: str
+    diffs: tuple[Diff, ...] = ()
+    seconds: tuple[float, ...] = ()
+    nodes: int | None = None
+    why_not: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether its results are Python's, in a few words."""
+        if not self.diffs:
+            return "" if self.seconds else "no"
+        wrong = [diff for diff in self.diffs if not diff.ok]
+        return wrong[0].headline()[0] if wrong else "yes"
+
+
+@dataclass(frozen=True, repr=False)
+class Forms(Displayable, Sequence[Form]):
+    """What `pyopnb.forms` returns: a row for each form, with a picture in a notebook.
+
+    Attributes
+    ----------
+    op : str
+        The version.
+    examples : tuple of Example
+        One for each size.
+    all : tuple of Form
+        Python first.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> @pyopnb.pyop("doctest::Half")
+    ... class Half:
+    ...     def compute(self, x):
+    ...         return x / 2
+    >>> both = pyopnb.forms("doctest::Half", np.ones(3, np.float32), sizes=[10, 1000])
+    >>> [(form.name, form.verdict, form.nodes) for form in both]
+    [('Python', '', None), ('ONNX function', 'yes', 1)]
+    """
+
+    op: str
+    examples: tuple[Example, ...]
+    all: tuple[Form, ...]
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.all[place]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def table(self) -> Table:
+        """The forms as rows.
+
+        Returns
+        -------
+        Table
+        """
+        rows = [
+            [form.name, form.verdict, *(_duration(each) for each in form.seconds or [None] * len(self.examples)), _number(form)]
+            for form in self.all
+        ]
+        return Table(["form", "equal to Python", *map(str, self.examples), "nodes"], rows)
+
+    def __repr__(self) -> str:
+        reasons = [f"{form.name}: {sanitize(form.why_not, 400)}" for form in self.all if form.why_not]
+        return "\n".join([self.op, repr(self.table()), *reasons])
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+def _number(form: Form) -> str:
+    return "" if form.nodes is None else str(form.nodes)
+
+
+@view.register
+def view_forms(thing: Forms) -> View:
+    """The table of an op's forms, and a line for each: the time against the number of elements, both as powers of ten.
+
+    Parameters
+    ----------
+    thing : Forms
+
+    Returns
+    -------
+    View
+    """
+    head = f"<div><b>{escape(thing.op)}</b></div>"
+    reasons = [note(f"{form.name}: {form.why_not}") for form in thing if form.why_not]
+    title = f"the forms of {thing.op}"
+    draws = len(thing.examples) > 1
+    picture = [image(to_svg(_drawing(thing)), title)] if draws else []
+    body = join([head, thing.table()._repr_html_(), *reasons, *picture])
+    return View(thing, title, repr(thing), body, draw=(lambda: _drawing(thing)) if draws else None)
+
+
+def _drawing(thing: Forms) -> Drawing:
+    """One chart of all forms."""
+    counts = [sum(array.size for array in example.inputs if array is not None) for example in thing.examples]
+    lines = {form.name: [math.log10(seconds * 1e6) for seconds in form.seconds] for form in thing if form.seconds}
+    names = [f"{count:,}" for count in counts]
+    across = [math.log10(max(count, 1)) for count in counts]
+    chart = line_chart(across, lines, "log10 of µs", label="elements", names=names)
+    return page([chart], f"the forms of {thing.op}")

@@ -1,0 +1,185 @@
+"""The forms of one op side by side: are their results equal, how fast is each, and of how many nodes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyopnb.lowering.form_table import Form, Forms
+from pyopnb.lowering.one_op import called_on, lower_op
+from pyopnb.lowering.verify import called, compare
+from pyopnb.ops.errors import ArgumentError, NotLowered, hide_internal_frames
+from pyopnb.ops.registry import find_op
+from pyopnb.runtime.one_run import kernel_runner
+from pyopnb.testing.sizes import ExampleSizes
+from pyopnb.testing.subject import Example, Subject, generate_example, read_example, refuse_tuples
+
+__all__ = ["forms"]
+
+_Run = Callable[[Mapping[str, Any]], Sequence[Any]]
+
+_SLOW = 0.05  # seconds of a call beyond which an example does not grow
+_SPENT = 0.15  # seconds of runs for each form and size
+_LEAST_RUNS = 3
+
+
+@hide_internal_frames
+def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs: Any) -> Forms:
+    """Compare the forms of an op: as Python, and as the ONNX function that `lower` makes of it.
+
+    Each runs in ONNX Runtime, in a model of one node, with one thread. The results are compared with those of Python at three
+    sizes: the example's, a middle one, and the largest to which the first dimension that can change is doubled, until the
+    example has a million elements or a call takes 50 ms.
+
+    Parameters
+    ----------
+    op : str or type
+        The name of an op in the registry, or its class.
+    *inputs
+        An array for each input, None for one that is left out. Without them, some are generated from the hints of ``compute``.
+    sizes : sequence of int, optional
+        The sizes of that dimension instead.
+    **attrs
+        The attrs of the node.
+
+    Returns
+    -------
+    Forms
+
+    Raises
+    ------
+    ArgumentError
+        Sizes are given, and the hints fix all dimensions; or one is negative, or needs more than a million elements.
+    UnknownOp, FeedError
+        As from `check`.
+    Exception
+        What the op raises.
+
+    Examples
+    --------
+    See `Forms`.
+    """
+    target = find_op(op)
+    refuse_tuples(target, inputs)
+    example = read_example(target, tuple(inputs), attrs, 0) if inputs else generate_example(target, attrs)
+    subject = Subject(target, [example])
+    examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
+    expected = [called_on(subject, each) for each in examples]
+    runs: dict[str, _Run] = {}
+    nodes: dict[str, int | None] = {}
+    reasons: dict[str, str] = {}
+    for name, make in _MAKERS.items():
+        try:
+            runs[name], nodes[name] = make(subject, example, expected[0])
+        except NotLowered as error:
+            reasons[name] = str(error)
+    seconds = [_fastest(runs, each.feeds()) for each in examples]
+    made = []
+    for name in _MAKERS:
+        if name in reasons:
+            made.append(Form(name, why_not=reasons[name]))
+            continue
+        pairs = zip(examples, expected, strict=True)
+        diffs = () if name == _PYTHON else tuple(compare(runs[name], subject, each, want) for each, want in pairs)
+        made.append(Form(name, diffs, tuple(each[name] for each in seconds), nodes[name]))
+    return Forms(str(subject.version), tuple(examples), tuple(made))
+
+
+# ---- the forms ---------------------------------------------------------------------------------------------------------------
+
+_PYTHON = "Python"
+
+
+def _python(subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> tuple[_Run, None]:
+    session = subject.session(example, len(expected), [kind and kind.without_sizes() for kind in example.types])
+    return lambda feeds: session.run(None, feeds), None
+
+
+def _function(subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> tuple[_Run, int]:
+    lowered = lower_op(subject.op, [example])
+    count = sum(node.op_type != "Constant" for node in lowered.function.node)
+    return kernel_runner(called(lowered, subject, example, expected)), count
+
+
+_MAKERS: dict[str, Callable[[Subject, Example, Sequence[np.ndarray]], tuple[_Run, int | None]]] = {
+    _PYTHON: _python,
+    "ONNX function": _function,
+}
+"""Each makes a form that takes the feeds of an example at any size, and counts its nodes; NotLowered where there is none."""
+
+
+# ---- sizes -------------------------------------------------------------------------------------------------------------------
+
+
+def _first_dimension(groups: ExampleSizes) -> str | None:
+    return next((dim for dims in groups.groups for dim in dims if isinstance(dim, str)), None)
+
+
+def _grown(subject: Subject, example: Example) -> list[Example]:
+    """An example, and two larger ones, as far as it can grow."""
+    groups = ExampleSizes.of(subject, example)
+    name = _first_dimension(groups)
+    if name is None or not groups.sizes[name]:
+        return [example]
+    larger = [example]
+    while _seconds_of(subject, larger[-1]) < _SLOW:
+        bigger = groups.resize({**groups.sizes, name: groups.sizes[name] * 2 ** len(larger)})
+        if bigger is None or not _takes(subject, bigger):
+            break  # it is too large, or of a size that the op does not take
+        larger.append(bigger)
+    return [larger[place] for place in sorted({0, len(larger) // 2, len(larger) - 1})]
+
+
+def _takes(subject: Subject, example: Example) -> bool:
+    """Whether the op runs on an example that is made here: its sizes may be none that it takes."""
+    try:
+        called_on(subject, example)
+    except Exception:
+        return False
+    return True
+
+
+def _seconds_of(subject: Subject, example: Example) -> float:
+    """Of the second call, as the first may import; without the time that others on the machine take."""
+    called_on(subject, example)
+    begin = time.thread_time()
+    called_on(subject, example)
+    return time.thread_time() - begin
+
+
+def _resized(subject: Subject, example: Example, sizes: Sequence[int]) -> list[Example]:
+    groups = ExampleSizes.of(subject, example)
+    name = _first_dimension(groups)
+    if name is None:
+        raise ArgumentError(f"forms of {subject.op.name}, sizes", expected="none: the hints fix all", got=str(list(sizes)))
+    made = []
+    for size in sizes:
+        resized = groups.resize({**groups.sizes, name: size}) if size >= 0 else None
+        if resized is None:
+            expected = f"sizes of {name} that give at most a million elements"
+            raise ArgumentError(f"forms of {subject.op.name}, sizes", expected=expected, got=str(size))
+        made.append(resized)
+    return made
+
+
+# ---- time --------------------------------------------------------------------------------------------------------------------
+
+
+def _fastest(runs: Mapping[str, _Run], feeds: Mapping[str, Any]) -> dict[str, float]:
+    """The fastest of some runs of each, in turns, so that what else the machine does meets all alike."""
+    best: dict[str, float] = {}
+    rounds, until = 0, time.perf_counter() + _SPENT * len(runs)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        while rounds < _LEAST_RUNS or time.perf_counter() < until:
+            for name, run in runs.items():
+                begin = time.perf_counter()
+                run(feeds)
+                spent = time.perf_counter() - begin
+                best[name] = min(spent, best.get(name, spent))
+            rounds += 1
+    return best

@@ -1,0 +1,91 @@
+"""The forms of an op side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pyopnb
+
+
+@pytest.fixture
+def clip(define):
+    define(
+        """
+        @pyopnb.pyop("demo::Clip")
+        class Clip:
+            def __init__(self, limit: float = 1.0):
+                self.limit = limit
+            def compute(self, x: "float32[N,2]"):
+                return self.limit * np.tanh(x / self.limit)
+        """
+    )
+    return "demo::Clip"
+
+
+def test_three_sizes_are_run_and_compared(clip):
+    forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), limit=2.0)
+    assert forms.op == "demo::Clip, version 1"
+    shapes = [example.inputs[0].shape for example in forms.examples]
+    assert len(shapes) == 3 and shapes[0] == (3, 2) and shapes[1][0] < shapes[2][0] <= 500_000
+    assert all(example.attrs == {"limit": 2.0} for example in forms.examples)
+    python, function = forms
+    assert (python.name, python.verdict, python.nodes) == ("Python", "", None)
+    assert (function.name, function.verdict, function.nodes) == ("ONNX function", "yes", 3)
+    assert len(function.diffs) == 3 and all(
+        diff.ok and f"float32[{size},2]" in diff.headline()[0] for diff, (size, _) in zip(function.diffs, shapes, strict=True)
+    )
+    assert all(0 < seconds < 60 for form in forms for seconds in form.seconds)
+    assert repr(forms).splitlines()[1].split() == [
+        "form",
+        "equal",
+        "to",
+        "Python",
+        *f"(float32[3,2], limit=2.0) (float32[{shapes[1][0]},2], limit=2.0) (float32[{shapes[2][0]},2], limit=2.0)".split(),
+        "nodes",
+    ]
+
+
+def test_sizes_may_be_given(clip):
+    forms = pyopnb.forms(clip, sizes=[1, 10])
+    assert [example.inputs[0].shape for example in forms.examples] == [(1, 2), (10, 2)]
+    with pytest.raises(
+        pyopnb.ArgumentError,
+        match="forms of demo::Clip, sizes: expected sizes of N that give at most a million elements, got 1000000000",
+    ):
+        pyopnb.forms(clip, sizes=[1_000_000_000])
+    with pytest.raises(pyopnb.ArgumentError, match="got -1"):
+        pyopnb.forms(clip, sizes=[-1])
+
+
+def test_an_op_whose_sizes_are_fixed_has_one_size(define):
+    define('@pyopnb.pyop("demo::Three")\nclass Three:\n    def compute(self, x: "float32[3]"):\n        return x + 1\n')
+    assert len(pyopnb.forms("demo::Three").examples) == 1
+    with pytest.raises(pyopnb.ArgumentError, match="expected none: the hints fix all"):
+        pyopnb.forms("demo::Three", sizes=[4])
+
+
+def test_a_form_that_is_not_there_says_why(define):
+    define('@pyopnb.pyop("demo::Flip")\nclass Flip:\n    def compute(self, x):\n        return x if x.sum() > 0 else -x\n')
+    forms = pyopnb.forms("demo::Flip", np.ones(3, np.float32), sizes=[3])
+    assert forms[1].verdict == "no" and not forms[1].seconds
+    assert "ONNX function: demo::Flip, line" in repr(forms) and "a condition that depends on values" in repr(forms)
+    assert "a condition that depends on values" in forms._repr_html_()
+
+
+def test_a_form_with_other_results_says_so(clip, monkeypatch):
+    from pyopnb.lowering import forms as module
+
+    monkeypatch.setitem(module._MAKERS, "Other", lambda *args: (lambda feeds: [feeds["x0"] * 0], 1))
+    forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), sizes=[4])
+    assert forms[2].verdict.startswith("different: output 0: float32[4,2], 8 of 8 elements")
+
+
+def test_it_is_a_table_and_a_picture(clip, tmp_path):
+    forms = pyopnb.forms(clip, sizes=[1, 10, 100])
+    html = forms._repr_html_()
+    assert html.count("<tr") == 3 and "<img" in html
+    forms.save(tmp_path / "forms.svg")
+    svg = (tmp_path / "forms.svg").read_text()
+    assert "ONNX function" in svg and "200" in svg
+    assert pyopnb.show(forms).text == repr(forms)
