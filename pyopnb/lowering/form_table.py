@@ -29,7 +29,7 @@ class Form:
     Attributes
     ----------
     name : str
-        ``"Python"``, ``"ONNX function"``.
+        ``"Python"``, ``"ONNX function"``, ``"C++"`` or ``"Numba"``.
     diffs : tuple of Diff
         Its results against Python's, at each size; empty for Python itself.
     seconds : tuple of float
@@ -62,7 +62,7 @@ class Forms(Displayable, Sequence[Form]):
     Attributes
     ----------
     op : str
-        The version.
+        The version in Python.
     examples : tuple of Example
         One for each size.
     all : tuple of Form

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,17 @@ import numpy as np
 from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op
 from pyopnb.lowering.verify import called, compare
-from pyopnb.ops.errors import ArgumentError, NotLowered, hide_internal_frames
-from pyopnb.ops.registry import find_op
+from pyopnb.ops.errors import ArgumentError, PyopError, hide_internal_frames
+from pyopnb.ops.op import Op, Version
+from pyopnb.ops.registry import find_op, registry
+from pyopnb.runtime.compiled.form import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, generate_example, read_example, refuse_tuples
 
 __all__ = ["forms"]
 
-_Run = Callable[[Mapping[str, Any]], Sequence[Any]]
+_Run = Callable[[Mapping[str, Any]], list[Any]]
 
 _SLOW = 0.05  # seconds of a call beyond which an example does not grow
 _SPENT = 0.15  # seconds of runs for each form and size
@@ -29,11 +33,11 @@ _LEAST_RUNS = 3
 
 @hide_internal_frames
 def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs: Any) -> Forms:
-    """Compare the forms of an op: as Python, and as the ONNX function that `lower` makes of it.
+    """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
-    Each runs in ONNX Runtime, in a model of one node, with one thread. The results are compared with those of Python at three
-    sizes: the example's, a middle one, and the largest to which the first dimension that can change is doubled, until the
-    example has a million elements or a call takes 50 ms.
+    Of each language it is the newest version that the op has, if any. Each runs in ONNX Runtime, in a model of one node, with
+    one thread. The results are compared with those of Python at three sizes: the example's, a middle one, and the largest to
+    which the first dimension that can change is doubled, until the example has a million elements or a call takes 50 ms.
 
     Parameters
     ----------
@@ -53,7 +57,8 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     Raises
     ------
     ArgumentError
-        Sizes are given, and the hints fix all dimensions; or one is negative, or needs more than a million elements.
+        No version is in Python. Sizes are given, and the hints fix all dimensions; or one is negative, or needs more than a
+        million elements.
     UnknownOp, FeedError
         As from `check`.
     Exception
@@ -65,51 +70,84 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     """
     target = find_op(op)
     refuse_tuples(target, inputs)
-    example = read_example(target, tuple(inputs), attrs, 0) if inputs else generate_example(target, attrs)
-    subject = Subject(target, [example])
+    versions = {_language(version.cls): version for version in target.versions}
+    if _PYTHON not in versions:
+        raise ArgumentError(f"forms of {target.name}", expected="a version in Python", got=f"{', '.join(versions)} alone")
+    python = Op(target.name, (versions[_PYTHON],))
+    example = read_example(python, tuple(inputs), attrs, 0) if inputs else generate_example(python, attrs)
+    subject = Subject(python, [example])
     examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
     expected = [called_on(subject, each) for each in examples]
+    with _named(target, versions) as ops:
+        made = _made(subject, ops, examples, expected)
+    return Forms(str(subject.version), tuple(examples), made)
+
+
+@contextmanager
+def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
+    """Versions of an op as ops with names of their own, so that each can serve a session."""
+    names = {language: f"pyopnb.forms::{op.op_type}_{place}" for place, language in enumerate(versions)}
+    try:
+        for language, version in versions.items():
+            registry.define(version.cls, names[language], opset=version.opset, source=version.source)
+        yield {language: registry[name] for language, name in names.items()}
+    finally:
+        for name in names.values():
+            if name in registry:
+                registry.remove(name)
+
+
+def _made(
+    subject: Subject, ops: Mapping[str, Op], examples: Sequence[Example], expected: Sequence[Sequence[np.ndarray]]
+) -> tuple[Form, ...]:
+    made: dict[str, Form] = {}
     runs: dict[str, _Run] = {}
-    nodes: dict[str, int | None] = {}
-    reasons: dict[str, str] = {}
     for name, make in _MAKERS.items():
-        try:
-            runs[name], nodes[name] = make(subject, example, expected[0])
-        except NotLowered as error:
-            reasons[name] = str(error)
+        if name == _FUNCTION or name in ops:
+            op = ops.get(name, subject.op)
+            try:
+                runs[name], nodes = make(subject, op, expected[0])
+                made[name] = Form(name, nodes=nodes)
+            except PyopError as error:
+                made[name] = Form(name, why_not=str(error).replace(op.name, subject.op.name))
     seconds = [_fastest(runs, each.feeds()) for each in examples]
-    made = []
-    for name in _MAKERS:
-        if name in reasons:
-            made.append(Form(name, why_not=reasons[name]))
-            continue
+    for name, run in runs.items():
         pairs = zip(examples, expected, strict=True)
-        diffs = () if name == _PYTHON else tuple(compare(runs[name], subject, each, want) for each, want in pairs)
-        made.append(Form(name, diffs, tuple(each[name] for each in seconds), nodes[name]))
-    return Forms(str(subject.version), tuple(examples), tuple(made))
+        diffs = () if name == _PYTHON else tuple(compare(run, subject, each, want) for each, want in pairs)
+        made[name] = replace(made[name], diffs=diffs, seconds=tuple(each[name] for each in seconds))
+    return tuple(made.values())
 
 
 # ---- the forms ---------------------------------------------------------------------------------------------------------------
 
-_PYTHON = "Python"
+_PYTHON, _FUNCTION, _CPP, _NUMBA = "Python", "ONNX function", "C++", "Numba"
 
 
-def _python(subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> tuple[_Run, None]:
-    session = subject.session(example, len(expected), [kind and kind.without_sizes() for kind in example.types])
-    return lambda feeds: session.run(None, feeds), None
+def _language(cls: type) -> str:
+    return _CPP if hasattr(cls, "__pyopnb_native__") else _NUMBA if asks_for_numba(cls) else _PYTHON
 
 
-def _function(subject: Subject, example: Example, expected: Sequence[np.ndarray]) -> tuple[_Run, int]:
-    lowered = lower_op(subject.op, [example])
+def _op(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple[_Run, None]:
+    (example,) = subject.examples
+    own = Subject(op, [example])
+    session = own.session(example, len(expected), [kind and kind.without_sizes() for kind in example.types])
+    return lambda feeds: list(session.run(None, feeds)), None
+
+
+def _function(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple[_Run, int]:
+    (example,) = subject.examples
+    lowered = lower_op(op, [example])
     count = sum(node.op_type != "Constant" for node in lowered.function.node)
     return kernel_runner(called(lowered, subject, example, expected)), count
 
 
-_MAKERS: dict[str, Callable[[Subject, Example, Sequence[np.ndarray]], tuple[_Run, int | None]]] = {
-    _PYTHON: _python,
-    "ONNX function": _function,
+_MAKERS: dict[str, Callable[[Subject, Op, Sequence[np.ndarray]], tuple[_Run, int | None]]] = {
+    _PYTHON: _op,
+    _FUNCTION: _function,
+    _CPP: _op,
+    _NUMBA: _op,
 }
-"""Each makes a form that takes the feeds of an example at any size, and counts its nodes; NotLowered where there is none."""
+"""Each makes a form that takes the feeds of an example at any size, and counts its nodes; PyopError where there is none."""
 
 
 # ---- sizes -------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pyopnb.ops.types import type_of
 from pyopnb.testing.subject import Example, Subject
 from pyopnb.torch.program import quiet
 
-__all__ = ["lower"]
+__all__ = ["lower", "trace_by_torch"]
 
 _BY_TORCH = "by torch"
 _LONGEST = 160

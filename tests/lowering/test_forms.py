@@ -76,9 +76,41 @@ def test_a_form_that_is_not_there_says_why(define):
 def test_a_form_with_other_results_says_so(clip, monkeypatch):
     from pyopnb.lowering import forms as module
 
-    monkeypatch.setitem(module._MAKERS, "Other", lambda *args: (lambda feeds: [feeds["x0"] * 0], 1))
+    monkeypatch.setitem(module._MAKERS, "ONNX function", lambda *args: (lambda feeds: [feeds["x0"] * 0], 1))
     forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), sizes=[4])
-    assert forms[2].verdict.startswith("different: output 0: float32[4,2], 8 of 8 elements")
+    assert forms[1].verdict.startswith("different: output 0: float32[4,2], 8 of 8 elements")
+
+
+def test_versions_in_other_languages_are_forms(clip):
+    pyopnb.cpp_op(
+        """
+        void Clip(Input<float> x, Output<float> y, float limit = 1.0f) {
+          y.allocate(x.shape());
+          for (int64_t i = 0; i < x.size(); ++i) y[i] = limit * std::tanh(x[i] / limit);
+        }
+        """,
+        clip,
+    )
+    before = list(pyopnb.registry)
+    forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), limit=2.0)
+    assert [(form.name, form.verdict) for form in forms] == [("Python", ""), ("ONNX function", "yes"), ("C++", "yes")]
+    assert forms.op == "demo::Clip, version 1"
+    assert list(pyopnb.registry) == before and pyopnb.registry[clip].current.number == 2
+    doubles = pyopnb.forms(clip, sizes=[3])
+    assert doubles[2].verdict == "yes"
+    pyopnb.cpp_op("void Copy(Input<float> x, Output<float> y) { y.allocate(x.shape()); }", "demo::Copy")
+    with pytest.raises(pyopnb.ArgumentError, match=r"forms of demo::Copy: expected a version in Python, got C\+\+ alone"):
+        pyopnb.forms("demo::Copy")
+
+
+def test_a_form_that_does_not_take_the_example_says_why(define):
+    define('@pyopnb.pyop("demo::Twice")\nclass Twice:\n    def compute(self, x):\n        return x * 2\n')
+    pyopnb.cpp_op(
+        "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int64_t i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }",
+        "demo::Twice",
+    )
+    forms = pyopnb.forms("demo::Twice", np.ones(3, np.int64), sizes=[3])
+    assert forms[2].verdict == "no" and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].why_not
 
 
 def test_it_is_a_table_and_a_picture(clip, tmp_path):

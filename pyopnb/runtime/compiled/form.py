@@ -8,7 +8,7 @@ from typing import Any
 
 from pyopnb.ops.types import TensorType
 
-__all__ = ["Native", "compiled_form"]
+__all__ = ["Native", "asks_for_numba", "compiled_form"]
 
 Native = tuple[int, int, int, object]
 """A function of the interface in ``pyopnb_call.h``: its address, that of its attrs, how many they are, and what owns both."""
@@ -38,13 +38,14 @@ def compiled_form(instance: object, inputs: _Types, outputs: _Types, where: str)
     if make is not None:
         made: Native | None = make(instance, inputs, outputs)
         return made
-    if _asks_for_numba(type(instance)):
+    if asks_for_numba(type(instance)):
         form: Native | None = _numba().form_of(instance, inputs, outputs, where)
         return form
     return None
 
 
-def _asks_for_numba(cls: type) -> bool:
+def asks_for_numba(cls: type) -> bool:
+    """Whether a class says that Numba is to compile its ``compute``."""
     if getattr(cls, "kernel", None) == "numba":
         return True
     compute = getattr(cls, "compute", None)
