@@ -13,7 +13,8 @@ import types
 import zlib
 from typing import Any
 
-import joblib
+import numpy as np
+from joblib.hashing import NumpyHasher
 
 from pyopnb.models.op_metadata import MAX_SOURCE
 from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
@@ -28,6 +29,15 @@ _PICKLE_TEXT = """\
 # op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""
 
 
+class _Hasher(NumpyHasher):  # type: ignore[misc]  # mypy reads no joblib
+    """As `joblib.hash`, but arrays of records by their fields: the bytes between the fields of a tree's nodes are any."""
+
+    def save(self, obj: Any) -> None:
+        if isinstance(obj, np.ndarray) and obj.dtype.names:
+            obj = {name: np.ascontiguousarray(obj[name]) for name in obj.dtype.names}
+        super().save(obj)
+
+
 def digest(parts: Any) -> str | None:
     """A text that is the same for equal parts; None where they cannot be pickled.
 
@@ -40,7 +50,7 @@ def digest(parts: Any) -> str | None:
     str or None
     """
     try:
-        return str(joblib.hash(parts))
+        return str(_Hasher("md5").hash(parts))
     except Exception:  # noqa: S110  # of masked arrays of objects, which the results of a search have, and of lambdas
         pass
     try:

@@ -191,6 +191,8 @@ def convert(
     ArgumentError, ModelError
         As from `export`.
     """
+    _check_names("input_names", input_names, program.graph_signature.user_inputs)
+    _check_names("output_names", output_names, program.graph_signature.user_outputs)
     _put_functions(program)
     _send(program, ops or {})
     return _fill(program, dynamic_shapes, input_names, output_names)
@@ -324,6 +326,16 @@ def _failed(error: BaseException) -> ModelError:
     where = f"torch.onnx.export{f', {sanitize(named[0])}' if named else ''}"
     got = sanitize(f"{type(cause).__name__}: {said}", 400)
     return ModelError(where, expected="a program that the exporter takes", got=got, next="see the error above, of torch")
+
+
+def _check_names(where: str, names: Sequence[str] | None, ends: Sequence[Any]) -> None:
+    """Refuse more names than there are inputs or outputs, which the exporter would drop."""
+    if isinstance(names, str):
+        raise ArgumentError(where, expected="a list of names", got=sanitize(repr(names)), next=f"[{sanitize(repr(names))}]")
+    if names is not None and len(names) > len(ends):
+        kind = where.partition("_")[0]
+        got = f"{len(names)}: {', '.join(map(str, names))}"
+        raise ArgumentError(where, expected=f"names of {plural(len(ends), kind)}", got=sanitize(got, 200))
 
 
 def _put_functions(program: Any) -> None:

@@ -86,6 +86,7 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     check_example(module, args, kwargs, any_numbers)
     where = f"module {sanitize(type(module).__name__)}"
     args, kwargs = apart(args, in_order(module, kwargs))
+    _check_sizes(dynamic_shapes, module, args, kwargs)
     try:
         with quiet():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes))
@@ -231,12 +232,43 @@ def _unnamed(dynamic_shapes: Any) -> Any:
     return dynamic_shapes
 
 
+def _check_sizes(dynamic_shapes: Any, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """Refuse dimensions that a tensor does not have; torch says nothing of them, or not where."""
+    if dynamic_shapes is None:
+        return
+    if not isinstance(dynamic_shapes, (Mapping, tuple, list)):
+        got = sanitize(repr(dynamic_shapes), 100)
+        raise ArgumentError("dynamic_shapes", expected="an entry for each argument", got=got, next="({0: 'batch'},)")
+    try:
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    except TypeError:  # arguments that forward does not take, of which torch tells
+        return
+    if isinstance(dynamic_shapes, Mapping):
+        pairs = [(name, dynamic_shapes.get(name), value) for name, value in given.items()]
+    else:
+        flat = [*args, *kwargs.values()]
+        names = list(given) if len(given) == len(flat) else [f"argument {place}" for place in range(len(flat))]
+        pairs = list(zip(names, dynamic_shapes, flat, strict=False))
+    for name, entry, value in pairs:
+        if isinstance(value, torch.Tensor) and isinstance(entry, Mapping):
+            _check_dims(f"dynamic_shapes, {sanitize(name)}", entry, value.dim())
+
+
+def _check_dims(where: str, entry: Mapping[Any, Any], rank: int) -> None:
+    for dim in entry:
+        if not (isinstance(dim, int) and 0 <= dim < rank):
+            expected = f"a dimension from 0 to {rank - 1}" if rank else "none, of a tensor without dimensions"
+            raise ArgumentError(where, expected=expected, got=sanitize(repr(dim), 60), next="{0: 'batch'}" if rank else None)
+
+
 def _not_captured(where: str, error: Exception, dynamic_shapes: Any) -> ModelError:
     """The error for a module that `torch.export.export` refuses."""
     text = str(error)
     said = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     name = type(error).__name__
-    if dynamic_shapes is not None and any(word in text for word in ("dynamic_shapes", "Constraints violated", "dynamic shape")):
+    said = said.removesuffix(".")
+    words = "dynamic_shapes", "Constraints violated", "dynamic shape"
+    if dynamic_shapes is not None and (name == "ConstraintViolationError" or any(word in text for word in words)):
         details = [line.strip(" -") for line in text.splitlines()[1:] if line.lstrip().startswith("-")]
         got = f"{name}: {said}{f' {details[0]}' if details else ''}"
         next_ = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"

@@ -204,6 +204,15 @@ def test_a_search_inside_a_pipeline(tmp_path):
     assert stored.digest(FunctionTransformer(lambda x: x)) is None
 
 
+def test_a_digest_is_of_the_fields_of_records_and_not_of_what_is_between_them():
+    records = np.dtype([("feature", "i8"), ("left", "u1")], align=True)
+    one, same, other = (
+        np.frombuffer(bytes([3, *[0] * 7, left, *[gap] * 7]), records) for left, gap in ((1, 0), (1, 9), (2, 0))
+    )
+    assert one.tobytes() != same.tobytes()
+    assert stored.digest([one]) == stored.digest([same]) != stored.digest([other])
+
+
 def test_a_lambda_beside_an_estimator_without_a_converter():
     columns = [("a", FastICA(2, random_state=0), ["a", "b"]), ("b", FunctionTransformer(lambda x: x**2), ["c", "d"])]
     table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=list("xyz") * 20)

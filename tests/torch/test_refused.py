@@ -67,6 +67,33 @@ def test_wrong_dynamic_shapes():
     assert said.startswith("module Line, dynamic_shapes: expected")
 
 
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        (({5: "batch"},), "dynamic_shapes, x: expected a dimension from 0 to 1, got 5. Try: {0: 'batch'}"),
+        ({"x": {"rows": "batch"}}, "dynamic_shapes, x: expected a dimension from 0 to 1, got 'rows'. Try: {0: 'batch'}"),
+        ("batch", "dynamic_shapes: expected an entry for each argument, got 'batch'. Try: ({0: 'batch'},)"),
+    ],
+)
+def test_dimensions_that_are_not_there(shapes, said):
+    assert refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=shapes, error=pyopnb.ArgumentError) == said
+
+
+@pytest.mark.parametrize("size", [torch.export.Dim("batch", min=5), 3])
+def test_dimensions_that_the_example_does_not_have(size):
+    said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({0: size},))
+    assert said.startswith(
+        "module Line, dynamic_shapes: expected sizes that forward lets change, got ConstraintViolationError:"
+    )
+
+
+def test_more_names_than_inputs_and_outputs():
+    said = refused(Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.ArgumentError)
+    assert said == "input_names: expected names of 1 input, got 2: x, y."
+    said = refused(Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.ArgumentError)
+    assert said == "output_names: expected a list of names, got 'score'. Try: ['score']"
+
+
 class Noise(nn.Module):
     def forward(self, x):
         return x + torch.randn_like(x)
