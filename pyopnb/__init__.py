@@ -31,7 +31,7 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.notices import SessionRebuilt, VersionsLowered
+from pyopnb.runtime.notices import NotCompiled, SessionRebuilt, VersionsLowered
 from pyopnb.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ __all__ = [
     "ModelError",
     "ModuleRefused",
     "NetronView",
+    "NotCompiled",
     "NotFinite",
     "NotLowered",
     "NotationError",

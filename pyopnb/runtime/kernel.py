@@ -24,7 +24,7 @@ from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.compiled.form import compiled_form
+from pyopnb.runtime.compiled.form import compiled_form, original, python_form
 from pyopnb.runtime.legacy_pyop import LegacySpec
 from pyopnb.runtime.plan import PlannedNode
 from pyopnb.runtime.settings import Setting, Settings, Values, numbered
@@ -132,7 +132,7 @@ class Kernel:
         known = self._states.get((version.number, number))
         if known is None:
             return None
-        return known[0].number, known[1].instance
+        return known[0].number, original(known[1].instance)
 
     def update(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
@@ -201,7 +201,7 @@ class Kernel:
         method = self.legacy.compute if self.legacy else "compute"
         native = None if self.legacy or schema.serial else compiled_form(instance, self.given, self.resolved, self.where)
         return _bridge.State(
-            instance=instance if self.clock is None else self.clock.wrap(instance, method),
+            instance=python_form(instance) if self.clock is None else self.clock.wrap(python_form(instance), method),
             method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],

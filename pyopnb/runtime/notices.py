@@ -15,7 +15,7 @@ from pyopnb.ops.errors import sanitize
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
 
-__all__ = ["SessionRebuilt", "VersionsLowered", "level_of_user", "warn_of_lowered"]
+__all__ = ["NotCompiled", "SessionRebuilt", "VersionsLowered", "level_of_user", "warn_of_lowered"]
 
 
 class VersionsLowered(UserWarning):
@@ -27,6 +27,10 @@ class VersionsLowered(UserWarning):
 
 class SessionRebuilt(UserWarning):
     """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
+
+
+class NotCompiled(UserWarning):
+    """An op that asks for Numba runs in Python instead; the message says why."""
 
 
 def warn_of_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:

@@ -308,3 +308,20 @@ def test_bare_session_and_exit_while_a_function_runs():
     """
     done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_numba_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "pyopnb.runtime.compiled.numba_form", raising=False)
+
+    @pyopnb.pyop("demo::Same")
+    class Same:
+        kernel = "numba"
+
+        def compute(self, x):
+            return x
+
+    with pytest.warns(
+        pyopnb.NotCompiled, match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'"
+    ):
+        assert pyopnb.call("demo::Same", X[0]).tolist() == X[0].tolist()
