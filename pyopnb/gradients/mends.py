@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import NodeProto
 from onnx_ad import rules
-from onnx_ad._build import FLOAT_TYPES
+from onnx_ad._build import FLOAT_TYPES, attribute
 from onnx_ad.rules import REVERSE
 
 __all__ = ["RULES", "Refused", "refuse"]
@@ -53,5 +53,18 @@ def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     return contributions
 
 
-RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Conv": _conv}
+def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+    """NaN that nobody reads stays out of it: rows that are masked as a whole, whose softmax attention replaces by zeros."""
+    if ctx.opset < 13:
+        return list(REVERSE["Softmax"](ctx, node, grads))
+    axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
+    grad, y = ctx.full(grads[0], node.output[0]), ctx.lift(node.output[0])
+    zero = ctx.constant(0.0, ctx.dtype(node.output[0]))
+    unread = ctx.b.op("And", [ctx.b.op("IsNaN", [y]), ctx.b.op("Equal", [grad, zero])])
+    y = ctx.b.op("Where", [unread, zero, y])
+    total = ctx.reduce_sum(ctx.b.op("Mul", [y, grad]), [axis], keepdims=1)
+    return [ctx.b.op("Mul", [y, ctx.b.op("Sub", [grad, total])])]
+
+
+RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Conv": _conv, "Softmax": _softmax}
 """By op type, in the place of onnx-ad's."""

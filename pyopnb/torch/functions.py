@@ -46,7 +46,8 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     """An op of the registry as a function of torch.
 
     It runs eagerly, under `torch.compile` and `torch.export.export`, and `export` writes it as the node that it is. A new
-    version of the op with the same schema serves the function from then on.
+    version of the op with the same schema serves the function from then on. Where the class has ``backward``, that is its
+    gradient in torch, too.
 
     Parameters
     ----------
@@ -77,9 +78,16 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     ...         return self.limit * np.tanh(x / self.limit)
     ...     def infer(self, x):
     ...         return x
+    ...     def backward(self, inputs, outputs, grads):
+    ...         return grads[0] * (1 - (outputs[0] / self.limit) ** 2)
     >>> soft_clip = pyopnb.torch.op("demo::SoftClip")
-    >>> soft_clip(torch.tensor([-8.0, 0.5, 8.0]), limit=2.0)
+    >>> x = torch.tensor([-8.0, 0.5, 8.0], requires_grad=True)
+    >>> y = soft_clip(x, limit=2.0)
+    >>> y.detach()
     tensor([-1.9987,  0.4898,  1.9987])
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([0.0013, 0.9400, 0.0013])
     """
     version = find_op(name).current
     count = _count(version.schema, outputs, version.op)
@@ -126,12 +134,18 @@ class TorchFunction:
         self._fixed = sum(not port.variadic for port in version.schema.inputs)
         self._variadic = self._fixed < len(version.schema.inputs)
         self._evaluated: dict[str, EvaluatedOp] = {}
+        self._gradients: dict[str, EvaluatedOp] = {}
         namespace = "pyopnb_" + "".join(letter if letter.isalnum() else "_" for letter in version.op.partition("::")[0])
         name = f"{namespace}::{version.op.partition('::')[2]}_{next(_numbers)}"
         made = torch.library.custom_op(name, self._run, mutates_args=(), schema=_torch_schema(version, outputs))
         made.register_fake(self._fake)
-        made.register_autograd(self._no_gradient, setup_context=lambda ctx, inputs, output, **others: None)
+        made.register_autograd(self._backward, setup_context=_keep_for_backward)
         made.register_vmap(self._no_vmap)
+        # An op of its own, so that the compiler does not look into it either.
+        attrs = f", *, {_attrs(version)}" if version.schema.attrs else ""
+        schema = f"(Tensor?[] {_TENSORS}, int {_COUNT}{attrs}) -> Tensor[]"
+        self._gradient = torch.library.custom_op(f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema)
+        self._gradient.register_fake(_fake_gradient)
         self.overload = getattr(getattr(torch.ops, namespace), name.partition("::")[2]).default
         register(name, [self.overload._schema], self.name, self.opset)
 
@@ -243,13 +257,43 @@ class TorchFunction:
             made.append(first.new_empty([_size(dim, sizes) for dim in kind.shape], dtype=_torch_dtype(kind.dtype)))
         return made[0] if self._outputs == 1 else tuple(made)
 
-    def _no_gradient(self, ctx: Any, *gradients: Any) -> Any:
-        raise DefinitionError(
-            f"op {self.name}",
-            expected="an op with a gradient",
-            got="one without",
-            next="with torch.no_grad(): …, or x.detach()",
+    def _backward(self, ctx: Any, *gradients: Any) -> Any:
+        """Gradients of the arguments, for autograd."""
+        if self._current().gradient is None:
+            raise DefinitionError(
+                f"op {self.name}",
+                expected="an op with a gradient",
+                got="one without",
+                next="def backward(self, inputs, outputs, grads) in its class; or with torch.no_grad(): …, or x.detach()",
+            )
+        tensors = [*ctx.saved_tensors, *gradients]
+        count = len(ctx.saved_tensors) - self._outputs
+        found = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
+        # Of each argument one; of a list of tensors a list.
+        return tuple(
+            [_wanted(next(found), need) for need in needs] if isinstance(needs, (list, tuple)) else _wanted(next(found), needs)
+            for needs in ctx.needs_input_grad[: len(self._schema.inputs)]
         )
+
+    def _run_gradient(self, tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
+        gradient = self._current().gradient
+        if gradient is None:
+            raise SchemaChanged(f"op {self.name}", expected="its backward", got=f"{self._current()}, which has none")
+        device = next(tensor.device for tensor in tensors if tensor is not None)
+        arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
+        wanted = [tensor is not None and tensor.is_floating_point() for tensor in tensors[:count]]
+        results = self._gradient_at(gradient.op, attrs, len(tensors), wanted).run(arrays, {})
+        return [torch.zeros(0) if array is None else to_tensor(np.asarray(array)).to(device) for array in results]
+
+    def _gradient_at(self, name: str, attrs: Mapping[str, Any], count: int, wanted: Sequence[bool]) -> EvaluatedOp:
+        """The gradient op at a node with these attrs and outputs."""
+        key, op = repr((sorted(attrs.items()), count, wanted)), find_op(name)
+        with _lock:
+            if key not in self._gradients or self._gradients[key].op is not op:
+                values = {name: value for name, value in attrs.items() if value is not None}
+                outputs = [f"grad{n}" if want else "" for n, want in enumerate(wanted)]
+                self._gradients[key] = EvaluatedOp(op, node(name, ["x"] * count, outputs, **values), {})
+            return self._gradients[key]
 
     def _no_vmap(self, info: Any, dims: Any, *given: Any, **attrs: Any) -> Any:
         raise DefinitionError(
@@ -269,10 +313,13 @@ def _torch_schema(version: Version, outputs: int) -> str:
         raise DefinitionError(where, expected="an input, as a function of torch", got="none")
     if schema.open_attrs:
         raise DefinitionError(f"{where}, __init__", expected="attrs by name, as a function of torch", got="**attrs")
-    attrs = [f"{_kind(attr, where)} {attr.name}" for attr in schema.attrs]
-    arguments = [_port(port) for port in schema.inputs] + (["*", *attrs] if attrs else [])
+    arguments = [_port(port) for port in schema.inputs] + (["*", _attrs(version)] if schema.attrs else [])
     returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
     return f"({', '.join(arguments)}) -> {returns}"
+
+
+def _attrs(version: Version) -> str:
+    return ", ".join(f"{_kind(attr, f'op {version.op}')} {attr.name}" for attr in version.schema.attrs)
 
 
 def _port(port: Port) -> str:
@@ -300,6 +347,29 @@ def _each(given: Sequence[Any]) -> Iterator[Any]:
             yield from value
         else:
             yield value
+
+
+# ---- gradients ---------------------------------------------------------------------------------------------------------------
+
+# Names that no attr has.
+_TENSORS, _COUNT = "pyopnb_tensors", "pyopnb_count"
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None) -> None:
+    outputs = output if isinstance(output, tuple) else (output,)
+    ctx.save_for_backward(*_flat(inputs), *outputs)
+    ctx.pyopnb_attrs = dict(keyword_only_inputs or {})
+
+
+def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
+    return [
+        tensor.new_empty(tensor.shape) if tensor is not None and tensor.is_floating_point() else torch.empty(0)
+        for tensor in tensors[:count]
+    ]
+
+
+def _wanted(gradient: Any, need: bool) -> Any:
+    return gradient if need else None
 
 
 # ---- types -------------------------------------------------------------------------------------------------------------------

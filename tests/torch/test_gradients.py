@@ -1,0 +1,170 @@
+"""Gradients of ops in torch: against torch's own gradcheck, compiled, redefined; and nets that `grad` derives, against torch."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from small_gradients import SCALE, USER_RELU
+
+import pyopnb
+import pyopnb.torch
+
+INFER = "    def infer(self, x, *more): return x\n    def backward"
+SQUARES = """
+@pyopnb.pyop("demo::Squares")
+class Squares:
+    def compute(self, *xs): return sum(x * x for x in xs)
+    def infer(self, *xs): return xs[0]
+    def backward(self, inputs, outputs, grads): return tuple(2 * x * grads[0] for x in inputs)
+
+@pyopnb.pyop("demo::Pick")
+class Pick:
+    def compute(self, x, places) -> ("float64[N,M]", "float64[N,M]"): return x[places], np.sin(x)
+    def backward(self, inputs, outputs, grads):
+        (x, places), (first, second) = inputs, grads
+        d = np.zeros_like(x) if second is None else second * np.cos(x)
+        if first is not None:
+            np.add.at(d, places, first)
+        return d, None
+"""
+
+
+def doubles(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def ops(define):
+    define(USER_RELU.replace("    def backward", INFER) + SCALE + SQUARES)
+
+
+def test_gradcheck(ops):
+    relu, scale = pyopnb.torch.op("demo::UserRelu"), pyopnb.torch.op("demo::Scale")
+    squares, pick = pyopnb.torch.op("demo::Squares"), pyopnb.torch.op("demo::Pick")
+    x, w, b, places = doubles(3, 4), doubles(4), doubles(4), torch.tensor([0, 2, 2])
+    check = torch.autograd.gradcheck
+    assert check(lambda x: relu(x, slope=0.3), x)
+    assert check(scale, (x, w, b)) and check(lambda x, w: scale(x, w, None), (x, w))
+    assert check(lambda *xs: squares(*xs), (x, doubles(3, 4), doubles(3, 4)))
+    assert check(lambda x: pick(x, places), x) and check(lambda x: pick(x, places)[1], x)
+
+
+def test_gradcheck_and_check_grad_agree_on_mistakes(define):
+    define(USER_RELU.replace("self.slope * dy", "dy").replace("    def backward", INFER))
+    x = doubles(3, 4)
+    assert not torch.autograd.gradcheck(pyopnb.torch.op("demo::UserRelu"), x, raise_exception=False)
+    assert not pyopnb.check_grad("demo::UserRelu", x.detach().numpy()).ok
+
+
+def test_what_needs_no_gradient_gets_none(ops):
+    scale = pyopnb.torch.op("demo::Scale")
+    x, w = doubles(3, 4), doubles(4).detach()
+    scale(x, w, None).sum().backward()
+    assert torch.allclose(x.grad, w.expand(3, 4)) and w.grad is None
+
+
+def test_compiled(ops):
+    relu, x = pyopnb.torch.op("demo::UserRelu"), doubles(3, 4)
+
+    def loss(x):
+        return relu(torch.sin(x), slope=0.3).square().sum()
+
+    (eager,) = torch.autograd.grad(loss(x), x)
+    (compiled,) = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(x), x)
+    assert torch.allclose(eager, compiled)
+
+
+def test_torch_checks_it_with_its_gradient(ops):
+    assert set(pyopnb.torch.op("demo::UserRelu").opcheck(doubles(2, 3), slope=0.5).values()) == {"SUCCESS"}
+
+
+def test_redefined(define):
+    text = USER_RELU.replace("    def backward", INFER)
+    define(text)
+    relu, x = pyopnb.torch.op("demo::UserRelu"), -torch.ones(2)
+    x.requires_grad_()
+    relu(x, slope=0.5).sum().backward()
+    assert x.grad.tolist() == [0.5, 0.5]
+    define(text.replace("self.slope * dy", "10 * self.slope * dy"))
+    x.grad = None
+    relu(x, slope=0.5).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+    define(text.split("    def backward")[0])
+    with pytest.raises(pyopnb.DefinitionError, match="expected an op with a gradient, got one without"):
+        relu(x, slope=0.5).sum().backward()
+
+
+# ---- nets, by pyopnb.grad and by torch ---------------------------------------------------------------------------------------
+
+
+class Leaky(torch.nn.Module):
+    def forward(self, x):
+        return pyopnb.torch.op("demo::UserRelu")(x, slope=0.1)
+
+
+class Attention(torch.nn.Module):
+    """A block of a transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mix, self.out = torch.nn.LayerNorm(8), torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.mix(self.norm(x)).chunk(3, -1))
+        weights = torch.softmax(q @ k.transpose(-1, -2) / 2, -1)
+        return x + self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+NETS = {
+    "conv": (
+        lambda: torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3, padding=1),
+            Leaky(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(4, 4, 3, stride=2),
+            Leaky(),
+            torch.nn.AvgPool2d(2, stride=1),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16, 3),
+        ),
+        (2, 1, 14, 14),
+    ),
+    "mlp": (
+        lambda: torch.nn.Sequential(torch.nn.Linear(8, 16), Leaky(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3)),
+        (4, 8),
+    ),
+    "attention": (lambda: torch.nn.Sequential(Attention(), Leaky(), Attention()), (2, 5, 8)),
+}
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("net", NETS)
+def test_nets_have_the_gradients_of_torch(ops, net, opset):
+    make, shape = NETS[net]
+
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = make()
+
+        def forward(self, x):
+            return self.net(x).square().mean()
+
+    module, x = Loss().eval(), torch.randn(*shape)
+    for weight in module.parameters():  # the exporter writes equal weights once
+        torch.nn.init.normal_(weight, 0.1, 0.4)
+    model = pyopnb.torch.export(module, (x,))
+    next(entry for entry in model.opset_import if not entry.domain).version = opset  # its operators are the same in all of them
+    onnx.checker.check_model(model)
+    loss = model.graph.output[0].name
+    weights = [name for name, _ in module.named_parameters() if name in {t.name for t in model.graph.initializer}]
+    assert len(weights) >= 4
+    feed = model.graph.input[0].name
+    derived = pyopnb.grad(model, [feed, *weights], loss)
+    result = pyopnb.run(derived, {feed: x.numpy()})
+    x.requires_grad_()
+    module(x).backward()
+    expected = {feed: x.grad, **{name: dict(module.named_parameters())[name].grad for name in weights}}
+    for name, want in expected.items():
+        apart = np.abs(result[f"grad_{name}"] - want.numpy()).max()
+        assert apart <= 1e-6 * max(1e-3, float(want.abs().max())) + 1e-8, (name, apart)
