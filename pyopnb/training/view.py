@@ -47,5 +47,6 @@ def _charts(thing: Training) -> list[Chart]:
     if thing.scores:
         steps, scores = zip(*thing.scores, strict=True)
         metric = thing.metric
-        charts.append(line_chart(steps, {metric: scores}, f"{metric} on the validation data", label="step", marks=thing.marks))
+        lines = [(step, "") for step, _ in thing.marks]  # their texts are beside the loss, where they cover nothing
+        charts.append(line_chart(steps, {metric: scores}, f"{metric} on the validation data", label="step", marks=lines))
     return charts
