@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from pyopnb.ops.module_files import load_module, save_module
     from pyopnb.runtime.call import call
     from pyopnb.runtime.compiled.cpp import cpp_op
+    from pyopnb.runtime.compiled.library import write_library
     from pyopnb.runtime.one_run import run, trace
     from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
@@ -150,10 +151,12 @@ __all__ = [
     "train",
     "watch",
     "wrap",
+    "write_library",
 ]
 
 _AT_FIRST_USE = {
     "pyopnb.runtime.compiled.cpp": ["cpp_op"],
+    "pyopnb.runtime.compiled.library": ["write_library"],
     "pyopnb.diffs.models.diff": ["ModelDiff"],
     "pyopnb.diffs.ops": ["OpDiff"],
     "pyopnb.testing.check": ["check"],

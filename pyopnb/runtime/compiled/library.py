@@ -1,0 +1,99 @@
+"""Ops in C++ as a library that plain ONNX Runtime loads, without pyopnb and without Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.errors import DefinitionError, hide_internal_frames, sanitize
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import find_op
+from pyopnb.ops.schema import REQUIRED
+from pyopnb.runtime.compiled.compiler import build
+from pyopnb.runtime.compiled.cpp import CppOp, entry_text
+from pyopnb.runtime.compiled.signature import ELEMENTS, Attr, Port
+
+__all__ = ["write_library"]
+
+
+@hide_internal_frames
+def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
+    """Write ops in C++ to a shared library for plain onnxruntime, in a process that needs neither pyopnb nor Python.
+
+    ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as do its other languages. It is
+    compiled for any processor of this kind of machine, and runs where the C library is not older. Where a port is a
+    ``std::vector``, a node has to name the optional inputs before it, if only by an empty name.
+
+    Parameters
+    ----------
+    ops : str or type, or a sequence of these
+        Ops of the registry, by name or class. Their current versions are written.
+    path : str or Path
+        Such as ``"libclip.so"``. A file that is there is replaced.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    UnknownOp
+        There is no such op.
+    DefinitionError
+        An op is not in C++, or the compiler refuses the text.
+    OSError
+        The file cannot be written.
+    """
+    chosen = [ops] if isinstance(ops, (str, type)) else list(ops)
+    versions = [find_op(op).current for op in chosen]
+    for version in versions:
+        if not issubclass(version.cls, CppOp):
+            got = f"version {version.number}, which is a class in Python"
+            raise DefinitionError(f"op {version.op}", expected="an op in C++", got=got, next="pyopnb.cpp_op, or pyopnb.lower")
+    texts, rows = [], []
+    for number, version in enumerate(versions):
+        cls: Any = version.cls
+        texts.append(entry_text(cls.source, cls.signature, 1, f"entry_{number}"))
+        rows += list(_rows(version, f"entry_{number}"))
+    table = "std::vector<pyopnb::LibraryOp> library_ops{\n" + ",\n".join(rows) + "\n};"
+    register = (
+        'extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps(ort::Options* options, '
+        "const ort::ApiBase* base) {\n  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
+    )
+    flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]  # a CppOp has them
+    target = Path(path)
+    text = "\n".join(['#include "pyopnb_library.h"', *texts, "namespace {", table, "}", register])
+    build(text, target, "\n".join(version.source or "" for version in versions[:1]), 1, flags)
+    return target
+
+
+def _rows(version: Version, entry: str) -> Iterator[str]:
+    """The rows of the library's table: one for each dtype of a template."""
+    cls: Any = version.cls
+    signature = cls.signature
+    domain, _, op_type = version.op.rpartition("::")
+    attrs = ", ".join(map(_attr, signature.attrs))
+    for element in signature.elements or ("",):
+        inputs = ", ".join(_port(port, element) for port in signature.inputs)
+        outputs = ", ".join(_port(port, element) for port in signature.outputs)
+        name = f"{json.dumps(domain)}, {json.dumps(op_type)}"
+        yield f"  {{{{}}, {name}, {{{inputs}}}, {{{outputs}}}, {{{attrs}}}, {entry}}}"
+
+
+def _port(port: Port, element: str) -> str:
+    number = dtype(port.element or ELEMENTS[element]).runtime
+    return f"{{{number}, {2 if port.variadic else 1 if port.optional else 0}}}"
+
+
+def _attr(attr: Attr) -> str:
+    kind = 3 if attr.type is str else 2 if attr.type in (float, list[float]) else 1
+    is_list = attr.type in (list[int], list[float])
+    given: Any = [] if attr.default is REQUIRED else attr.default if is_list else [attr.default]
+    ints = ", ".join(str(int(value)) for value in given) if kind == 1 else ""
+    floats = ", ".join(repr(float(value)) for value in given) if kind == 2 else ""
+    text = json.dumps(given[0]) if kind == 3 and given else '""'
+    facts = f"{str(is_list).lower()}, {str(attr.default is REQUIRED).lower()}"
+    return f"{{{json.dumps(sanitize(attr.name))}, {kind}, {facts}, {{{ints}}}, {{{floats}}}, {text}}}"
