@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from operator import attrgetter
 
 import numpy as np
 
@@ -10,10 +11,66 @@ from pyopnb.lowering import indexing, products, shapes, sorting, ufuncs  # noqa:
 from pyopnb.lowering.dispatch import REASONS, TABLE, name_of
 from pyopnb.lowering.namespace import MAKERS
 from pyopnb.lowering.values import METHODS
+from pyopnb.ops.text_table import Table
 
-__all__ = ["listing"]
+__all__ = ["COMMON", "common", "listing"]
 
 _WIDTH = 110
+
+COMMON = (
+    *("abs", "sign", "sqrt", "exp", "log", "log1p", "tanh", "sin", "power", "square", "floor", "round", "clip", "maximum"),
+    *(
+        "minimum",
+        "where",
+        "select",
+        "isnan",
+        "isclose",
+        "nan_to_num",
+        "logical_and",
+        "sum",
+        "prod",
+        "mean",
+        "var",
+        "std",
+        "max",
+    ),
+    *(
+        "argmax",
+        "any",
+        "all",
+        "median",
+        "percentile",
+        "cumsum",
+        "cumprod",
+        "diff",
+        "sort",
+        "argsort",
+        "partition",
+        "searchsorted",
+    ),
+    *("unique", "bincount", "nonzero", "take", "take_along_axis", "reshape", "transpose", "expand_dims", "squeeze"),
+    *("concatenate", "stack", "split", "tile", "repeat", "pad", "roll", "flip", "tril", "meshgrid", "broadcast_to", "zeros"),
+    *("arange", "linspace", "eye", "matmul", "einsum", "linalg.norm", "linalg.inv", "fft.rfft", "interp"),
+)
+"""NumPy's functions that ops are mostly made of, without ``np.``."""
+
+
+def common() -> Table:
+    """Whether `lower` traces each of `COMMON`, or why not.
+
+    Returns
+    -------
+    Table
+    """
+    return Table(("NumPy", ""), [(f"np.{name}", _fate(name)) for name in COMMON])
+
+
+def _fate(name: str) -> str:
+    function = attrgetter(name)(np)
+    if function in TABLE or name in MAKERS:
+        return "traced"
+    why, advice = REASONS[function]
+    return f"refused: {why}{f'. Try: {advice}' if advice else ''}"
 
 
 def listing() -> str:

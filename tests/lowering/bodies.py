@@ -49,7 +49,7 @@ BODIES: dict[str, str] = {
     "np.linalg.norm": "np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 1, 1)", "np.linalg.det": "np.linalg.det(x[:, :2][:2])[None]",
     # sorting and finding
     "np.sort": "np.sort(x, axis=-1) + np.sort(x, 0)", "np.argsort": "np.argsort(x, axis=1, kind='stable') + x.argsort(0, kind='stable')  # int64", "np.take": "np.take(x, i, axis=1) + x.take(i, 1)", "np.take_along_axis": "np.take_along_axis(x, np.argsort(y, 1, kind='stable'), 1)",
-    "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.compress": "np.compress(v > 0, x, axis=1)", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
+    "np.unique": "np.unique(i)  # int64", "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.compress": "np.compress(v > 0, x, axis=1)", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
     "topk": "np.take_along_axis(x, np.argsort(-x, axis=1, kind='stable')[:, :2], 1)",
     # reading by index
     "x[1:3]": "x[1:3, ::2] + x[-3:-1, ::-2]", "x[:, None]": "x[:, None] * y[None, ..., :]", "x[..., -1]": "x[..., -1] + x[:, 0]", "x[i]": "x[:, i] + x[:, [0, 1, -1]]", "x[m]": "x[m] * 2", "x[v > 0]": "x[:, v > 0]",
@@ -73,6 +73,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "np.unique": ("np.unique(x)", "np.unique of floats"),
     "np.cumprod": ("np.cumprod(x, 1)", "np.cumprod, for which there is no operator. Try: np.exp"),
     "np.percentile": ("np.percentile(x, 50).astype(np.float32)", "np.percentile"),
+    "np.partition": ("np.partition(x, 2, axis=1)", "np.partition, whose order inside the parts"),
     "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
     "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),
     "np.arctan2": ("np.arctan2(x, y)", "np.arctan2"),

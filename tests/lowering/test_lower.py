@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from written import OPS, inputs
 
 import pyopnb
 from pyopnb.lowering import verify as verify_module
+from pyopnb.lowering.listing import COMMON, common
 
 pytestmark = pytest.mark.libraries
 
@@ -101,6 +103,17 @@ def test_what_has_no_operators_is_refused_with_its_line(define, name):
     define(f'@pyopnb.pyop("demo::Body")\n{source(body)}')
     with pytest.raises(pyopnb.NotLowered, match=rf"(?s)demo::Body, line \d+ of compute \(return .*expected .*got .*{message}"):
         pyopnb.lower("demo::Body", *example().values())
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_the_table_of_common_functions_is_true(name):
+    # Each body is lowered above, and each refused one refused.
+    fate = dict(common().rows)[f"np.{name}"]
+    method = rf"np\.{name}\(|[a-z)]\.{name}\(" + {"reshape": "", "power": r"|\*\*", "matmul": "|@", "transpose": r"|\.T"}.get(
+        name, ""
+    )
+    bodies = BODIES.values() if fate == "traced" else [body for body, _ in REFUSED.values()]
+    assert any(re.search(method, body) for body in bodies)
 
 
 def test_the_line_is_that_of_a_function_that_the_op_calls(define):
