@@ -16,6 +16,7 @@ from pyopnb.diffs.models.diff import ModelDiff, diff_models
 from pyopnb.diffs.ops import OpDiff, diff_versions
 from pyopnb.models.holders import held_model
 from pyopnb.models.io import as_proto
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
@@ -42,6 +43,7 @@ def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None 
 @overload
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any: ...
 @hide_internal_frames
+@check_arguments
 def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any:
     """Compare two values, two runs, two models, or two versions of an op.
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from pyopnb.display.html import document
 from pyopnb.display.plots import figure_png
 from pyopnb.display.view import View
-from pyopnb.ops.atomic_write import atomic_write
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.arguments import describe, is_path
+from pyopnb.ops.atomic_write import atomic_write, check_writable
+from pyopnb.ops.errors import ArgumentError, FeedError, sanitize
 
 __all__ = ["write"]
 
@@ -31,6 +32,8 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
     PyopError
         A graph as ``.png`` needs matplotlib.
     """
+    if not is_path(path) or not Path(path).name:
+        raise ArgumentError("save, path", expected="a path", got=describe(path), next='"folder/file.html"')
     path = Path(path)
     suffix = path.suffix.lower()
     formats = _formats(view)
@@ -42,6 +45,7 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
             got=sanitize(path.name),
             next=f"save({sanitize(repr(str(path.with_suffix(other))))})",
         )
+    check_writable(path)
     data = _encode(view, suffix)
     with atomic_write(path) as file:
         file.stream.write(data)

@@ -11,6 +11,7 @@ from onnx import FunctionProto, ModelProto
 from pyopnb.lowering.models import lower_model
 from pyopnb.lowering.one_op import lower_op
 from pyopnb.lowering.tracer import Tracer, trace_op
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
@@ -20,6 +21,7 @@ __all__ = ["lower", "lower_by"]
 
 
 @hide_internal_frames
+@check_arguments
 def lower(
     op: Any,
     /,

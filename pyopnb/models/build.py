@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from pyopnb.models.op_inference import infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
+from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
-from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import TensorType, tensor_type, type_of
@@ -28,6 +29,7 @@ __all__ = ["ints_to_floats", "model", "node", "type_outputs"]
 
 
 @hide_internal_frames
+@check_arguments
 def node(
     op: str | type | Op, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
 ) -> NodeProto:
@@ -115,6 +117,7 @@ def _attr_advice(key: str, value: Any) -> str | None:
 
 
 @hide_internal_frames
+@check_arguments
 def model(
     nodes: Sequence[NodeProto] | NodeProto,
     inputs: Mapping[str, Any],
@@ -165,8 +168,11 @@ def model(
     >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
     'N'
     """
-    made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
-    _check_arguments(nodes, inputs)
+    made = [nodes] if isinstance(nodes, NodeProto) else _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
+    _check_inputs(inputs)
+    if opset is not None:
+        check_opset(opset, "model")
+    made_functions = _items(functions, "model, functions", "FunctionProtos", onnx.FunctionProto)
     given = {} if initializers is None else dict(initializers)
     input_infos = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
     output_infos = _outputs(outputs)
@@ -174,7 +180,7 @@ def model(
     model_proto = helper.make_model(
         helper.make_graph(made, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
-        functions=list(functions),
+        functions=made_functions,
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
@@ -194,19 +200,37 @@ def model(
     return model_proto
 
 
-def _check_arguments(nodes: Any, inputs: Any) -> None:
-    """Refuse what is no nodes, and no mapping of inputs."""
-    if isinstance(nodes, str):
-        op = sanitize(repr(nodes))
-        raise ModelError("model, nodes", expected="nodes", got=f"str {op}", next=f'pyopnb.node({op}, "x", "y")')
-    wrong = [] if isinstance(nodes, NodeProto) else [each for each in nodes if not isinstance(each, NodeProto)]
+_NODE = 'pyopnb.node("Abs", "x", "y")'
+
+
+def _items(things: Any, where: str, noun: str, kind: type, next: str | None = None) -> list[Any]:
+    """The items of a list; `ModelError` where it is none, or one of them is of another kind."""
+    if isinstance(things, str):
+        op = sanitize(repr(things))
+        raise ModelError(where, expected=noun, got=f"str {op}", next=next and f'pyopnb.node({op}, "x", "y")')
+    if not isinstance(things, Iterable):
+        raise ModelError(where, expected=f"a list of {noun}", got=describe(things), next=next and f"[{next}]")
+    items = list(things)
+    wrong = [each for each in items if not isinstance(each, kind)]
     if wrong:
-        raise ModelError("model, nodes", expected="nodes", got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}")
+        raise ModelError(where, expected=noun, got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}", next=next)
+    return items
+
+
+def _check_inputs(inputs: Any) -> None:
+    """Refuse what is no mapping of inputs by name."""
     if not isinstance(inputs, Mapping):
         names = _names(inputs) if isinstance(inputs, str) else ["x"]
         types = ", ".join(f'"{sanitize(name)}": "float32[...]"' for name in names)
         got = f"{type(inputs).__name__} {sanitize(repr(inputs), 40)}"
         raise ModelError("model, inputs", expected="types by name", got=got, next=f"{{{types}}}")
+    _check_keys(inputs, "model, inputs")
+
+
+def _check_keys(values: Iterable[Any], where: str) -> None:
+    wrong = [name for name in values if not is_text(name)]
+    if wrong:
+        raise ModelError(where, expected="names", got=describe(wrong[0]), next='"x"')
 
 
 def _refuse_unknown_ops(model_proto: ModelProto) -> None:
@@ -299,7 +323,11 @@ def _looks_like_shape(value: Any) -> bool:
     return not value or any(isinstance(size, int) and not isinstance(size, bool) for size in value)
 
 
-def _outputs(outputs: Mapping[str, Any] | Sequence[str] | str) -> list[ValueInfoProto]:
+def _outputs(outputs: Any) -> list[ValueInfoProto]:
+    if not isinstance(outputs, Iterable) or isinstance(outputs, bytes):
+        raise ModelError("model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"')
+    outputs = outputs if isinstance(outputs, (str, Mapping)) else list(outputs)
+    _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
     if isinstance(outputs, Mapping):
         return [_value_info(name, value, f"output {sanitize(name)}") for name, value in outputs.items()]
     return [ValueInfoProto(name=name) for name in _names(outputs)]
@@ -316,7 +344,7 @@ def _array(value: Any, where: str) -> np.ndarray:
     if kind.name != "string":
         return array
     for index, item in np.ndenumerate(array):
-        if not isinstance(item, (str, bytes)):
+        if not isinstance(item, (str, bytes)) or (isinstance(item, str) and not is_text(item)):
             at = f"[{', '.join(map(str, index))}]" if index else ""
             raise ModelError(
                 f"{where}{at}",

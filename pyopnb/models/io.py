@@ -18,6 +18,7 @@ from pyopnb.models.holders import held_model
 from pyopnb.models.markers import remove_markers
 from pyopnb.models.names import check_names, check_versions
 from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.ops.arguments import describe, is_path
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, sanitize
 
@@ -120,6 +121,8 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "model bytes", bytes(model), None
     if isinstance(model, (str, os.PathLike)):
+        if not is_path(model):
+            raise ModelError("model", expected="a path", got=describe(model))
         path = Path(os.fspath(model))
         where = f"model {sanitize(str(path))}"
         return where, _read_bytes(path, where), path

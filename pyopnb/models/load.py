@@ -13,8 +13,9 @@ from onnx import ModelProto
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import summary
 from pyopnb.models.op_metadata import KeptOp, read_ops
+from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, sanitize_source, suggest
+from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, sanitize_source, suggest
 from pyopnb.ops.exec_module import define_all, exec_source
 from pyopnb.ops.op import Version
 
@@ -77,6 +78,10 @@ class Loaded(Displayable):
         -------
         str
         """
+        given: object = op
+        if not isinstance(given, KeptOp):
+            next_ = "loaded.state(loaded.ops[name])"
+            raise ArgumentError("state, op", expected="one of the kept ops", got=describe(given), next=next_)
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
         schema = sanitize(op.schema) if ran is None else str(ran.schema)
@@ -109,6 +114,7 @@ class Loaded(Displayable):
 
 
 @hide_internal_frames
+@check_arguments
 def load(
     model: str | os.PathLike[str] | bytes | ModelProto,
     ops: Collection[str] = (),

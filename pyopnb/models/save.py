@@ -17,6 +17,7 @@ from pyopnb.models.io import FOLDER, ModelSource, read_model
 from pyopnb.models.nodes import attribute_values, walk
 from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.models.tensors import tensors
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import ModelError, hide_internal_frames
 from pyopnb.ops.op import Op
@@ -31,6 +32,7 @@ _MAX_INLINE = 1024  # bytes of a tensor that stays in the model
 
 
 @hide_internal_frames
+@check_arguments
 def save(
     model: ModelProto | bytes | str | os.PathLike[str],
     path: str | os.PathLike[str],

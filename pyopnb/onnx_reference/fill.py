@@ -22,6 +22,7 @@ from pyopnb.models.support.missing import missing
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, split_name
@@ -87,6 +88,7 @@ def _summary(nodes: Sequence[FilledNode]) -> str:
 
 
 @hide_internal_frames
+@check_arguments
 def fill(
     model: ModelProto | bytes | str | os.PathLike[str],
     nodes: Where = (),
@@ -131,7 +133,7 @@ def fill(
     source = open_for_edit(model, base_dir)
     done = fill_source(source, nodes, model)
     if done:
-        warnings.warn(Filled(done), stacklevel=3)
+        warnings.warn(Filled(done), stacklevel=4)
     return to_model(source)
 
 
@@ -153,7 +155,7 @@ def fill_source(source: ModelSource, nodes: Where = (), original: object = None)
 
 
 def _is_empty(nodes: Where) -> bool:
-    return not isinstance(nodes, (str, NodeProto)) and not callable(nodes) and not list(nodes)
+    return isinstance(nodes, Iterable) and not isinstance(nodes, (str, NodeProto)) and not callable(nodes) and not list(nodes)
 
 
 class _Filling:

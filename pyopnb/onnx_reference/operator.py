@@ -24,10 +24,12 @@ from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.function_bodies import inlined_function, without_absent_inputs
 from pyopnb.onnx_reference.mends import as_defined, mend_of, mended_classes
+from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
-from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = [
@@ -45,6 +47,7 @@ _COUNT_ATTR = "num_outputs"  # the one attr of ONNX's operators that counts thei
 
 
 @hide_internal_frames
+@check_arguments
 def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any) -> Any:
     """Run ONNX's reference implementation of one operator.
 
@@ -84,13 +87,60 @@ def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | No
     """
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     schema = schema_of_op(domain, op_type, opset)
+    _check_given(schema, inputs, outputs, attrs)
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
-    made = Evaluation(domain, op_type, version, attrs, count)(*map(_argument, inputs))
+    evaluation = Evaluation(domain, op_type, version, attrs, count)
+    arrays = [_argument(value, schema, place) for place, value in enumerate(inputs)]
+    try:
+        made = evaluation(*arrays)
+    except Exception as error:
+        given = ", ".join("None" if array is None else _type_key(array) for array in arrays)
+        add_note(error, f"in ONNX's reference implementation of {domain}::{op_type}, on {given}")
+        raise
     return made if count > 1 else made[0]
 
 
-def _argument(value: Any) -> Any:
+def _check_given(schema: Any, inputs: Sequence[Any], outputs: int | None, attrs: Mapping[str, Any]) -> None:
+    """Refuse what the operator's definition does not allow: the reference implementation would raise whatever comes of it."""
+    where = f"reference of {schema.domain}::{schema.name}"
+    names = [port.name for port in schema.inputs]
+    if not schema.min_input <= len(inputs) <= schema.max_input:
+        least, most = schema.min_input, schema.max_input
+        count = f"{least} to {most} inputs" if least < most < 1000 else f"at least {plural(least, 'input')}"
+        expected = f"{plural(least, 'input') if least == most else count} ({', '.join(names)})"
+        shown = ", ".join([f'"{schema.domain}::{schema.name}"', *names[: max(1, schema.min_input)]])
+        raise ModelError(where, expected=expected, got=str(len(inputs)), next=f"pyopnb.reference({shown})")
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    for port, value in zip(schema.inputs, inputs, strict=False):
+        if value is None and port.option == single:
+            raise ModelError(f"{where}, input {port.name}", expected="an array", got="None")
+    absent = [name for name, attr in schema.attributes.items() if attr.required and attrs.get(name) is None]
+    if absent:
+        raise ModelError(
+            f"{where}, attr {absent[0]}", expected="a value, as it has no default", got="nothing", next=f"{absent[0]}=…"
+        )
+    least, most = max(1, schema.min_output), min(schema.max_output, MAX_OUTPUTS)
+    if outputs is not None and not least <= outputs <= most:
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise ModelError(f"{where}, outputs", expected=expected, got=str(outputs), next=f"outputs={least}")
+
+
+def _argument(value: Any, schema: Any, place: int) -> Any:
+    try:
+        array = _array_of(value)
+        for item in array if isinstance(array, list) else [array]:
+            if item is not None:
+                dtype(item.dtype)
+    except ValueError as error:  # ragged, or a dtype that ONNX does not have
+        port = schema.inputs[min(place, len(schema.inputs) - 1)].name
+        got = describe(value) if isinstance(error, NotationError) else sanitize(str(error))
+        where = f"reference of {schema.domain}::{schema.name}, input {port}"
+        raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
+    return array
+
+
+def _array_of(value: Any) -> Any:
     if value is None or isinstance(value, np.ndarray):
         return value
     if isinstance(value, (list, tuple)) and any(isinstance(item, (np.ndarray, type(None))) for item in value):

@@ -20,6 +20,7 @@ from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, TAKEN, UNKNOWN_SIZE, AttrUsage, OperatorUsage
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.names import DEFAULT_DOMAIN, split_name
 from pyopnb.ops.registry import registry
@@ -42,6 +43,7 @@ class Cell(str):
 
 
 @hide_internal_frames
+@check_arguments
 def skeleton(
     model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
 ) -> Cell:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.errors import DefinitionError, sanitize
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.registry import Registry, registry
@@ -100,11 +101,15 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
             "pyop", expected="a name, domain::OpType, or a class", got=got, next='@pyopnb.pyop("demo::SoftClip")'
         )
 
+    if not (into is None or isinstance(into, Registry)):
+        raise DefinitionError("pyop, into", expected="a Registry, or None", got=describe(into), next="into=None")
+
     def define(cls: _Class) -> _Class:
         collected = _collecting.get() if into is None else None
         if collected is None:
             target = registry if into is None else into
-            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=class_source(cls))
+            source = class_source(cls) if isinstance(cls, type) else None  # it is refused
+            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=source)
         else:
             key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
             check_opset(opset, f"op {key}")

@@ -8,7 +8,7 @@
     ├── ModelError                a model, node or attr that cannot be used         (ValueError)
     │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
     ├── FeedError                 a feed that the model does not take               (ValueError)
-    ├── ArgumentError             too many arguments, or a keyword that is unknown  (TypeError)
+    ├── ArgumentError             an argument of another kind, or one too many      (TypeError)
     ├── ResultError               a return value that the node cannot give          (TypeError)
     ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
     ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
@@ -324,7 +324,7 @@ class FeedError(PyopError, ValueError):
 
 
 class ArgumentError(PyopError, TypeError):
-    """More arguments than a function takes, or a keyword that it does not have."""
+    """An argument of another kind than a function takes, more arguments, or a keyword that it does not have."""
 
 
 class ResultError(PyopError, TypeError):

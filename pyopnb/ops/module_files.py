@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
 from pyopnb.ops.exec_module import define_all, exec_source
@@ -20,6 +21,7 @@ _HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
 
 
 @hide_internal_frames
+@check_arguments
 def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
@@ -104,6 +106,7 @@ def _is_ours(path: Path) -> bool:
 
 
 @hide_internal_frames
+@check_arguments
 def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
     """Run a Python file and define its ops, the classes under ``@pyopnb.pyop``.
 

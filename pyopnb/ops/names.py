@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.errors import DefinitionError, sanitize
 
-__all__ = ["DEFAULT_DOMAIN", "canonical_domain", "check_opset", "split_name"]
+__all__ = ["DEFAULT_DOMAIN", "MAX_OUTPUTS", "canonical_domain", "check_opset", "split_name"]
 
 DEFAULT_DOMAIN = "pyopnb"
+
+MAX_OUTPUTS = 1000
+"""Of a node whose number of outputs is asked for."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SEPARATOR = re.compile(r"\s*(?:::?|[./])\s*(?=\w+$)")
@@ -24,6 +28,10 @@ def split_name(name: str) -> tuple[str, str]:
     DefinitionError
         The op type is no identifier, or the domain has other characters than letters, digits, ``.``, ``-`` and ``_``.
     """
+    if not isinstance(name, str):
+        raise DefinitionError(
+            "op name", expected="domain::OpType", got=f"an object of {type(name).__name__}", next='"demo::SoftClip"'
+        )
     domain, found, op_type = name.rpartition("::")
     domain = domain if found else DEFAULT_DOMAIN
     if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
@@ -56,4 +64,4 @@ def check_opset(opset: object, where: str) -> None:
     DefinitionError
     """
     if type(opset) is not int or not 1 <= opset <= 1000:
-        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=sanitize(repr(opset)))
+        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=describe(opset))

@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import DefinitionError, UnknownOp, sanitize, suggest
+from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.locks import locked
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
@@ -96,9 +97,11 @@ class Registry(Displayable):
             The first that a listener raises, after all of them were called.
         """
         schema = schema_of(cls)
-        domain, op_type = split_name(name or cls.__name__)
+        domain, op_type = split_name(cls.__name__ if name is None or (isinstance(name, str) and not name) else name)
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
+        if not (module is None or is_text(module)):
+            raise DefinitionError(f"op {key}, module", expected="str, or None", got=describe(module), next='module="my_module"')
         twin = (gradient_class(cls, schema, key), gradient_schema(schema, key)) if schema.differentiable else None
         version, dropped = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module, twin)
         self._call_defined([version, *([version.gradient] if version.gradient else [])])
@@ -258,6 +261,8 @@ class Registry(Displayable):
         if failures:
             raise failures[0]
 
+    @hide_internal_frames
+    @check_arguments
     def subscribe(
         self, listener: Callable[[Version], None], *, removed: Callable[[str], None] | None = None
     ) -> Callable[[], None]:
@@ -341,6 +346,8 @@ class Registry(Displayable):
         """
         return self._modules.get((module, class_name))
 
+    @hide_internal_frames
+    @check_arguments
     def modules_of(self, name: str) -> tuple[str, ...]:
         """The modules under which an op serves the retired PyOp's nodes.
 
@@ -369,6 +376,8 @@ class Registry(Displayable):
     def __len__(self) -> int:
         return len(self._ops)
 
+    @hide_internal_frames
+    @check_arguments
     def history(self, name: str) -> tuple[Version, ...]:
         """The last `MAX_VERSIONS` versions of an op, oldest first.
 
@@ -387,6 +396,8 @@ class Registry(Displayable):
         """
         return self[name].versions
 
+    @hide_internal_frames
+    @check_arguments
     def rollback(self, name: str, number: int | None = None) -> Version:
         """Make an earlier version current again, as a new version.
 
@@ -415,6 +426,8 @@ class Registry(Displayable):
             raise UnknownOp(f"op {op.name}, rollback", expected="two versions", got="one", next=next_)
         return self.define(old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number)
 
+    @hide_internal_frames
+    @check_arguments
     def remove(self, name: str) -> None:
         """Remove an op, and its gradient op. Sessions keep the version that they use, and follow when it is defined again.
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.ops.arguments import check_by_name, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, UnknownName, sanitize, suggest_key
+from pyopnb.ops.errors import ArgumentError, UnknownName, plural, sanitize, suggest_key
 from pyopnb.ops.types import type_of
 
 __all__ = ["Result", "index_error"]
@@ -38,6 +39,7 @@ class Result(Displayable):
     __slots__ = ("_arrays",)
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
+        check_by_name(arrays, "Result, arrays", '{"y": y}')
         self._arrays = dict(arrays)
 
     def __getitem__(self, key: str | int) -> Any:
@@ -48,6 +50,15 @@ class Result(Displayable):
             return self._arrays[key]
         try:
             return list(self._arrays.values())[key]
+        except IndexError:
+            named = f" ({', '.join(map(sanitize, self._arrays))})" if self._arrays else ""
+            expected = f"one of {plural(len(self), 'output')}{named}, by name or by place"
+            first = suggest_key("", self._arrays)
+            got = describe(key)
+            # IndexError, as every sequence raises it.
+            raise IndexError(
+                str(ArgumentError("result", expected=expected, got=got, next=first and f"result[{first}]"))
+            ) from None
         except TypeError:
             raise index_error("result", "output", key, self._arrays) from None
 

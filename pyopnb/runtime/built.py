@@ -22,7 +22,7 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
 from pyopnb.runtime.feeds import Feeds, check_output_names
-from pyopnb.runtime.options import LENT, QUIET, SHRINKAGE, session_options, shrinks_arena
+from pyopnb.runtime.options import LENT, QUIET, SHRINKAGE, check_run_options, session_options, shrinks_arena
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.settings import Setting, Settings
@@ -235,6 +235,8 @@ class Built:
         """Call ONNX Runtime as one run; see `call_runtime`."""
         __tracebackhide__ = True
         owners = None if feeds is None else (feeds, self.runtime._lent)
+        if options is not QUIET:
+            check_run_options(options)
         shrinks = options is not QUIET and shrinks_arena(options)
         if shrinks:
             self._refuse_shrinking()
@@ -257,17 +259,19 @@ class Built:
         """A run in these versions and with these attrs; see `Session.run`."""
         __tracebackhide__ = True
         feeds, with_ortvalues = self.feeds.check(input_feed)
-        names = output_names or self.feeds.output_names
         options = QUIET if run_options is None else run_options
-        if with_ortvalues or self.feeds.needs_ortvalues(output_names):
-            return self._run_with_ortvalues(names, feeds, options)
         runtime = self.runtime
-        # InferenceSession.run checks the names again, and falls back to other providers.
-        function = runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
         try:
+            names = output_names or self.feeds.output_names
+            if with_ortvalues or self.feeds.needs_ortvalues(output_names):
+                return self._run_with_ortvalues(names, feeds, options)
+            # InferenceSession.run checks the names again, and falls back to other providers.
+            function = runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception:
-            check_output_names(names, self.feeds.output_names)  # ONNX Runtime names no other
+            check_output_names(
+                () if output_names is None else output_names, self.feeds.output_names
+            )  # ONNX Runtime names no other
             raise
 
     def _run_with_ortvalues(self, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:

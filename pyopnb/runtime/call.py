@@ -35,7 +35,7 @@ from pyopnb.ops.errors import (
 )
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
-from pyopnb.ops.names import split_name
+from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType, tensor_type, type_of
@@ -107,6 +107,8 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     """
     __tracebackhide__ = True
     op = op if isinstance(op, str) else find_op(op).name
+    if outputs is not None or opset is not None:
+        _check_numbers(op, outputs, opset)
     arrays = [value if value is None else _to_array(op, place, inputs, opset) for place, value in enumerate(inputs)]
     key = (
         op,
@@ -263,8 +265,6 @@ def _make_entry(
 ) -> _Entry:
     __tracebackhide__ = True
     domain, op_type = split_name(op if "::" in op else f"::{op}")
-    if outputs is not None and (type(outputs) is not int or outputs < 1):
-        raise ModelError(f"call of {sanitize(op)}, outputs", expected="a number from 1 on", got=sanitize(repr(outputs)))
     epoch = registry.epoch
     version = _version(registry.find(domain, op_type))
     schema = _schema(domain, op_type, opset) if version is None else None
@@ -291,6 +291,14 @@ def _make_entry(
     except Exception as error:
         raise _with_note(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
     return _Entry(session, list(types), (domain, op_type), version, epoch)
+
+
+def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
+    if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= MAX_OUTPUTS):
+        expected = f"a number from 1 to {MAX_OUTPUTS}"
+        raise ModelError(f"call of {sanitize(op)}, outputs", expected=expected, got=sanitize(repr(outputs), 60))
+    if opset is not None:
+        check_opset(opset, f"call of {sanitize(op)}")
 
 
 def _refuse_unknown(domain: str, op_type: str) -> None:

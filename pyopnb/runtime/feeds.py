@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.dtypes import dtype as find_dtype
@@ -110,9 +111,13 @@ class Feeds:
                 return checked, False
         return self._check_each(checked)
 
-    def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        if feeds.keys() != self.types.keys():
+    def check_names(self, feeds: Collection[str]) -> None:
+        """Raise `FeedError` where a name is missing or unknown."""
+        if set(feeds) != self.types.keys():
             check_names(feeds, self.types, self._optional)
+
+    def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        self.check_names(feeds)
         checked = {name: self._check_feed(name, value) for name, value in feeds.items()}
         return checked, any(isinstance(value, onnxruntime.OrtValue) for value in checked.values())
 
@@ -181,15 +186,18 @@ def _quoted(names: Collection[str]) -> list[str]:
     return [sanitize(name) for name in names]
 
 
-def check_output_names(names: Collection[str], outputs: Sequence[str]) -> None:
+def check_output_names(names: Any, outputs: Sequence[str]) -> None:
     """Refuse names that are not those of outputs.
 
     Raises
     ------
     UnknownName
     """
+    if not isinstance(names, Collection):
+        got, first = describe(names), suggest_key("", outputs)
+        raise ArgumentError("outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]")
     for name in names:
-        if name not in outputs:
+        if not isinstance(name, str) or name not in outputs:
             known = ", ".join(map(sanitize, outputs))
             next_ = suggest_key(str(name), outputs)
             raise UnknownName("outputs", expected=known, got=sanitize(name), next=next_) from None

@@ -12,6 +12,7 @@ from onnx import ModelProto
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.versions import FILL
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, PyopError, closest, hide_internal_frames, moved, sanitize
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.result import Result
@@ -27,6 +28,7 @@ __all__ = ["kernel_runner", "run", "run_each", "run_kernels", "trace"]
 
 
 @hide_internal_frames
+@check_arguments
 def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     """Run a model once: ``Session(model)(**feeds)``.
 
@@ -73,6 +75,7 @@ def _session(model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = N
 
 
 @hide_internal_frames
+@check_arguments
 def trace(
     model: Any,
     /,

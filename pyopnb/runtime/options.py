@@ -10,13 +10,16 @@ from typing import Any
 import onnxruntime
 
 from pyopnb.models.io import ModelSource
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.arguments import describe, is_text
+from pyopnb.ops.errors import ArgumentError, ModelError, closest, sanitize
 from pyopnb.runtime.ortvalues import initializer_to_ortvalue
 
 __all__ = [
     "LENT",
     "QUIET",
     "SHRINKAGE",
+    "check_providers",
+    "check_run_options",
     "copied_options",
     "model_folder",
     "quiet_options",
@@ -39,6 +42,50 @@ def quiet_options() -> onnxruntime.RunOptions:
 
 QUIET = quiet_options()
 """The options of runs for which the user gives none."""
+
+
+def check_run_options(options: Any) -> None:
+    """Raise `ArgumentError` for what is neither the options of a run nor None."""
+    if not (options is None or isinstance(options, onnxruntime.RunOptions)):
+        expected = "onnxruntime.RunOptions, or None"
+        raise ArgumentError("run, run_options", expected=expected, got=describe(options), next="onnxruntime.RunOptions()")
+
+
+def check_providers(providers: Any, options: Any, *, available: bool = False) -> None:
+    """Raise `ArgumentError` for what is no list of providers, or no list of as many dicts of their options.
+
+    Parameters
+    ----------
+    providers, options
+        As ``InferenceSession`` takes them.
+    available : bool
+        Whether the runtime must have each of them: a new session leaves out, with a warning, those that it lacks.
+    """
+    known = onnxruntime.get_available_providers()
+    if not (providers is None or (isinstance(providers, (list, tuple)) and all(map(_is_provider, providers)))):
+        named = providers if isinstance(providers, str) and is_text(providers) and providers else "CPUExecutionProvider"
+        next_ = f"[{sanitize(repr(named))}]"
+        raise ArgumentError(
+            "providers", expected=f"a list of names, as {', '.join(known)}", got=describe(providers), next=next_
+        )
+    absent = next((name for name in map(_name_of, providers or ()) if name not in known), None) if available else None
+    if absent is not None:
+        next_ = f"[{closest(absent, known) or known[-1]!r}]"
+        raise ArgumentError("providers", expected=f"some of {', '.join(known)}", got=sanitize(repr(absent)), next=next_)
+    if providers is None or options is None:
+        return
+    listed = isinstance(options, (list, tuple)) and all(isinstance(one, dict) for one in options)
+    if not listed or len(options) != len(providers):
+        got = describe(options)
+        raise ArgumentError("provider_options", expected="a list of dicts, one for each of the providers", got=got, next="[{}]")
+
+
+def _name_of(one: Any) -> str:
+    return str(one[0] if isinstance(one, tuple) else one)
+
+
+def _is_provider(one: Any) -> bool:
+    return is_text(one) or (isinstance(one, tuple) and len(one) == 2 and is_text(one[0]) and isinstance(one[1], dict))
 
 
 def session_options(given: onnxruntime.SessionOptions | None, source: ModelSource) -> onnxruntime.SessionOptions:

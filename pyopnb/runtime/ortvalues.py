@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from pyopnb.ops.arguments import describe, is_text
 from pyopnb.ops.dtypes import DType, dtype
+from pyopnb.ops.errors import ArgumentError
 from pyopnb.ops.types import TensorType
 
 __all__ = [
     "RUNTIME_NAMES",
+    "checked_ortvalues",
     "from_ortvalue",
     "initializer_to_ortvalue",
     "needs_ml_dtypes",
@@ -28,6 +32,19 @@ RUNTIME_NAMES = {"float": "float32", "double": "float64"}
 def needs_ml_dtypes(kind: TensorType | None) -> bool:
     """Whether the arrays of a type have a dtype of ml_dtypes; onnxruntime's arrays stop at NumPy's own."""
     return kind is not None and kind.dtype is not None and kind.dtype.numpy.isbuiltin == 2
+
+
+def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
+    """The feeds of ``run_with_ort_values``; `ArgumentError` where they are no OrtValues by name."""
+    if not (isinstance(feeds, Mapping) and all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items())):
+        got = describe(
+            next((v for v in feeds.values() if not isinstance(v, onnxruntime.OrtValue)), feeds)
+            if isinstance(feeds, Mapping)
+            else feeds
+        )
+        next_ = '{"x": onnxruntime.OrtValue.ortvalue_from_numpy(x)}'
+        raise ArgumentError("run_with_ort_values, feeds", expected="a dict of name to OrtValue", got=got, next=next_)
+    return dict(feeds)
 
 
 def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:

@@ -15,6 +15,7 @@ from onnx import ModelProto
 
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.versions import lower_versions, version_numbers
+from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -22,11 +23,12 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
 from pyopnb.runtime.built import CPU, Built, Prepare, Recipe
 from pyopnb.runtime.exceptions import live_sessions
-from pyopnb.runtime.feeds import Feeds
+from pyopnb.runtime.feeds import Feeds, check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
 from pyopnb.runtime.notices import SessionRebuilt, level_of_user, warn_of_lowered
-from pyopnb.runtime.options import QUIET, model_folder
+from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
+from pyopnb.runtime.ortvalues import checked_ortvalues
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     """
 
     @hide_internal_frames
+    @check_arguments
     def __init__(
         self,
         model: ModelProto | bytes | str | os.PathLike[str],
@@ -113,6 +116,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
         _refuse_keywords(kwargs)
+        if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):
+            expected = "onnxruntime.SessionOptions, or None"
+            next_ = "onnxruntime.SessionOptions()"
+            raise ArgumentError("Session, sess_options", expected=expected, got=describe(sess_options), next=next_)
+        check_providers(providers, provider_options)
         self._prepare()
         recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
         folder = model_folder(sess_options) if base_dir is None else base_dir
@@ -202,7 +210,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return made
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
-        """As ``InferenceSession.set_providers``: the session is rebuilt."""
+        """As ``InferenceSession.set_providers``: the session is rebuilt.
+
+        Raises
+        ------
+        ArgumentError
+            The providers are no list of names, or their options no list of as many dicts.
+        """
+        check_providers(providers, provider_options, available=True)
         _bridge.locked(self._updating, self._set_providers, providers, provider_options)
 
     def _set_providers(self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None) -> None:
@@ -244,6 +259,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return {label: attrs for label, attrs in changes.items() if attrs}
 
     @hide_internal_frames
+    @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
         """A session with attrs of its own, which runs in the same ONNX Runtime session: nothing is loaded or built.
 
@@ -291,6 +307,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return session
 
     @hide_internal_frames
+    @check_arguments
     def set_attrs(self, where: str | None = None, /, **attrs: Any) -> None:
         """Give nodes other attrs from the next run on; the model stays as it is, and nothing is rebuilt.
 
@@ -400,10 +417,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         built = self._update()
-        if not built.ops:
-            built.runtime.run_async(output_names, input_feed, callback, user_data, run_options)
+        check_run_options(run_options)
+        if not callable(callback):
+            raise ArgumentError("run_async, callback", expected="a function of three arguments", got=describe(callback))
+        feeds, with_ortvalues = built.feeds.check(input_feed)
+        check_output_names(() if output_names is None else output_names, built.feeds.output_names)
+        if not (built.ops or with_ortvalues or built.feeds.needs_ortvalues(output_names)):
+            built.runtime.run_async(output_names, feeds, callback, user_data, run_options)
             return
-        feeds, _ = built.feeds.check(input_feed)
         run_in_background(lambda: built.run(output_names, feeds, run_options), callback, user_data)
 
     @hide_internal_frames
@@ -417,8 +438,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         built = self._update()
-        feeds = dict(input_dict_ort_values)
-        options = run_options or QUIET
+        feeds = checked_ortvalues(input_dict_ort_values)
+        built.feeds.check_names(feeds)
+        check_output_names(() if output_names is None else output_names, built.feeds.output_names)
+        options = QUIET if run_options is None else run_options
         return built.call(built.runtime.run_with_ort_values, (output_names, feeds, options), feeds, options=options)
 
     @hide_internal_frames
@@ -426,7 +449,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
         __tracebackhide__ = True
         built = self._update()
-        options = run_options or QUIET
+        if not isinstance(iobinding, onnxruntime.IOBinding):
+            next_ = "session.io_binding()"
+            raise ArgumentError("run_with_iobinding, iobinding", expected="an IOBinding", got=describe(iobinding), next=next_)
+        options = QUIET if run_options is None else run_options
         built.call(built.runtime.run_with_iobinding, (iobinding, options), options=options)
 
     @hide_internal_frames
@@ -466,6 +492,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return Result(dict(zip(built.feeds.output_names, values, strict=True)))
 
     @hide_internal_frames
+    @check_arguments
     def trace(
         self,
         *feeds: Any,

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.errors import ArgumentError, FeedError, PyopError, hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.result import Result
 from pyopnb.ops.text_table import Table
@@ -76,7 +77,12 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return len(self.runs) == math.prod(self.shape)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.runs[index]
+        try:
+            return self.runs[index]
+        except (TypeError, IndexError) as error:
+            expected = f"the number of one of {plural(len(self.runs), 'run')}, or a slice"
+            refused = ArgumentError("sweep", expected=expected, got=describe(index), next="sweep[0]" if self.runs else None)
+            raise (refused if isinstance(error, TypeError) else IndexError(str(refused))) from None
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -126,6 +132,8 @@ class Sweep(Displayable, Sequence[SweepRun]):
             for (name, value), place in zip(run.values.items(), places, strict=True)
         }
 
+    @hide_internal_frames
+    @check_arguments
     def table(self, most: int = _MOST_ROWS) -> Table:
         """The runs as rows: what was set, what came out, and how long it took.
 

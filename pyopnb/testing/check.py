@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
@@ -126,6 +127,7 @@ def _one_line(text: str) -> str:
 
 
 @hide_internal_frames
+@check_arguments
 def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any) -> CheckReport:
     """Test whether an op is ready for use in models.
 

@@ -95,7 +95,7 @@ def test_how_many_outputs():
     ):
         pyopnb.call("demo::Any", X)
     for wrong in (0, True, 1.0):
-        with pytest.raises(pyopnb.ModelError, match="call of demo::Any, outputs: expected a number from 1 on"):
+        with pytest.raises(pyopnb.ModelError, match="call of demo::Any, outputs: expected a number from 1 to 1000"):
             pyopnb.call("demo::Any", X, outputs=wrong)
 
 

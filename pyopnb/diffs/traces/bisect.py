@@ -17,6 +17,7 @@ from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, sc
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
+from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
@@ -28,6 +29,7 @@ __all__ = ["first_divergence"]
 
 
 @hide_internal_frames
+@check_arguments
 def first_divergence(
     a: Any,
     b: Any,
@@ -105,8 +107,8 @@ def first_divergence(
 
 def _pair(value: Any, name: str) -> tuple[Any, Any]:
     pair = value if isinstance(value, tuple) else (value, value)
-    allowed = ("onnxruntime", "reference") if name == "on" else (True, False)
-    if len(pair) != 2 or any(item not in allowed for item in pair):
+    allowed: tuple[Any, ...] = ("onnxruntime", "reference") if name == "on" else (True, False)
+    if len(pair) != 2 or any(not isinstance(item, (str, int)) or item not in allowed for item in pair):
         raise FeedError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
     return pair[0], pair[1]
 
@@ -170,6 +172,7 @@ class _Search:
     runs: int = 0
 
     def __post_init__(self) -> None:
+        check_by_name(self.feeds, "first_divergence, feeds", '{"x": x}')
         a, b = self.sides
         self.alignment = align(a.graph, b.graph, (a.trace, b.trace))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}

@@ -22,6 +22,7 @@ from pyopnb.display.netron.trim import trim
 from pyopnb.display.show import view as show
 from pyopnb.display.svg.colours import text_colour
 from pyopnb.display.view import Canvas, View
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.trace import Trace
@@ -166,6 +167,7 @@ def clicked(view: str, node: str) -> None:
 
 
 @hide_internal_frames
+@check_arguments
 def netron(model: Any, *, name: str | None = None, height: int = 480, embed: bool = True) -> NetronView:
     """Show a model in Netron, in the output of the cell, without a port or a network, and with nothing to accept.
 

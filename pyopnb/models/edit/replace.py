@@ -14,6 +14,7 @@ from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import ModelError, hide_internal_frames
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
@@ -25,6 +26,7 @@ __all__ = ["open_for_edit", "put_ops", "replace"]
 
 
 @hide_internal_frames
+@check_arguments
 def replace(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,

@@ -17,6 +17,7 @@ from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, walk
 from pyopnb.models.types import Types
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
@@ -62,6 +63,7 @@ def _describe(array: np.ndarray) -> str:
 
 
 @hide_internal_frames
+@check_arguments
 def wrap(
     model: ModelProto | bytes | str | os.PathLike[str],
     where: Where,
@@ -110,8 +112,6 @@ def wrap(
       x: float32[2], 0 … 1
     → e: float32[2], 1 … 2.71828
     """
-    if not callable(function):
-        raise TypeError(f"wrap: function must be callable, with one argument, a Seen; got {type(function).__name__}")
     source = open_for_edit(model, base_dir)
     sites = select_sites(source.proto, where, model)
     types = Types(source.proto)

@@ -23,7 +23,7 @@ from pyopnb.models.support.type_flow import lacks
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.models.versions import FILL
 from pyopnb.ops.coerce import cast_expression
-from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.ops.errors import ModelError, PyopError, UnknownOp, closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
@@ -35,6 +35,7 @@ _Candidate = tuple[PyopError, tuple[str, ...]]
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DTYPE_ATTRS = ("to", "dtype")
+_DTYPE_NUMBERS = frozenset(row.onnx for row in DTYPES)
 
 
 def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> PyopError | None:
@@ -65,6 +66,9 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
 def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
     functions = {(function.domain, function.name) for function in proto.functions}
     imports, kept = imported_versions(proto), kept_names(proto)
+    if not imports:
+        next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
+        yield ModelError("model", expected="an import of ONNX's operators", got="none", next=next_), ("opset",)
     for site in walk(proto):
         node = site.node
         known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
@@ -153,6 +157,11 @@ def _attributes(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
         name, expected, got, meant = wrong
         next_ = meant.written if isinstance(meant, Meant) else meant
         yield ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_), (node.op_type, name)
+    for attribute in node.attribute:
+        if attribute.name in _DTYPE_ATTRS and attribute.type == AttributeProto.INT and attribute.i not in _DTYPE_NUMBERS:
+            expected, next_ = "the number of one of ONNX's dtypes", f"{attribute.name}=onnx.TensorProto.FLOAT"
+            where = f"{site.where}, attr {attribute.name}"
+            yield ModelError(where, expected=expected, got=str(attribute.i), next=next_), (node.op_type, attribute.name)
     schema = find_schema(canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain)))
     given = {attribute.name for attribute in node.attribute}
     for name, attribute in sorted(schema.attributes.items()) if schema is not None else ():

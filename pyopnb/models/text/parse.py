@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyopnb.models.text.annotations import Annotations, nodes_of_text
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, quote
 from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
 from pyopnb.models.text.validate import Fault, find_faults, tensor_fault
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ModelError, closest, hide_internal_frames, sanitize
 
@@ -46,6 +48,7 @@ _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
 
 
 @hide_internal_frames
+@functools.partial(check_arguments, but=("text",))
 def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str] | None = None) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 

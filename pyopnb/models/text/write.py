@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.models.holders import held_model
@@ -17,7 +18,8 @@ from pyopnb.models.tensors import tensors
 from pyopnb.models.text.annotate import annotate
 from pyopnb.models.text.parse import complete, read_annotated, read_plain
 from pyopnb.models.text.printer import PLACE, format_model
-from pyopnb.ops.atomic_write import atomic_write
+from pyopnb.ops.arguments import check_arguments
+from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, suggest
 
@@ -29,6 +31,7 @@ _INLINE = 64
 
 
 @hide_internal_frames
+@check_arguments
 def text(
     model: ModelProto, *, most: int = 1_000_000, drop: Collection[str] = (), weights: str | os.PathLike[str] | None = None
 ) -> str:
@@ -85,9 +88,9 @@ def text(
         got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
         raise ModelError("model", expected="a ModelProto", got=got)
     check_names(model, "model")
-    unknown = next((word for word in drop if word not in _DROPPED), None) if not isinstance(drop, str) else drop
-    if unknown is not None:
-        raise ArgumentError("drop", expected='("metadata", "docs"), or one of them', got=repr(unknown), next=_advise(unknown))
+    _check_drop(drop)
+    if weights is not None:
+        check_writable(Path(os.fspath(weights)))
     whole = _dropped(model, {_DROPPED[word] for word in drop})
     declared = ModelProto()
     declared.CopyFrom(whole)
@@ -103,6 +106,15 @@ def text(
     except UnicodeDecodeError as error:  # names are checked, words are left
         got = sanitize(repr(error.object), 60)
         raise ModelError("model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)') from None
+
+
+def _check_drop(drop: Any) -> None:
+    """Refuse what is no list of the words that can be dropped."""
+    listed = isinstance(drop, Collection) and not isinstance(drop, (str, bytes, np.ndarray))
+    wrong = [word for word in drop if not (isinstance(word, str) and word in _DROPPED)] if listed else [drop]
+    if wrong:
+        expected, got = '("metadata", "docs"), or one of them', sanitize(repr(wrong[0]), 60)
+        raise ArgumentError("drop", expected=expected, got=got, next=_advise(wrong[0]))
 
 
 def _advise(word: Any) -> str:

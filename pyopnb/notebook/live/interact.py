@@ -18,6 +18,7 @@ from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
@@ -184,6 +185,7 @@ class Interact(LiveOutput):
 
 
 @hide_internal_frames
+@check_arguments
 def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 

@@ -13,6 +13,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import hide_internal_frames
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
@@ -113,6 +114,7 @@ class Watch(LiveOutput):
 
 
 @hide_internal_frames
+@check_arguments
 def watch(
     session: Session,
     /,

@@ -23,6 +23,7 @@ from pyopnb.models.external_data import is_absent, is_external, original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.ort_capabilities import schema_domains
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.names import canonical_domain
@@ -53,6 +54,7 @@ LEVELS = ("all", "summaries")
 _changing = threading.RLock()  # while options of the user's are changed; an op can trace in __init__
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
 _MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
+_MOST_RUNS = 1_000_000  # that one trace times
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -73,8 +75,13 @@ class TraceOptions:
             next_ = closest(str(self.level), LEVELS)
             expected = " or ".join(map(repr, LEVELS))
             raise FeedError("trace, level", expected=expected, got=sanitize(repr(self.level)), next=next_ and repr(next_))
-        if not isinstance(self.times, int) or self.times < 0:
-            raise FeedError("trace, times", expected="True, False, or how many runs to time", got=sanitize(repr(self.times)))
+        if not isinstance(self.times, int) or not 0 <= self.times <= _MOST_RUNS:
+            expected = f"True, False, or how many runs to time, at most {_MOST_RUNS:,}"
+            raise FeedError("trace, times", expected=expected, got=sanitize(repr(self.times), 60))
+        progress: Any = self.progress
+        if not (isinstance(progress, (bool, np.bool_)) or progress is None or callable(progress)):
+            expected = "True, False, or a function of two numbers"
+            raise FeedError("trace, progress", expected=expected, got=describe(self.progress), next="progress=True")
 
 
 def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:

@@ -203,7 +203,9 @@ def test_a_breakpoint_has_the_values_as_local_variables(monkeypatch: pytest.Monk
 
 
 def test_a_function_that_is_none() -> None:
-    with pytest.raises(TypeError, match="function must be callable, with one argument, a Seen; got str"):
+    with pytest.raises(
+        TypeError, match="wrap, function: expected a function of one argument, a Seen, got str 'print'. Try: print$"
+    ):
         pyopnb.wrap(two(), "Exp", "print")
 
 

@@ -1,0 +1,264 @@
+"""Arguments of public functions, checked by the functions' own annotations before anything is done with them.
+
+The annotation of a parameter says what it takes, mypy holds the callers in this package to it, and this module those in
+notebooks. What an annotation cannot say (a size, an op that is there) the functions check themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from pyopnb.ops.errors import ArgumentError, sanitize
+
+__all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
+
+
+def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collection[str] = ()) -> Callable[_Arguments, _Returned]:
+    """Decorate a public function so that an argument of another kind than its annotation is an `ArgumentError`.
+
+    Parameters
+    ----------
+    function : callable
+        Its annotations are text (``from __future__ import annotations``); one that `_KINDS` does not have is not checked.
+    but : collection of str
+        Parameters that the function checks itself, as it has more to say.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> @check_arguments
+    ... def halve(path: str | os.PathLike[str], times: int = 1): ...
+    >>> halve("x", times=1.5)
+    Traceback (most recent call last):
+        ...
+    pyopnb.ops.errors.ArgumentError: halve, times: expected a whole number, got float 1.5. Try: times=1
+    """
+    parameters = inspect.signature(function).parameters.values()
+    kinds = [_KINDS.get(str(p.annotation)) if p.name not in but else None for p in parameters]
+    places = [None if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else kind for p, kind in zip(parameters, kinds, strict=True)]
+    names = [parameter.name for parameter in parameters]
+    rest = next((kind for p, kind in zip(parameters, kinds, strict=True) if p.kind == p.VAR_POSITIONAL), None)
+    named = {name: kind for name, kind in zip(names, places, strict=True) if kind is not None}
+    positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    owner = function.__qualname__.split(".")
+    where = owner[-2] if owner[-1] == "__init__" else owner[-1]
+
+    @functools.wraps(function)
+    def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
+        __tracebackhide__ = True
+        for place, value in enumerate(args):
+            kind = places[place] if place < positional else rest
+            if kind is not None and not kind.accepts(value):
+                raise _refusal(where, names[min(place, positional)], kind, value)
+        for name, value in kwargs.items():
+            kind = named.get(name)
+            if kind is not None and not kind.accepts(value):
+                raise _refusal(where, name, kind, value)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def describe(value: object) -> str:
+    """A value as messages show what came: its type, and what it is as far as that is short.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe("x"), describe(None), describe(np.zeros(3))
+    ("str 'x'", 'None', 'an array of float64')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    kind = type(value).__name__
+    if isinstance(value, type):
+        return f"the class {sanitize(value.__name__, 60)}"
+    if not isinstance(value, (str, bytes, int, float, complex, list, tuple, dict, set, os.PathLike)):
+        return f"an object of {sanitize(kind, 60)}"
+    try:
+        return f"{kind} {sanitize(repr(value), 60)}"
+    except ValueError:  # an int of more digits than Python prints
+        return kind
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a str that UTF-8 has: a lone surrogate is in no file and no model.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+    """
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_by_name(value: object, where: str, next: str) -> None:
+    """Refuse what is no mapping with names as keys, where what came decides between several messages.
+
+    Parameters
+    ----------
+    value : object
+    where : str
+    next : str
+        What to type.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not _is_by_name(value):
+        raise ArgumentError(where, expected=_BY_NAME.expected, got=describe(value), next=next)
+
+
+def _refusal(where: str, name: str, kind: _Kind, value: object) -> ArgumentError:
+    advice = kind.advice(name, value)
+    return ArgumentError(f"{where}, {name}", expected=kind.expected, got=describe(value), next=advice)
+
+
+# ---- kinds -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What an annotation takes, in words and as a function, and what to type where it does not."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    advice: Callable[[str, Any], str | None] = lambda name, value: None
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1))
+
+
+def _is_int(value: object) -> bool:
+    if isinstance(value, (bool, np.bool_, np.ndarray)):
+        return False
+    try:
+        return -(2**63) <= operator.index(value) < 2**63  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        return False
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def is_path(value: object) -> bool:
+    """Whether a value is a path that the system can be asked for.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        return False
+    path = os.fspath(value)
+    try:
+        return isinstance(path, str) and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def _are_texts(value: object) -> bool:
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return is_text(value) if not isinstance(value, np.ndarray) else value.ndim == 1 and all(map(is_text, value.tolist()))
+    return isinstance(value, Collection) and all(map(is_text, value))
+
+
+def _is_by_name(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(is_text, value))
+
+
+def _whole(name: str, value: object) -> str | None:
+    return f"{name}={int(value)}" if isinstance(value, float) and math.isfinite(value) else None
+
+
+def _decoded(name: str, value: object) -> str:
+    return f"os.fsdecode({name})" if isinstance(value, bytes) else '"folder/file"'
+
+
+def _unpacked(name: str, value: object) -> str | None:
+    if not isinstance(value, (list, tuple)) or not value or not all(map(is_text, value)):
+        return None
+    return sanitize(", ".join(map(repr, value)), 60)
+
+
+def _listed(name: str, value: object) -> str | None:
+    if isinstance(value, bytes):
+        return f"[{sanitize(repr(value.decode(errors='replace')), 60)}]"
+    return "list(…)" if isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray)) else '["x"]'
+
+
+def _optional(kind: _Kind) -> _Kind:
+    return _Kind(f"{kind.expected}, or None", lambda value: value is None or kind.accepts(value), kind.advice)
+
+
+_FLAG = _Kind("True or False", _is_flag, lambda name, value: f"{name}=True")
+_INT = _Kind("a whole number", _is_int, _whole)
+_NUMBER = _Kind("a number", _is_number)
+_TEXT = _Kind("str", is_text, _unpacked)
+_PATH = _Kind("a path", is_path, _decoded)
+_TEXTS = _Kind("names", _are_texts, _listed)
+_BY_NAME = _Kind("a dict with names as keys", _is_by_name)
+_CALLABLE = _Kind("a function", callable)
+_ITEMS = _Kind("a list", lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)))
+
+_KINDS: dict[str, _Kind] = {
+    "bool": _FLAG,
+    "bool | None": _optional(_FLAG),
+    "int": _INT,
+    "int | None": _optional(_INT),
+    "float | None": _optional(_NUMBER),
+    "str": _TEXT,
+    "str | None": _optional(_TEXT),
+    "str | os.PathLike[str]": _PATH,
+    "str | os.PathLike[str] | None": _optional(_PATH),
+    "Sequence[str] | str": _TEXTS,
+    "str | Sequence[str] | None": _optional(_TEXTS),
+    "Sequence[Any]": _ITEMS,
+    "Mapping[str, Any] | None": _optional(_BY_NAME),
+    "Callable[[Seen], object]": _Kind("a function of one argument, a Seen", callable, lambda name, value: "print"),
+    "Callable[[Result], Any] | None": _optional(_CALLABLE),
+    "Callable[[Version], None]": _CALLABLE,
+    "Callable[[str], None] | None": _optional(_CALLABLE),
+    "Callable[[list[Any], Any, str], Any]": _CALLABLE,
+}
+"""What is checked, by annotation."""
