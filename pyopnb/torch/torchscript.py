@@ -124,7 +124,17 @@ def _node(graph: Any, op: str, schema: Any, values: Sequence[Any]) -> Any:
             held = _constant(kind, value, argument.name)
             if held is not None and not (argument.has_default_value() and held == argument.default_value):
                 attrs[f"{argument.name}_{_letter(held)}"] = held
-    return graph.op(op, *inputs, **attrs, outputs=len(schema.returns))
+    results = graph.op(op, *inputs, **attrs, outputs=len(schema.returns))
+    _set_types(graph, results if isinstance(results, (list, tuple)) else [results])
+    return results
+
+
+def _set_types(graph: Any, results: Sequence[Any]) -> None:
+    """Give results the dtype and rank that the tracer saw, without its sizes: the exporter warns of results without a type."""
+    traced = [value.type() for value in graph.original_node.outputs()]
+    for result, kind in zip(results, traced, strict=False):
+        if isinstance(kind, torch.TensorType) and kind.dim() is not None:
+            result.setType(kind.with_sizes([None] * kind.dim()))
 
 
 def _constant(kind: str, value: Any, name: str) -> Any:

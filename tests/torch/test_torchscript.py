@@ -65,6 +65,25 @@ def test_a_function_of_an_op_is_its_node_in_torchs_own_export(define):
     agree(model, module, (torch.randn(3, 4),), (torch.randn(1, 4),))
 
 
+class Alone(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x, None)
+
+
+def test_results_have_the_dtype_and_rank_that_torch_saw(define, capfd):
+    define(SOFT_CLIP)
+    module = Alone(pyopnb.torch.op("demo::SoftClip")).eval()
+    model = pyopnb.torch.export(module, (torch.randn(3, 4),), dynamo=False, dynamic_shapes=({0: "batch"},))
+    assert "shape inference" not in capfd.readouterr().err  # what C++ says of results without a type
+    (output,) = model.graph.output
+    assert output.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+    assert [dim.HasField("dim_value") for dim in output.type.tensor_type.shape.dim] == [False, False]
+
+
 def test_the_document_on_inverse():
     pyopnb.torch.register_custom_op_symbolic("::linalg_inv", "com.microsoft::Inverse")
     sizes = {0: "n", 1: "m", 2: "m"}
