@@ -29,3 +29,28 @@ def test_without_a_shell_it_is_text(monkeypatch, capsys):
     bar(1, 2)
     bar(2, 2)
     assert "2 of 2 tensors" in capsys.readouterr().err
+
+
+def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
+    bare.run_line_magic("load_ext", "pyopnb")
+    nodes = [pyopnb.node("Mul", "x w", "p"), pyopnb.node("ReduceMean", "p", "loss", keepdims=0)]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
+    with capture_output() as seen:
+        pyopnb.train(model, {"x": np.ones(8, np.float32)}, loss="loss", batch_size=2, optimizer=pyopnb.training.SGD(0.1))
+    assert len({output.transient["display_id"] for output in seen.outputs}) == 1
+    assert [output.update for output in seen.outputs] == [False, *[True] * (len(seen.outputs) - 1)]
+    last = seen.outputs[-1].data
+    assert last["text/plain"].startswith("4 steps, 1 of 1 epoch, loss 1 → 0.7, ")
+    assert 'src="data:image/svg+xml;base64,' in last["text/html"]
+    bare.run_line_magic("unload_ext", "pyopnb")
+    assert progress._make_panel == []
+
+
+def test_a_training_without_a_front_end_is_a_line_of_text(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_has_viewer", lambda: True)
+    monkeypatch.setattr(progress, "_INTERVAL", 1000)
+    show = progress.panel()
+    show(3, False)
+    show(4, False)  # too soon
+    show(5, True)
+    assert capsys.readouterr().err == "\r3\r5\n"

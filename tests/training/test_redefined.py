@@ -81,3 +81,27 @@ def test_an_op_that_raises_arrives_as_itself(model):
     with pytest.warns(pyopnb.SessionRebuilt), pytest.raises(ZeroDivisionError, match="on purpose") as caught:
         pyopnb.train(model, feeds, loss="loss")
     assert "in step 3 of a training" in "".join(caught.value.__notes__)
+
+
+def test_a_new_backward_is_that_of_the_next_step():
+    def define(factor):
+        class Through:
+            def compute(self, x: "float32[N]") -> "float32[N]":
+                return x.copy()
+
+            def backward(self, inputs, outputs, grads):
+                return grads[0] * np.float32(factor)
+
+        pyopnb.pyop("demo::Through")(Through)
+
+    define(1)
+    nodes = [
+        pyopnb.node("Mul", "x w", "p"),
+        pyopnb.node("demo::Through", "p", "t"),
+        pyopnb.node("ReduceMean", "t", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
+    result = pyopnb.train(model, Feeds(4, 3, lambda: define(4)), loss="loss", optimizer=SGD(0.125))
+    assert result.losses.tolist() == [1, 0.875, 0.75, 0.25]
+    assert result.marks == [(3, "demo::Through version 2")]  # and none of its gradient op
+    pyopnb.registry.remove("demo::Through")
