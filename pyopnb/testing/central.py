@@ -83,6 +83,8 @@ def _at(
     base = precision**0.2 * max(abs(float(x[place])), typical / 8, 2.0**-10 if typical else 1.0)
     best = None
     for shrink in _SHRINK:
+        if shrink < precision**0.25:  # what so small a step changes is lost in rounding, and the same 0 each time looks exact
+            break
         found = _with_step(function, x, place, middle, base * shrink, precision)
         if best is None or _is_better(found, best):
             best = found

@@ -255,3 +255,14 @@ def test_kinks_beside_the_element_are_no_derivative_either():
     x = np.array([1e-9, 0.5, -0.5])
     found = central_differences(lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52)
     assert found.kinks.tolist() == [True, False, False] and np.allclose(found.values[1:, 0], [1, -1])
+
+
+def test_a_small_derivative_beside_large_ones_in_float32():
+    """Where a step is too small for float32 nothing changes: differences of exactly 0, which are no derivative."""
+    x = np.linspace(0.1, 2.9, 30, dtype=np.float32)
+    base = np.tanh(x)
+    found = central_differences(
+        lambda x: np.array([np.sum(np.tanh(x).astype(np.float64) - base)]), x, [(n,) for n in range(x.size)], 2.0**-23
+    )
+    apart = np.abs(found.values[:, 0] - (1 - np.tanh(np.float64(x)) ** 2))
+    assert apart[~found.kinks].max() < 2e-3 and found.kinks.sum() <= 3

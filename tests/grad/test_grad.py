@@ -379,3 +379,17 @@ def test_what_has_no_rule(body, op):
 )
 def test_bad_arguments(model, wrt, loss, message):
     assert re.search(message, refusal(model, wrt, loss))
+
+
+def test_rows_that_are_masked_as_a_whole():
+    """Their softmax is NaN, and replaced before anything reads it: the gradient is zero there, not NaN."""
+    model = pyopnb.parse("""(double[N,3] x, bool[N,1] seen) => (double loss) {
+        none = Constant<value = double {-inf}>()
+        zero = Constant<value = double {0}>()
+        masked = Where(seen, x, none)
+        weights = Softmax<axis = -1>(masked)
+        kept = Where(seen, weights, zero)
+        square = Mul(kept, kept)
+        loss = ReduceSum<keepdims = 0>(square)
+    }""")
+    check(model, {"x": random.normal(size=(2, 3)), "seen": np.array([[True], [False]])}, ["x"])
