@@ -6,6 +6,7 @@ import platform
 from itertools import chain
 
 import bench_calls
+import bench_compiled
 import bench_diff
 import bench_divergence
 import bench_fill
@@ -42,6 +43,7 @@ themes = (
     bench_fill,
     bench_growth,
     bench_lower,
+    bench_compiled,
     bench_train,
     bench_diff,
 )
