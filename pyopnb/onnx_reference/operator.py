@@ -416,6 +416,18 @@ class StandIn:
 
     def __init__(self, reference_outputs: int = 1, **attrs: Any) -> None:
         self._evaluation = Evaluation(*self.operator, attrs, reference_outputs)
+        self._attrs = {"reference_outputs": reference_outputs, **attrs}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._attrs
+
+    def __setstate__(self, attrs: dict[str, Any]) -> None:
+        self.__init__(**attrs)  # type: ignore[misc]  # another process makes its own evaluator
+
+    @classmethod
+    def _module_source(cls, op: str) -> str:
+        made = f"stand_in_class{cls.operator!r}"
+        return f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({op!r})({made})\n"
 
     def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
         return self._evaluation.infer(*given)

@@ -132,7 +132,8 @@ def class_source(cls: type) -> str | None:
     str or None
         None where no file and no cell has it.
     """
-    code = getattr(getattr(cls, "compute", None), "__code__", None)
+    methods = [getattr(cls, "compute", None), *vars(cls).values()]
+    code = next((method.__code__ for method in methods if hasattr(method, "__code__")), None)
     # Only its methods know that a class is from a notebook cell or a doctest. This comes before inspect, which since Python
     # 3.13 takes the lines of the same numbers from the file of whatever module the class names.
     if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):

@@ -61,6 +61,18 @@ class Version(Displayable):
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """By what another process needs to define it; see `pyopnb.ops.parcel`."""
+        from pyopnb.ops.parcel import open_version, pack_op  # which imports this
+
+        return open_version, (pack_op(self),)
+
+    def __deepcopy__(self, memo: Any) -> Version:
+        return self  # it never changes
+
+    def __copy__(self) -> Version:
+        return self
+
     def __repr__(self) -> str:
         return f"{self}: {self.schema}"
 
@@ -77,6 +89,8 @@ class Op(Displayable):
         Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
     lock : threading.RLock
         Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
+    beside : list of Op
+        Of what came from another process beside the registry's: an op and its gradient op.
     """
 
     name: str
@@ -84,6 +98,7 @@ class Op(Displayable):
     lock: Any = field(default_factory=threading.RLock, repr=False)
     # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
     _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
+    beside: list[Op] = field(default_factory=list, init=False, repr=False, compare=False)
     _last: int = field(default=0, init=False, repr=False)  # the highest number that was given, to a withdrawn version as well
 
     def __post_init__(self) -> None:
@@ -93,6 +108,12 @@ class Op(Displayable):
     def __repr__(self) -> str:
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """By its current version; the history stays."""
+        from pyopnb.ops.parcel import open_op, pack_op  # which imports this
+
+        return open_op, (pack_op(self.current),)
+
     def _serve(self, version: Version, epoch: int) -> None:
         self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
         self._last = max(self._last, version.number)
@@ -101,6 +122,11 @@ class Op(Displayable):
     def current(self) -> Version:
         """The version that serves now."""
         return self._served[-1][1]
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a registry has or had it; the classes of allowed modules are ops without one."""
+        return self._served[0][1].epoch > 0
 
     @property
     def domain(self) -> str:

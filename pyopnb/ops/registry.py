@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
@@ -22,9 +23,17 @@ from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["Registry", "find_op", "registry"]
+__all__ = ["OpSource", "ReceivedOps", "Registry", "find_op", "registry"]
 
 _MAX_LISTED = 50  # ops in the repr of the registry
+
+
+class OpSource(Protocol):
+    """Where a session finds the ops of a model's nodes."""
+
+    def find(self, domain: str, op_type: str) -> Op | None: ...
+
+    def find_class(self, module: str, class_name: str) -> Op | None: ...
 
 
 class Registry(Displayable):
@@ -46,6 +55,7 @@ class Registry(Displayable):
         # Sessions may still use these; they keep them alive.
         self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
         self._modules: dict[tuple[str, str], Op] = {}
+        self._guests: dict[str, list[weakref.ref[Op]]] = {}
         self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
         self._lock = threading.RLock()
         self.epoch = 0
@@ -139,8 +149,9 @@ class Registry(Displayable):
         return self._ops.get(key) or self._removed.get(key) or Op(key)
 
     def _add(self, op: Op, version: Version) -> None:
-        op._serve(version, version.epoch)
-        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
+        for served in (op, *self._guests_of(op.name)):
+            served._serve(version, version.epoch)
+            served.versions = (*served.versions, version)[-MAX_VERSIONS:]
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
 
@@ -206,6 +217,7 @@ class Registry(Displayable):
         op = self._ops.get(version.op)
         if op is None or all(other is not version for other in op.versions):
             return None, []
+        self._withdraw_from_guests(version)
         op.versions = tuple(other for other in op.versions if other is not version)
         self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
         if not op.versions or op.current is not version:
@@ -224,6 +236,106 @@ class Registry(Displayable):
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
         return []
+
+    # ---- ops from other processes --------------------------------------------------------------------------------------------
+
+    def admit(self, version: Version, modules: Sequence[str] = ()) -> Op:
+        """Have a version that was defined in another process, under its own number.
+
+        Parameters
+        ----------
+        version : Version
+            With that of its gradient op, where it has one.
+        modules : sequence of str
+            Modules under which it serves the retired PyOp's nodes.
+
+        Returns
+        -------
+        Op
+            The registry's, if it had none of that name. Else a guest beside it, which serves whoever keeps it until the name is
+            defined anew: that definition serves both.
+        """
+        op = locked(self._lock, self._admit, version, modules)
+        if self._ops.get(op.name) is op:
+            self._call_defined([op.current, *([op.current.gradient] if op.current.gradient else [])])
+        return op
+
+    def _admit(self, version: Version, modules: Sequence[str]) -> Op:
+        self.epoch += 1
+        gradient = version.gradient and replace(version.gradient, epoch=self.epoch)
+        version = replace(version, epoch=self.epoch, gradient=gradient)
+        admitted = [version] if gradient is None else [version, gradient]
+        ops = [Op(one.op, (one,)) for one in admitted]
+        if not any(one.op in held for one in admitted for held in (self._ops, self._removed)):
+            self._ops |= {op.name: op for op in ops}
+            self._modules |= {(module, version.cls.__name__): ops[0] for module in modules}
+            return ops[0]
+        for op in ops:
+            known = self._ops.get(op.name) or self._removed.get(op.name)
+            if known is not None:
+                known._last = max(known._last, op._last)  # the next definition's number is new to both
+            op.beside = ops  # neither goes without the other
+            self._guests[op.name] = [weakref.ref(guest) for guest in (*self._guests_of(op.name), op)]
+        return ops[0]
+
+    def _guests_of(self, name: str) -> list[Op]:
+        return [op for held in self._guests.get(name, ()) if (op := held()) is not None]
+
+    def _withdraw_from_guests(self, version: Version) -> None:
+        for one in filter(None, (version, version.gradient)):
+            for guest in self._guests_of(one.op):
+                guest.versions = tuple(other for other in guest.versions if other is not one)
+                if guest.versions and guest.current is one:
+                    guest._serve(guest.versions[-1], self.epoch + 1)
+
+    def serving(self, name: str, number: int, is_same: Callable[[Version], bool]) -> Op | None:
+        """The op of that name, the registry's or a guest, whose current version has that number and is the same.
+
+        Parameters
+        ----------
+        name : str
+        number : int
+        is_same : callable
+
+        Returns
+        -------
+        Op or None
+        """
+        ours = self._ops.get(name)
+        every = [*([] if ours is None else [ours]), *self._guests_of(name)]
+        return next((op for op in every if op.current.number == number and is_same(op.current)), None)
+
+    def gradient_of(self, op: Op) -> Op | None:
+        """The gradient op of the registry's op, or of a guest.
+
+        Parameters
+        ----------
+        op : Op
+
+        Returns
+        -------
+        Op or None
+        """
+        return next((other for other in op.beside if other is not op), None) or self._gradient_op(op.name)
+
+    def defining(self, version: Version) -> Version:
+        """The version that was defined: of a gradient op's the one that it came with, else the version itself.
+
+        Parameters
+        ----------
+        version : Version
+
+        Returns
+        -------
+        Version
+        """
+        name = version.gradient_of
+        if name is None:
+            return version
+        ops = filter(None, (self._ops.get(name), self._removed.get(name), *self._guests_of(name)))
+        return next((one for op in ops for one in op.versions if one.gradient is version), version)
+
+    # ---- epochs --------------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -476,11 +588,36 @@ class Registry(Displayable):
         self._ops.clear()
         self._removed.clear()
         self._modules.clear()
+        self._guests.clear()
         return names
 
 
 registry = Registry()
 """The registry that sessions use."""
+
+
+class ReceivedOps:
+    """The ops that came with a session from another process. Nothing else serves it.
+
+    Parameters
+    ----------
+    ops : iterable of Op
+        As `Registry.admit` returns them.
+    classes : mapping of (str, str) to Op
+        Those that serve the retired PyOp's nodes, by module and class name.
+    """
+
+    def __init__(self, ops: Iterable[Op], classes: Mapping[tuple[str, str], Op]) -> None:
+        self._ops = {op.name: op for op in ops}
+        self._classes = dict(classes)
+
+    def find(self, domain: str, op_type: str) -> Op | None:
+        """As `Registry.find`."""
+        return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
+
+    def find_class(self, module: str, class_name: str) -> Op | None:
+        """As `Registry.find_class`."""
+        return self._classes.get((module, class_name))
 
 
 def find_op(op: str | type | Op) -> Op:

@@ -33,7 +33,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import same_value
 
-__all__ = ["free_names", "source_closure"]
+__all__ = ["SourceClosure", "free_names", "is_importable", "portable_closure", "source_closure"]
 
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__debug__", "__spec__"}
 _LONGEST_CONSTANT = 20_000  # characters
@@ -62,18 +62,52 @@ def source_closure(versions: Sequence[Version]) -> str:
     if len(versions) == 1 and (own := getattr(versions[0].cls, "_module_source", None)) is not None:
         return str(own(versions[0].op))  # a class that was made without a text, and knows how to write one
     module = _ModuleText(versions)
-    for version in versions:
-        module.add_op(version)
-    if module.refused:
-        reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
-        more = f" and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
-        raise DefinitionError(
-            f"op {', '.join(version.op for version in versions[:4])}",
-            expected="a class that uses imports, functions and classes with a known text, and plain constants",
-            got=", ".join(reasons[:_LISTED]) + more,
-            next="import it in the op's cell, or make it inside the class",
-        )
+    module.add_ops(versions, "imports, functions and classes with a known text, and plain constants")
     return str(module)
+
+
+@dataclass(frozen=True)
+class SourceClosure:
+    """An op as the text of a module, with what no text can say.
+
+    Attributes
+    ----------
+    text : str
+        It defines the op once the module has the values.
+    values : dict
+        By the name of a global: what the op uses and is no plain constant.
+    definitions : dict
+        The classes and functions that the text defines, by name.
+    """
+
+    text: str
+    values: Mapping[str, Any]
+    definitions: Mapping[str, Any]
+
+
+def portable_closure(version: Version) -> SourceClosure:
+    """What another process needs to define an op: as `source_closure`, but values that are no plain constants come along.
+
+    What the module of the class has itself comes along as well, even where that module can be imported.
+
+    Parameters
+    ----------
+    version : Version
+
+    Returns
+    -------
+    SourceClosure
+
+    Raises
+    ------
+    DefinitionError
+        The op uses a function or class whose text is not known, a module that cannot be imported, or a name without a value.
+    """
+    if (own := getattr(version.cls, "_module_source", None)) is not None:
+        return SourceClosure(str(own(version.op)), {}, {})
+    module = _ModuleText([version], carries=True)
+    module.add_ops([version], "imports, functions and classes with a known text, and values")
+    return SourceClosure(str(module), module.carried, module.defined)
 
 
 def free_names(text: str) -> list[str]:
@@ -123,8 +157,10 @@ def _statements(text: str) -> list[ast.stmt]:
 class _ModuleText:
     """A module that is being put together."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
+    def __init__(self, versions: Sequence[Version], *, carries: bool = False) -> None:
         self.refused: dict[str, str] = {}
+        self.carried: dict[str, Any] = {}
+        self._carries = carries
         self._ops: dict[type, list[Version]] = {}
         for version in versions:
             self._ops.setdefault(version.cls, []).append(version)
@@ -145,6 +181,26 @@ class _ModuleText:
             else:
                 constants = f"{constants}\n{definition}" if constants else definition
         return "\n\n\n".join(block for block in [*blocks, constants] if block) + "\n"
+
+    @property
+    def defined(self) -> dict[str, Any]:
+        """The classes and functions of the text."""
+        known = {name: self._values[name] for name in self._definitions}
+        return {name: value for name, value in known.items() if isinstance(value, (type, types.FunctionType))}
+
+    def add_ops(self, versions: Sequence[Version], expected: str) -> None:
+        """Add ops; raise where they use anything but what is expected."""
+        for version in versions:
+            self.add_op(version)
+        if self.refused:
+            reasons = [f"{sanitize(name, 40)} ({why})" for name, why in self.refused.items()]
+            more = f" and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
+            raise DefinitionError(
+                f"op {', '.join(version.op for version in versions[:4])}",
+                expected=f"a class that uses {expected}",
+                got=", ".join(reasons[:_LISTED]) + more,
+                next="import it in the op's cell, or make it inside the class",
+            )
 
     def add_op(self, version: Version) -> None:
         cls = version.cls
@@ -192,6 +248,8 @@ class _ModuleText:
                 self._bind("np", np, f"{name} = {constant}")
                 self._imports["import numpy as np"] = None
             self._definitions[name] = f"{name} = {constant}"
+        elif self._carries:
+            self.carried[name] = value
         else:
             self.refused[name] = f"of type {type(value).__name__}, not a plain constant"
 
@@ -245,7 +303,7 @@ class _ModuleText:
                 if not isinstance(inner, types.ModuleType) or inner.__name__ != f"{value.__name__}.{part}":
                     break
                 imports_itself = "__getattr__" in vars(value) and part in getattr(value, "__all__", ())  # as numpy and scipy
-                if _is_importable(inner.__name__) and not imports_itself:
+                if is_importable(inner.__name__) and not imports_itself:
                     root = inner.__name__.partition(".")[0]
                     self._bind(root, sys.modules[root], f"import {inner.__name__}")
                     self._imports[f"import {inner.__name__}"] = None
@@ -290,7 +348,7 @@ def _has_postponed_annotations(function: types.FunctionType) -> bool:
 def _namespace(cls: type) -> Mapping[str, Any]:
     for base in cls.__mro__[:-1]:  # a class without a method of its own stands beside the first that has one
         for function in _functions(base):
-            if base is cls or not _is_importable(base.__module__):
+            if base is cls or not is_importable(base.__module__):
                 return function.__globals__
     return vars(sys.modules.get(cls.__module__, sys.modules["__main__"]))
 
@@ -321,7 +379,7 @@ def _evaluate(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
 # ---- imports and constants ---------------------------------------------------------------------------------------------------
 
 
-def _is_importable(module: str) -> bool:
+def is_importable(module: str) -> bool:
     """Whether a fresh process can import it: not the notebook itself, and no module made for a cell."""
     found = sys.modules.get(module)
     return found is not None and module != "__main__" and getattr(found, "__spec__", None) is not None
@@ -330,14 +388,14 @@ def _is_importable(module: str) -> bool:
 def _import_line(name: str, value: Any, scope: _Scope) -> str | None:
     if isinstance(value, types.ModuleType):
         own = value.__name__
-        if not _is_importable(own) or sys.modules[own] is not value:
+        if not is_importable(own) or sys.modules[own] is not value:
             return None
         return f"import {own}" if own == name else f"import {own} as {name}"
     home = (getattr(value, "__module__", None), getattr(value, "__name__", name))
     for module, original in [*scope.imports_of(name), home]:
         if not isinstance(module, str) or module in ("builtins", scope.namespace.get("__name__")):
             continue
-        if _is_importable(module) and vars(sys.modules[module]).get(original, _MISSING) is value:
+        if is_importable(module) and vars(sys.modules[module]).get(original, _MISSING) is value:
             return f"from {module} import {original}" + ("" if original == name else f" as {name}")
     return None
 

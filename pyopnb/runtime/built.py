@@ -17,7 +17,7 @@ from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.errors import RunRefused
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import OpSource, registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
@@ -51,6 +51,8 @@ class Recipe:
         Modules that the retired PyOp's nodes may have their classes from.
     filled : bool
         Whether stand-ins run what the runtime lacks, as far as there are some.
+    ops : OpSource
+        Where the ops of the nodes are found.
     """
 
     options: onnxruntime.SessionOptions | None
@@ -59,6 +61,7 @@ class Recipe:
     keywords: Mapping[str, Any]
     modules: frozenset[str]
     filled: bool = False
+    ops: OpSource = registry
 
     def build(
         self, source: ModelSource, *, epoch: int | None = None, setting: Setting | None = None, prepare: Prepare | None = None
@@ -83,10 +86,10 @@ class Recipe:
         epoch = registry.epoch if epoch is None else epoch
         before = setting or Setting()
         forget_inferred(source.proto)
-        source.proto = inline_ops(source.proto, is_op(source.proto, self.modules))
+        source.proto = inline_ops(source.proto, is_op(source.proto, self.modules, self.ops))
         settings = Settings(Setting({}, before.changes, before.model))
         runs = _bridge.ParallelRuns(threading.Lock()) if self._is_parallel else None
-        plan = Plan(planned_nodes(source.proto, self.modules, epoch), epoch, settings, runs)
+        plan = Plan(planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings, runs)
         for number, values in before.changes.items():
             plan.nodes[number].values.update(values)
         if plan.runs is not None and plan.nodes:

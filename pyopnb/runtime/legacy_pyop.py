@@ -22,7 +22,7 @@ from pyopnb.models.nodes import Site, attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, sanitize
 from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import OpSource, registry
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import TensorType
 
@@ -67,7 +67,7 @@ class LegacyNode:
         self.attrs = {k: v for k, v in values.items() if k not in _RESERVED}
 
 
-def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]) -> list[LegacyNode]:
+def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str], ops: OpSource = registry) -> list[LegacyNode]:
     """Read and check every retired node of a model; nothing is imported.
 
     Raises
@@ -79,7 +79,7 @@ def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]
     """
     nodes = [LegacyNode(site, model) for site in sites]
     for node in nodes:
-        if registry.find_class(node.module, node.class_name) is None and node.module not in modules:
+        if ops.find_class(node.module, node.class_name) is None and node.module not in modules:
             raise ModuleRefused(
                 f"{node.where} asks for class {sanitize(node.class_name)} of module {sanitize(node.module)}, "
                 "and nothing is imported because a model says so",
@@ -89,9 +89,9 @@ def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str]
     return nodes
 
 
-def op_for(node: LegacyNode) -> Op:
-    """The op for a node that `read_nodes` has passed: the registry's, else the class that the allowed module defines."""
-    registered = registry.find_class(node.module, node.class_name)
+def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
+    """The op for a node that `read_nodes` has passed: a registered one, else the class that the allowed module defines."""
+    registered = ops.find_class(node.module, node.class_name)
     if registered is not None:
         return registered
     try:

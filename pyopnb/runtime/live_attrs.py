@@ -122,7 +122,9 @@ def write_attrs(built: Built, model: ModelProto) -> None:
     changes = built.setting.changes
     if not changes:
         return
-    nodes = [node for node in planned_nodes(model, built.recipe.modules, built.epoch) if node.op.name in built.ops]
+    recipe = built.recipe
+    planned = planned_nodes(model, recipe.modules, built.epoch, recipe.ops)
+    nodes = [node for node in planned if node.op.name in built.ops]
     for number, values in changes.items():
         node = nodes[number]
         attrs = {attr.name: attr for attr in node.op.at(built.epoch).schema.attrs}
@@ -134,6 +136,6 @@ def model_in_use(built: Built) -> ModelProto:
     """The model that a session runs; where `set_attrs` changed attrs, with these, and local functions that hold ops inlined."""
     model = built.source().proto
     if built.setting.changes:
-        model = inline_ops(model, is_op(model, built.recipe.modules))
+        model = inline_ops(model, is_op(model, built.recipe.modules, built.recipe.ops))
         write_attrs(built, model)
     return model

@@ -22,7 +22,9 @@ __all__ = [
     "check_run_options",
     "copied_options",
     "model_folder",
+    "options_from",
     "quiet_options",
+    "read_options",
     "session_options",
     "shrinks_arena",
 ]
@@ -146,3 +148,96 @@ def _entry(options: onnxruntime.SessionOptions, key: str) -> str | None:
         return str(options.get_session_config_entry(key))
     except RuntimeError:  # how onnxruntime says that there is no such entry
         return None
+
+
+# ---- options for another process ---------------------------------------------------------------------------------------------
+
+# Options do not tell which entries they have: one must ask for each. These are of onnxruntime_session_options_config_keys.h, as
+# far as a user of the CPU or of a plug-in may set them.
+_ENTRIES = (
+    "ep.context_embed_mode",
+    "ep.context_enable",
+    "ep.context_file_path",
+    "mlas.disable_kleidiai",
+    "mlas.use_lut_gemm",
+    "optimization.constant_folding_max_output_size_in_bytes",
+    "optimization.disable_specified_optimizers",
+    "optimization.enable_cast_chain_elimination",
+    "optimization.enable_gelu_approximation",
+    "optimization.minimal_build_optimizations",
+    "session.allow_released_opsets_only",
+    "session.collect_node_memory_stats_to_file",
+    "session.debug_layout_transformation",
+    "session.disable_aot_function_inlining",
+    "session.disable_cpu_ep_fallback",
+    "session.disable_double_qdq_remover",
+    "session.disable_prepacking",
+    "session.disable_qdq_constant_folding",
+    "session.disable_quant_qdq",
+    "session.dynamic_block_base",
+    "session.enable_dq_matmulnbits_fusion",
+    "session.enable_quant_qdq_cleanup",
+    "session.force_spinning_stop",
+    "session.graph_optimizations_loop_level",
+    "session.inter_op.allow_spinning",
+    "session.intra_op.allow_spinning",
+    "session.intra_op_thread_affinities",
+    "session.load_model_format",
+    "session.optimized_model_external_initializers_file_name",
+    "session.optimized_model_external_initializers_min_size_in_bytes",
+    "session.qdq_matmulnbits_accuracy_level",
+    "session.qdq_matmulnbits_block_size",
+    "session.qdqisint8allowed",
+    "session.save_external_prepacked_constant_initializers",
+    "session.save_model_format",
+    "session.set_denormal_as_zero",
+    "session.strict_shape_type_inference",
+    "session.use_device_allocator_for_initializers",
+    "session.use_env_allocators",
+    "session.use_memory_mapped_ort_model",
+    "session.use_ort_model_bytes_directly",
+    "session.use_ort_model_bytes_for_initializers",
+    "session.x64quantprecision",
+)
+
+_FILES = ("enable_profiling", "optimized_model_filepath")
+"""Fields by which a session writes a file: those of several processes would write the same one."""
+
+
+def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
+    """What can be read of a session's options and is not the default, for `options_from`.
+
+    Raises
+    ------
+    ArgumentError
+        They let each session write a file.
+    """
+    default = onnxruntime.SessionOptions()
+    names = [name for name in dir(options) if not name.startswith("_") and not callable(getattr(options, name))]
+    fields = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(default, name)}
+    if written := next((name for name in _FILES if name in fields), None):
+        raise ArgumentError(
+            f"Session: pickle, SessionOptions.{written}",
+            expected="options that write no file, as each process would write it",
+            got=sanitize(repr(fields[written]), 80),
+            next="a session with options of its own",
+        )
+    entries = {key: entry for key in _ENTRIES if (entry := _entry(options, key)) is not None}
+    return {"fields": {name: _plain(value) for name, value in fields.items()}, "entries": entries}
+
+
+def _plain(value: Any) -> Any:
+    # Enumerations of onnxruntime's cannot be pickled by every protocol.
+    return (type(value).__name__, value.name) if hasattr(type(value), "__members__") else value
+
+
+def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
+    """Options of their own with what `read_options` found."""
+    options = onnxruntime.SessionOptions()
+    for name, value in read["fields"].items():
+        if isinstance(value, tuple):
+            value = getattr(getattr(onnxruntime, value[0]), value[1])
+        setattr(options, name, value)
+    for key, entry in read["entries"].items():
+        options.add_session_config_entry(key, entry)
+    return options

@@ -23,7 +23,7 @@ from pyopnb.models.nodes import (
 from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.op import Op
-from pyopnb.ops.registry import registry
+from pyopnb.ops.registry import OpSource, registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
@@ -199,18 +199,18 @@ def _must_be_fixed(kind: TensorType) -> bool:
     return kind.shape is None or kind.dtype == HALF
 
 
-def is_op(proto: ModelProto, modules: frozenset[str]) -> Callable[[NodeProto], bool]:
+def is_op(proto: ModelProto, modules: frozenset[str], ops: OpSource = registry) -> Callable[[NodeProto], bool]:
     """A function that says whether a node runs through an op. All retired nodes of the file are checked first, used or not."""
-    legacy_pyop.read_nodes([site for site in walk(proto) if _is_legacy(site.node)], proto, modules)
-    return lambda node: _is_legacy(node) or registry.find(node.domain, node.op_type) is not None
+    legacy_pyop.read_nodes([site for site in walk(proto) if _is_legacy(site.node, ops)], proto, modules, ops)
+    return lambda node: _is_legacy(node, ops) or ops.find(node.domain, node.op_type) is not None
 
 
-def _is_legacy(node: NodeProto) -> bool:
-    return node.op_type == legacy_pyop.OP_TYPE and registry.find(node.domain, node.op_type) is None
+def _is_legacy(node: NodeProto, ops: OpSource) -> bool:
+    return node.op_type == legacy_pyop.OP_TYPE and ops.find(node.domain, node.op_type) is None
 
 
-def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int) -> list[PlannedNode]:
-    """The nodes that run through ops of the registry, as they are in an epoch, or retired ones through allowed classes.
+def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int, ops: OpSource = registry) -> list[PlannedNode]:
+    """The nodes that run through ops, as they are in an epoch, or retired ones through allowed classes.
 
     Raises
     ------
@@ -219,15 +219,15 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int) -> lis
     """
     sites = list(walk(proto))
     imports = {entry.domain: entry.version for entry in proto.opset_import}
-    legacy_sites = [site for site in sites if _is_legacy(site.node)]
-    legacy_nodes = dict(zip(map(id, legacy_sites), legacy_pyop.read_nodes(legacy_sites, proto, modules), strict=True))
+    legacy_sites = [site for site in sites if _is_legacy(site.node, ops)]
+    legacy_nodes = dict(zip(map(id, legacy_sites), legacy_pyop.read_nodes(legacy_sites, proto, modules, ops), strict=True))
     planned: list[PlannedNode] = []
     scope, types, declared = None, {}, {}
     attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
         legacy = legacy_nodes.get(id(site))
         inside = id(site.scope) in attrs
-        op = None if inside else legacy_pyop.op_for(legacy) if legacy else registry.find(site.node.domain, site.node.op_type)
+        op = None if inside else legacy_pyop.op_for(legacy, ops) if legacy else ops.find(site.node.domain, site.node.op_type)
         if inside or op is not None:
             attrs.update(map(id, bodies(site.node)))
         if op is None:

@@ -186,6 +186,15 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         session._swap(recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare))
         return session
 
+    @classmethod
+    def _received(cls, filled: tuple[FilledNode, ...], lowered: tuple[str, ...], build: Callable[[], Built]) -> Session:
+        """A session that was packed in another process."""
+        session = cls.__new__(cls)
+        session._prepare()
+        session.filled, session.lowered = filled, lowered
+        session._swap(build())
+        return session
+
     def _update(self) -> Built:
         """Make ready for the registry's current versions, rebuilding where outputs changed; what the next run is to run in."""
         __tracebackhide__ = True
@@ -576,15 +585,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built = self._update()
         return run_traced(self, built, built.feeds.by_name(feeds, named), options)
 
+    @hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be pickled or copied: the ops, the runtime's memory and its threads belong to this process."""
-        path = getattr(self, "_model_path", None)
-        raise ArgumentError(
-            "Session: it cannot be pickled or copied",
-            expected="a session that is made in the process that runs it",
-            got="one of this process",
-            next=f"pyopnb.Session({sanitize(repr(os.fspath(path))) if path else 'model'}) in each process",
-        )
+        """By its model, its ops in the versions that serve it, and what they have kept; see `pyopnb.runtime.parcel`."""
+        __tracebackhide__ = True
+        from pyopnb.runtime.parcel import open_session, pack_session  # what most sessions never need
+
+        return open_session, pack_session(self, protocol)
 
     def __repr__(self) -> str:
         if "_built" not in vars(self):

@@ -1,8 +1,5 @@
 """What a person does with a session besides what the ops in it do: feeds, results, options, formats."""
 
-import copy
-import pickle
-
 import ml_dtypes
 import numpy as np
 import onnxruntime
@@ -158,21 +155,6 @@ def test_a_runtime_error_of_a_native_node_arrives_as_onnx_runtimes(twice):
     )
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail):
         pyopnb.run(model, x=X, w=X)
-
-
-@pytest.mark.parametrize("carry", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_session_stays_in_its_process(twice, tmp_path, carry):
-    path = tmp_path / "twice.onnx"
-    path.write_bytes(twice.SerializeToString())
-    neg = tmp_path / "neg.onnx"
-    neg.write_bytes(pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y").SerializeToString())
-    for given, advice in ((twice, "pyopnb.Session(model)"), (neg, f"pyopnb.Session({str(neg)!r})")):
-        session = pyopnb.Session(given)
-        with pytest.raises(TypeError, match=r"^Session: it cannot be pickled or copied: expected a session") as raised:
-            carry(session)
-        assert raised.value.next == f"{advice} in each process"
-        made = eval(raised.value.next.removesuffix(" in each process"), {"pyopnb": pyopnb, "model": twice})
-        assert [i.name for i in made.get_inputs()] == [i.name for i in session.get_inputs()]
 
 
 def test_setting_providers_keeps_the_ops(twice):

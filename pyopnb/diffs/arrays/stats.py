@@ -271,6 +271,9 @@ class LazyStats:
     def over(self) -> int:
         return self.counts.totals()[2]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _itself, (self.make(),)  # the counts stay in this process
+
     def make(self) -> ArrayStats:
         """Make the facts.
 
@@ -279,6 +282,10 @@ class LazyStats:
         ArrayStats
         """
         return _facts(self.counts.result(), self.a, self.b, self.kind)
+
+
+def _itself(facts: ArrayStats) -> ArrayStats:
+    return facts
 
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:

@@ -31,8 +31,12 @@ class Initializers(Mapping[str, np.ndarray]):
         self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
         self._tensors: dict[str, TensorProto] = {}
         self._folder: str | None = None
-        self._arrays: dict[str, np.ndarray] = dict(arrays or {})
+        self._given = dict(arrays or {})
+        self._arrays: dict[str, np.ndarray] = dict(self._given)
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _initializers, (list(self._known().values()), self._folder, self._given)
 
     def _known(self) -> dict[str, TensorProto]:
         locked(self._lock, self._load_once)
@@ -63,3 +67,8 @@ class Initializers(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         return f"{len(self)} initializers"
+
+
+def _initializers(tensors: list[TensorProto], folder: str | None, arrays: Mapping[str, np.ndarray]) -> Initializers:
+    """Those of a trace from another process, whose external data is in the same folder."""
+    return Initializers(lambda: (tensors, folder), arrays)

@@ -93,7 +93,7 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
         raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
     source.given = None  # the bytes or the file, which are not what is to be loaded
     # An op may be new since the session was built.
-    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules))
+    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops))
     model = without_weights(source.proto).proto
     write_attrs(built, model)
     outputs = list(built.feeds.outputs)

@@ -1,0 +1,83 @@
+"""What the tests have done in another process. It imports this module, and pickles carry the rest."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+
+import pyopnb
+
+
+def forget():
+    pyopnb.registry.clear()
+    for name in [name for name in sys.modules if name.startswith("ops_of_a_file")]:
+        del sys.modules[name]
+
+
+def outputs(session, *feeds):
+    return list(session(*feeds))
+
+
+class Negative:
+    def compute(self, x):
+        return -x
+
+
+def versions():
+    return {op.name: op.current.number for op in pyopnb.registry}
+
+
+def numbers(session):
+    """The numbers of the versions that a session serves."""
+    return {kernel.op.name: kernel.op.at(session._built.epoch).number for kernel in session._kernels}
+
+
+def modules_of_classes(session):
+    return {kernel.op.name: kernel.op.current.cls.__module__ for kernel in session._kernels}
+
+
+def text(thing):
+    return repr(thing)
+
+
+def define_another(name, factor):
+    @pyopnb.pyop(name)
+    class Another:
+        def __init__(self, by: float = 1.0):
+            self.by = by
+
+        def compute(self, x):
+            return x * np.float32(factor)
+
+    return pyopnb.registry[name].current.number
+
+
+def beside_another(session, name, factor, x):
+    """Run the session, define its op anew, and run it again."""
+    before = session(x)["y"], pyopnb.run(session_model(name), x=x)["y"]
+    number = define_another(name, factor)
+    return *before, session(x)["y"], number
+
+
+def session_model(name):
+    return pyopnb.model(pyopnb.node(name, "x", "y"), {"x": "float32[N]"}, {"y": "float32[N]"})
+
+
+def round_trip(session):
+    """What this process sends back of what it was sent."""
+    return pickle.loads(pickle.dumps(session))
+
+
+def import_path(folder):
+    sys.path.insert(0, folder)
+
+
+def message(data):
+    """What unpickling raises here."""
+    try:
+        pickle.loads(data)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", getattr(error, "__notes__", [])
+    return None

@@ -1,0 +1,367 @@
+"""Sessions in other processes: pickled here, unpickled there, and run."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import sys
+import threading
+
+import cloudpickle
+import numpy as np
+import onnxruntime
+import pytest
+import remote_work
+
+import pyopnb
+from pyopnb.ops.definitions import class_source
+
+X = np.float32([1, -2])
+
+CELL = """\
+%%pyop -q -d travel
+class Shift:
+    def __init__(self, by: float = 1.0):
+        self.by, self.calls = by, 0
+
+    def compute(self, x):
+        self.calls += 1
+        return twice(x) + TABLE[3] + np.float32(self.by * VERSION + 100 * self.calls)
+"""
+
+BEFORE = """\
+import numpy as np
+TABLE = np.arange(50_000, dtype=np.float32)
+VERSION = {}
+class Doubled:
+    def __call__(self, x):
+        return x * np.float32(2)
+doubled = Doubled
+def twice(x):
+    return Doubled()(x)
+"""
+
+FILE = """\
+import numpy as np
+import pyopnb
+
+FACTOR = {}
+
+def scaled(x):
+    return x * np.float32(FACTOR)
+
+@pyopnb.pyop("travel::Scaled")
+class Scaled:
+    def compute(self, x):
+        return scaled(x)
+"""
+
+
+@pytest.fixture
+def shift(run):
+    """A session of an op of a cell, whose second version serves."""
+    for number in (1, 2):
+        assert run(BEFORE.format(number)).ok
+        assert run(CELL).ok
+    return pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)\n y = travel.Shift<by=10.0>(a) }"))
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch, remote):
+    """A function that writes a module with an op, and imports it here; the other process finds it as well."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    remote(remote_work.import_path, str(folder))
+
+    def write(name, factor, importing=True):
+        (folder / f"{name}.py").write_text(FILE.format(factor))
+        if importing:
+            sys.modules.pop(name, None)
+            __import__(name)
+        return pyopnb.Session(remote_work.session_model("travel::Scaled"))
+
+    yield write
+    pyopnb.registry.clear()
+
+
+def expected(calls, by=10.0):
+    return np.abs(X) * 2 + 3 + np.float32(by * 2 + 100 * calls)
+
+
+def test_an_op_of_a_cell_comes_along_with_what_it_uses_its_number_and_its_state(shift, remote):
+    np.testing.assert_array_equal(shift(X)["y"], expected(1))
+    (y,) = remote(remote_work.outputs, shift, X)
+    np.testing.assert_array_equal(y, expected(2))
+    assert remote(remote_work.versions) == {"travel::Shift": 2}
+    np.testing.assert_array_equal(shift(X)["y"], expected(2))  # a copy went
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_every_protocol(shift, protocol, dumps):
+    shift.set_attrs(by=5.0)
+    again = pickle.loads(dumps(shift, protocol))
+    np.testing.assert_array_equal(again(X)["y"], expected(1, 5.0))
+    assert again.attrs == shift.attrs and again.changed_attrs == shift.changed_attrs
+
+
+def test_copies_are_sessions_of_their_own(shift):
+    shift(X)
+    for again in (copy.copy(shift), copy.deepcopy(shift)):
+        again.set_attrs(by=1.0)
+        np.testing.assert_array_equal(again(X)["y"], expected(1, 1.0))
+    np.testing.assert_array_equal(shift(X)["y"], expected(2))
+
+
+def test_with_attrs(shift, remote):
+    other = shift.with_attrs(by=7.0)
+    np.testing.assert_array_equal(remote(remote_work.outputs, other, X)[0], expected(1, 7.0))
+    np.testing.assert_array_equal(remote(remote_work.outputs, shift, X)[0], expected(1))
+
+
+def test_another_version_there_and_both_serve_their_own(shift, remote):
+    assert remote(remote_work.define_another, "travel::Shift", 50) == 1
+    ours, theirs, after, number = remote(remote_work.beside_another, shift, "travel::Shift", 60, X)
+    np.testing.assert_array_equal(ours, expected(1))
+    np.testing.assert_array_equal(theirs, X * 50)
+    # Whoever defines the op there means all sessions there; its number is neither's.
+    np.testing.assert_array_equal(after, np.abs(X) * 60)
+    assert number == 3
+
+
+def test_versions_that_follow_each_other(shift, remote, run):
+    remote(remote_work.outputs, shift, X)
+    assert run(BEFORE.format(3)).ok and run(CELL).ok
+    assert remote(remote_work.numbers, shift) == {"travel::Shift": 3}
+    assert remote(remote_work.versions) == {"travel::Shift": 2}
+
+
+def test_the_same_op_is_defined_once(shift):
+    epoch = pyopnb.registry.epoch
+    again = pickle.loads(pickle.dumps(shift))
+    assert pyopnb.registry.epoch == epoch
+    assert next(iter(again._kernels)).op is pyopnb.registry["travel::Shift"]
+
+
+def test_an_op_of_a_module_goes_by_its_name(module, remote):
+    session = module("ops_of_a_file", 3)
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
+    assert remote(remote_work.modules_of_classes, session) == {"travel::Scaled": "ops_of_a_file"}
+
+
+def test_a_module_that_is_another_there_does_not_serve(module, remote):
+    session = module("ops_of_a_file_2", 3)
+    data = pickle.dumps(session)
+    module("ops_of_a_file_2", 4, importing=False)  # as on a machine with an older checkout
+    again = remote(pickle.loads, data)
+    np.testing.assert_array_equal(again(X)["y"], X * 3)
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
+    assert remote(remote_work.modules_of_classes, session)["travel::Scaled"].startswith("pyop_parcel")
+
+
+def test_a_module_that_is_not_there_and_whose_op_no_text_can_define_is_named(remote, monkeypatch, tmp_path):
+    (tmp_path / "ops_only_here.py").write_text(
+        "import threading, pyopnb\nLOCK = threading.Lock()\n@pyopnb.pyop('travel::Locked')\n"
+        "class Locked:\n    def compute(self, x):\n        with LOCK:\n            return x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("ops_only_here")
+
+    data = pickle.dumps(pyopnb.registry["travel::Locked"])
+    text, _ = remote(remote_work.message, data)
+    assert text == (
+        "DefinitionError: op travel::Locked, version 1, in another process: expected the class Locked of module ops_only_here, as it "
+        "was where the op was packed, got No module named 'ops_only_here'. Try: install the same ops_only_here there, and start "
+        "that process anew"
+    )
+
+
+def test_a_class_of_a_function_goes_through_cloudpickle(remote):
+    factor = 3
+
+    @pyopnb.pyop("travel::Local")
+    class Local:
+        def compute(self, x):
+            return x * np.float32(factor)
+
+    session = pyopnb.Session(remote_work.session_model("travel::Local"))
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
+    monkeypatch = pytest.MonkeyPatch()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "cloudpickle", None)
+        with pytest.raises(pyopnb.DefinitionError, match=r"got Local \(is defined in a function") as raised:
+            pickle.dumps(session)
+    assert raised.value.__notes__ == ["cloudpickle, once installed, may pickle it"]
+
+
+def test_what_cannot_be_pickled_is_named(run):
+    assert run("import threading\nLOCK = threading.Lock()\nOPEN = [LOCK]").ok
+    cell = "%%pyop -q -d travel\nclass Locked:\n    def compute(self, x):\n        with {}:\n            return x"
+    assert run(cell.format("OPEN[0]")).ok
+    with pytest.raises(
+        TypeError,
+        match=r"^op travel::Locked, global OPEN: expected a value that can be pickled, got an object of list: cannot pickle '_thread.lock'",
+    ):
+        pickle.dumps(pyopnb.registry["travel::Locked"].current)
+
+
+def test_what_an_op_keeps_and_cannot_be_pickled_is_named(run):
+    cell = "%%pyop -q -d travel\nclass Kept:\n    def __init__(self):\n        self.fine, self.lock = 1, threading.Lock()\n"
+    assert run("import threading").ok
+    assert run(cell + "    def compute(self, x):\n        return x").ok
+    with pytest.raises(TypeError) as raised:
+        pickle.dumps(pyopnb.Session(remote_work.session_model("travel::Kept")))
+    assert str(raised.value) == (
+        "the node of output 'y' (travel::Kept), self.lock: expected state that can be pickled, got an object of _thread.lock: cannot pickle "
+        "'_thread.lock' object. Try: leave it out in __getstate__ of the class, and make it anew in __setstate__"
+    )
+
+
+def test_getstate_leaves_out_what_cannot_come_along(run, remote):
+    assert run("import numpy as np").ok
+    assert run(
+        "%%pyop -q -d travel\nclass Guarded:\n    def __init__(self):\n        self.sum = 0\n        self.__setstate__({})\n"
+        "    def __getstate__(self):\n        return {'sum': self.sum}\n"
+        "    def __setstate__(self, state):\n        import threading\n        self.__dict__.update(state, lock=threading.Lock())\n"
+        "    def compute(self, x):\n        with self.lock:\n            self.sum += 1\n        return x + np.float32(self.sum)"
+    ).ok
+    session = pyopnb.Session(remote_work.session_model("travel::Guarded"))
+    session(X)
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X + 2)
+
+
+# ---- models and options ------------------------------------------------------------------------------------------------------
+
+
+def weights(size):
+    weight = np.random.default_rng(1).random(size, np.float32)
+    model = pyopnb.model(pyopnb.node("Add", "x w", "y"), {"x": f"float32[{size}]"}, "y", initializers={"w": weight})
+    return model, weight
+
+
+def test_a_pickle_is_hardly_larger_than_the_model():
+    model, weight = weights(2_500_000)
+    session = pyopnb.Session(model)
+    data = pickle.dumps(session)
+    assert len(data) <= 1.1 * model.ByteSize()
+    np.testing.assert_array_equal(pickle.loads(data)(weight)["y"], weight * 2)
+
+
+def test_protocol_5_lends_the_model(run):
+    model, weight = weights(2_500_000)
+    session = pyopnb.Session(model)
+    buffers = []
+    data = pickle.dumps(session, 5, buffer_callback=buffers.append)
+    assert len(data) < 10_000 and len(buffers) == 1
+    assert np.shares_memory(np.frombuffer(buffers[0], np.uint8), np.frombuffer(session._built.runtime._model_bytes, np.uint8))
+    np.testing.assert_array_equal(pickle.loads(data, buffers=buffers)(weight)["y"], weight * 2)
+
+
+@pytest.mark.parametrize("op", ["Neg", "travel::Negative"])
+def test_external_data_stays_in_its_file(op, tmp_path, remote):
+    pyopnb.registry.define(remote_work.Negative, "travel::Negative", source=class_source(remote_work.Negative))
+    model = pyopnb.model(
+        [pyopnb.node("Add", "x w", "a"), pyopnb.node(op, "a", "y")],
+        {"x": "float32[2000]"},
+        {"y": "float32[2000]"},
+        initializers={"w": np.arange(2000, dtype=np.float32)},
+    )
+    pyopnb.save(model, tmp_path / "model.onnx", external_data=True)
+    session = pyopnb.Session(tmp_path / "model.onnx")
+    data = pickle.dumps(session)
+    assert len(data) < 8000
+    x = np.ones(2000, np.float32)
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, x)[0], -(x + np.arange(2000)))
+    (beside,) = tmp_path.glob("*.data")
+    beside.unlink()
+    text, notes = remote(remote_work.message, data)
+    assert text.startswith("ModelError: model") and "which is no file in" in text
+    assert notes == [f"the session is of another process, and its model has external data in {tmp_path}"]
+    pyopnb.registry.clear()
+
+
+def test_options_come_along_as_far_as_they_can_be_read():
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    options.logid = "mine"
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
+    given = pyopnb.Session(model, options, ["CPUExecutionProvider"], [{}], enable_fallback=0)
+    recipe = pickle.loads(pickle.dumps(given))._built.recipe
+    for name in ("intra_op_num_threads", "graph_optimization_level", "execution_mode", "logid"):
+        assert getattr(recipe.options, name) == getattr(options, name), name
+    assert recipe.options.get_session_config_entry("session.set_denormal_as_zero") == "1"
+    assert (recipe.providers, recipe.provider_options, recipe.keywords) == (
+        ["CPUExecutionProvider"],
+        [{}],
+        {"enable_fallback": 0},
+    )
+
+
+@pytest.mark.parametrize(("name", "value"), [("enable_profiling", True), ("optimized_model_filepath", "model.ort")])
+def test_options_that_write_a_file_are_refused(name, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    setattr(options, name, value)
+    session = pyopnb.Session(pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y"), options)
+    with pytest.raises(pyopnb.ArgumentError, match=rf"SessionOptions\.{name}: expected options that write no file"):
+        pickle.dumps(session)
+
+
+def test_filled_models_and_retired_nodes(remote, run):
+    celu = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    with pytest.warns(pyopnb.Filled):
+        session = pyopnb.Session(celu, fill=True)
+    np.testing.assert_allclose(remote(remote_work.outputs, session, np.float64(X))[0], [1, np.expm1(-2)])
+    assert pickle.loads(pickle.dumps(session)).filled == session.filled
+
+    assert run("%%pyop -q --module mymodule\nclass Old:\n    def compute(self, x):\n        return x * 2").ok
+    node = pyopnb.node("old::PyOp", "x", "y", module="mymodule", class_name="Old", input_types=[1], output_types=[1])
+    old = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, {"y": "float32[N]"}))
+    np.testing.assert_array_equal(remote(remote_work.outputs, old, X)[0], X * 2)
+
+
+# ---- what else travels -------------------------------------------------------------------------------------------------------
+
+
+def test_traces_diffs_and_results(shift, remote):
+    first, second = shift.trace(X), shift.trace(X * 2)
+    for thing in (first, shift(X), pyopnb.diff(first, second), pyopnb.diff(X, X + 1), pyopnb.diff(first["y"], second["y"])):
+        assert remote(remote_work.text, thing) == repr(thing)
+        assert repr(remote(remote_work.round_trip, thing)) == repr(thing)
+    again = pickle.loads(pickle.dumps(first))
+    assert pyopnb.diff(first, again).verdict == "bit-identical"
+    assert again.versions["travel::Shift"] is first.versions["travel::Shift"]
+
+
+def test_a_trace_brings_its_initializers():
+    model, weight = weights(3000)
+    trace = pyopnb.Session(model).trace(weight)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(trace)).initializers["w"], weight)
+
+
+def test_an_op_and_its_version(shift, remote):
+    op = pyopnb.registry["travel::Shift"]
+    assert remote(remote_work.text, op.current) == repr(op.current)
+    assert remote(remote_work.versions) == {"travel::Shift": 2}
+    assert pickle.loads(pickle.dumps(op)) is op and pickle.loads(pickle.dumps(op.current)) is op.current
+    there = remote(remote_work.round_trip, op)
+    assert there is op  # it is known again
+    assert copy.deepcopy(op.current) is op.current
+
+
+def test_threads_that_open_one_pickle_at_once(shift):
+    data = pickle.dumps(shift)
+    pyopnb.registry.clear()
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(pickle.loads(data)(X)["y"])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [y.tolist() for y in found] == [expected(1).tolist()] * 4
