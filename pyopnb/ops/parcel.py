@@ -276,9 +276,7 @@ def _from_home(parcel: OpParcel) -> tuple[type, str | None] | None:
             return None
         raise _absent(parcel, sanitize(error)) from error
     if isinstance(value, type):
-        version = Version(
-            parcel.name, parcel.number, value, schema_of(value), parcel.opset, class_source(value), time.time(), 0
-        )
+        version = _version(parcel, value, class_source(value))
         if _is_same(version, parcel):
             return value, version.source
     if parcel.source is None:

@@ -365,3 +365,25 @@ def test_threads_that_open_one_pickle_at_once(shift):
     for thread in threads:
         thread.join()
     assert [y.tolist() for y in found] == [expected(1).tolist()] * 4
+
+
+def test_a_gradient_op_comes_with_its_op(run, remote):
+    text = (
+        "%%pyop -q -d travel\nclass Cube:\n    def __init__(self):\n        self.helper = Power()\n"
+        "    def compute(self, x: 'float32[N]') -> 'float32[N]':\n        return self.helper(x, 3)\n"
+        "    def backward(self, inputs, outputs, grads):\n        return (grads[0] * np.float32({}) * self.helper(inputs[0], 2),)\n"
+    )
+    assert run("import numpy as np\nclass Power:\n    def __call__(self, x, n):\n        return x ** n").ok
+    for factor in (9, 3):
+        assert run(text.format(factor)).ok
+    assert pyopnb.registry["travel::CubeGrad"].current.number == 2
+    nodes = [pyopnb.node("travel::Cube", "x", "y"), pyopnb.node("travel::CubeGrad", "x y g", "d")]
+    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]", "g": "float32[N]"}, ["y", "d"]))
+    y, d = remote(remote_work.outputs, session, X, np.ones_like(X))
+    np.testing.assert_allclose(y, X**3)
+    np.testing.assert_allclose(d, 3 * X**2)
+    assert remote(remote_work.versions) == {"travel::Cube": 2, "travel::CubeGrad": 2}
+    remote(remote_work.forget)
+    remote(remote_work.define_another, "travel::CubeGrad", 1)
+    np.testing.assert_allclose(remote(remote_work.outputs, session, X, np.ones_like(X))[1], 3 * X**2)
+    assert pickle.loads(pickle.dumps(pyopnb.registry["travel::CubeGrad"])) is pyopnb.registry["travel::CubeGrad"]
