@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.operator import reference
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.ops.module_files import load_module, save_module
+    from pyopnb.runtime.batches import Batches, map
     from pyopnb.runtime.call import call
     from pyopnb.runtime.compiled.cpp import cpp_op
     from pyopnb.runtime.compiled.library import write_library
@@ -79,6 +80,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "Batches",
     "DefinitionError",
     "Diff",
     "EscapedInput",
@@ -129,6 +131,7 @@ __all__ = [
     "load",
     "load_module",
     "lower",
+    "map",
     "missing",
     "model",
     "netron",
@@ -182,6 +185,7 @@ _AT_FIRST_USE = {
     "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.call": ["call"],
     "pyopnb.runtime.one_run": ["run", "trace"],
+    "pyopnb.runtime.batches": ["Batches", "map"],
     "pyopnb.runtime.sweep": ["Sweep", "sweep"],
     "pyopnb.onnx_reference.fill": ["Filled", "fill"],
     "pyopnb.onnx_reference.operator": ["reference"],

@@ -18,6 +18,7 @@ from pyopnb.diffs.ops import OpDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display import plots
 from pyopnb.display.array_diff import view_diff
+from pyopnb.display.batches import view_batches
 from pyopnb.display.model_diff import view_model_diff, view_op_diff
 from pyopnb.display.models import view_model
 from pyopnb.display.ops import view_loaded, view_op, view_registry, view_version
@@ -33,6 +34,7 @@ from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sa
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.result import Result
+from pyopnb.runtime.batches import Batches
 from pyopnb.runtime.live_attrs import model_in_use
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.sweep import Sweep
@@ -131,6 +133,7 @@ _VIEWS: dict[type, Callable[..., View]] = {
     Result: _view_result,
     Trace: view_trace,
     Sweep: view_sweep,
+    Batches: view_batches,
     Diff: view_diff,
     TraceDiff: view_trace_diff,
     ModelDiff: view_model_diff,

@@ -27,3 +27,9 @@ def remote(_only_process):
 
     _only_process.submit(remote_work.forget).result()
     return lambda function, *arguments: _only_process.submit(function, *arguments).result()
+
+
+@pytest.fixture
+def processes(_only_process):
+    """An executor of one process."""
+    return _only_process

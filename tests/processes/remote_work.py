@@ -25,6 +25,25 @@ class Negative:
         return -x
 
 
+class BelowZero(Exception):
+    pass
+
+
+class Checked:
+    def compute(self, x):
+        if x[0] < 0:
+            raise BelowZero("below zero")
+        return x * 2
+
+
+def numbers_and_then(count, act):
+    for n in range(count):
+        yield np.float32([n])
+    act()
+    for n in range(10_000):
+        yield np.float32([n])
+
+
 def versions():
     return {op.name: op.current.number for op in pyopnb.registry}
 
