@@ -387,3 +387,15 @@ def test_a_gradient_op_comes_with_its_op(run, remote):
     remote(remote_work.define_another, "travel::CubeGrad", 1)
     np.testing.assert_allclose(remote(remote_work.outputs, session, X, np.ones_like(X))[1], 3 * X**2)
     assert pickle.loads(pickle.dumps(pyopnb.registry["travel::CubeGrad"])) is pyopnb.registry["travel::CubeGrad"]
+
+
+def test_an_op_in_cpp_is_compiled_there(remote):
+    pyopnb.cpp_op(
+        "void Half(Input<float> x, Output<float> y, float by = 0.5f) {\n  y.allocate(x.shape());\n"
+        "  for (int64_t i = 0; i < x.size(); ++i) y[i] = by * x[i];\n}",
+        "travel::Half",
+    )
+    session = pyopnb.Session(remote_work.session_model("travel::Half"))
+    session.set_attrs(by=0.25)
+    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X / 4)
+    pyopnb.registry.clear()

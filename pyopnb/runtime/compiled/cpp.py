@@ -80,6 +80,11 @@ class CppOp:
     flags: tuple[str, ...]
     address: int
 
+    @classmethod
+    def _module_source(cls, op: str) -> str:
+        made = f"cpp_class({cls.source!r}, flags={cls.flags!r})"
+        return f"import pyopnb\nfrom pyopnb.runtime.compiled.cpp import cpp_class\n\npyopnb.pyop({op!r})({made})\n"
+
     def __pyopnb_native__(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> Any:
         attrs = _attrs(self)
         return type(self).address, attrs.address, attrs.count, attrs
