@@ -320,7 +320,8 @@ class _Map:
                     self._submit(chunk, None if self._sent is None else self._sent.small)
                 if not self._flying:
                     return
-                for future in wait(self._flying, return_when=FIRST_COMPLETED).done:
+                done = wait(self._flying, return_when=FIRST_COMPLETED).done
+                for future in sorted(done, key=lambda future: self._flying[future].first):
                     self._take(self._flying.pop(future), future)
         finally:
             for future in self._flying:
