@@ -382,14 +382,15 @@ def test_bad_arguments(model, wrt, loss, message):
 
 
 def test_rows_that_are_masked_as_a_whole():
-    """Their softmax is NaN, and replaced before anything reads it: the gradient is zero there, not NaN."""
-    model = pyopnb.parse("""(double[N,3] x, bool[N,1] seen) => (double loss) {
-        none = Constant<value = double {-inf}>()
-        zero = Constant<value = double {0}>()
-        masked = Where(seen, x, none)
-        weights = Softmax<axis = -1>(masked)
-        kept = Where(seen, weights, zero)
-        square = Mul(kept, kept)
-        loss = ReduceSum<keepdims = 0>(square)
-    }""")
-    check(model, {"x": random.normal(size=(2, 3)), "seen": np.array([[True], [False]])}, ["x"])
+    """Their softmax is NaN, which Attention's definition replaces by zeros: so is the gradient, and not NaN."""
+    model = pyopnb.parse("""<opset_import: ["" : 23]>
+        (float[1,1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v, bool[2,3] mask) => (float loss) {
+            y = Attention(q, k, v, mask)
+            square = Mul(y, y)
+            loss = ReduceSum<keepdims = 0>(square)
+        }""")
+    feeds = {name: random.normal(size=(1, 1, size, 4)).astype(np.float32) for name, size in [("q", 2), ("k", 3), ("v", 3)]}
+    feeds["mask"] = np.array([[True, True, False], [False, False, False]])
+    result = pyopnb.run(pyopnb.grad(model, ["q", "k", "v"]), feeds)
+    assert all(np.isfinite(result[f"grad_{name}"]).all() for name in "qkv")
+    assert not result["grad_q"][0, 0, 1].any() and result["grad_q"][0, 0, 0].all() and result["grad_v"][0, 0, :2].all()
