@@ -173,10 +173,6 @@ def _is_int(value: object) -> bool:
         return False
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
 def is_path(value: object) -> bool:
     """Whether a value is a path that the system can be asked for.
 
@@ -233,7 +229,6 @@ def _optional(kind: _Kind) -> _Kind:
 
 _FLAG = _Kind("True or False", _is_flag, lambda name, value: f"{name}=True")
 _INT = _Kind("a whole number", _is_int, _whole)
-_NUMBER = _Kind("a number", _is_number)
 _TEXT = _Kind("str", is_text, _unpacked)
 _PATH = _Kind("a path", is_path, _decoded)
 _TEXTS = _Kind("names", _are_texts, _listed)
@@ -246,7 +241,8 @@ _KINDS: dict[str, _Kind] = {
     "bool | None": _optional(_FLAG),
     "int": _INT,
     "int | None": _optional(_INT),
-    "float | None": _optional(_NUMBER),
+    # Tolerances, whose values `diff` checks itself: True has a meaning there.
+    "float | None": _Kind("a number, or None", lambda value: not isinstance(value, np.ndarray)),
     "str": _TEXT,
     "str | None": _optional(_TEXT),
     "str | os.PathLike[str]": _PATH,
