@@ -5,6 +5,8 @@ import pytest
 
 import pyopnb
 
+pytestmark = pytest.mark.one_python  # a compiler runs for each cell
+
 CELL = """\
 %%cppop{line}
 // Clip x smoothly to ±limit.

@@ -429,6 +429,7 @@ def test_a_cell_that_runs_a_cell(define):
 # Growth
 
 
+@pytest.mark.one_python  # long
 def test_a_thousand_redefinitions_leave_one_module(define):
     define(f"%%pyop -q\n{TWICE}")
     before = len(sys.modules)

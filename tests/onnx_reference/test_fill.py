@@ -392,6 +392,7 @@ def test_onnx_s_node_tests() -> None:
         assert failing <= node_tests.EXCEPTIONS.keys()  # a locale can be installed
 
 
+@pytest.mark.one_python  # 5 % of what the oldest versions run
 def test_what_kernels_refuse_can_be_asked_for() -> None:
     if (onnx.__version__, onnxruntime.__version__) != node_tests.WRITTEN_FOR:
         pytest.skip("another onnx has other cases")

@@ -188,6 +188,7 @@ def test_a_stand_in_is_an_op() -> None:
     assert values.tolist() == [3, 2] and places.dtype == np.int64
 
 
+@pytest.mark.one_python  # processes of their own
 def test_importing_pyopnb_does_not_import_the_reference() -> None:
     show = "import pyopnb, sys; print('onnx.reference' in sys.modules)"
     use = "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"

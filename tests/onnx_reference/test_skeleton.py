@@ -313,6 +313,7 @@ def statements(cell: str) -> None:
         assert all(isinstance(line, (ast.Assign, ast.Return, ast.Raise)) for line in method.body)
 
 
+@pytest.mark.one_python  # long, and of our own quoting
 @given(models())
 @settings(max_examples=150)
 def test_texts_of_the_model_stay_data(model: ModelProto) -> None:

@@ -22,6 +22,7 @@ def test_import_is_light(module, tmp_path):
     assert heavy_after(f"import {module}", tmp_path) == []
 
 
+@pytest.mark.one_python  # of the test alone
 def test_that_the_test_above_can_fail(tmp_path):
     assert "IPython" in heavy_after("import pyopnb, IPython", tmp_path)
     assert "netron" in heavy_after("import pyopnb, netron", tmp_path)

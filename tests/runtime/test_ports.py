@@ -419,6 +419,7 @@ def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
 CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
 
 
+@pytest.mark.one_python  # 6 % of what the oldest versions run
 @settings(max_examples=300)
 @given(
     row=st.sampled_from(CARRIED),
@@ -454,6 +455,7 @@ def test_identity_is_bit_equal(row: Any, shape: tuple[int, ...], fed: str, retur
     assert seen == [masked(array)] * 2
 
 
+@pytest.mark.one_python  # long; feeds of strings are in the tests above
 @settings(max_examples=100)
 @given(hnp.arrays(object, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4), elements=st.text(max_size=5)))
 def test_identity_of_strings(array: np.ndarray) -> None:

@@ -113,6 +113,7 @@ def test_the_error_is_sent_with_its_diff() -> None:
     assert (str(again), again.diff) == (str(caught.value), caught.value.diff)
 
 
+@pytest.mark.one_python  # long, and of pytest
 @pytest.mark.parametrize("runner", ["pytest", "unittest"])
 def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Path) -> None:
     body = "assert_close(np.zeros(3), np.ones(3), where='here')\n"

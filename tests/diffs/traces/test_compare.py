@@ -436,6 +436,7 @@ def test_the_perturbed_node_of_a_float16_net_is_its_only_origin() -> None:
         assert "isolation proves nothing, as it is as far off from their own runs: " in str(found)
 
 
+@pytest.mark.one_python  # long
 def test_levels_of_optimisation_of_a_float16_net_agree_to_its_precision() -> None:
     net = light("squeezenet")
     model = convert_float_to_float16(net, keep_io_types=True, disable_shape_infer=True)
