@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import onnx
 from onnx import GraphProto, ModelProto
 
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
@@ -13,6 +14,7 @@ from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.functions import function_key
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import type_of_proto
+from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest, suggest_key
 from pyopnb.ops.installed import require
 from pyopnb.ops.registry import registry
@@ -85,6 +87,7 @@ def grad(model: Any, wrt: Sequence[str] | str, loss: str | None = None) -> Model
     proto = with_ranks(proto)
     _check_wrt(proto.graph, names)
     reverse(proto, names, _loss(proto.graph, loss))
+    _check_types(proto)
     source.proto.CopyFrom(proto)
     return to_model(source)
 
@@ -101,6 +104,20 @@ def _without_functions(model: ModelProto) -> ModelProto:
     copy.ClearField("functions")
     copy.functions.extend(others)
     return inlined_functions(copy)
+
+
+def _check_types(proto: ModelProto) -> None:
+    """Refuse gradients that no runtime takes: a rule of onnx-ad may not know of a pool that has more outputs than inputs."""
+    try:
+        infer_types(proto, strict=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        first = str(error).partition("(op_type:")[2].partition("\n")[0].replace("): [ShapeInferenceError]", ":")
+        raise ModelError(
+            "model, gradient",
+            expected="nodes of onnx-ad's rules whose shapes fit",
+            got=sanitize(first or str(error)),
+            next="pyopnb.replace(model, …) of what onnx-ad does not derive with an op whose class has backward",
+        ) from None
 
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:

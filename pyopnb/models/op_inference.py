@@ -256,7 +256,7 @@ _stand_in_registered = threading.Event()
 _PLACE = "pyopnb_place"
 
 
-def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
+def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = False) -> ModelProto:
     """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
 
     Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those that replace ONNX's
@@ -265,8 +265,8 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
     Parameters
     ----------
     model : ModelProto
-    strict : bool
-        As ``strict_mode`` of ``infer_shapes``.
+    strict, data_prop : bool
+        As ``strict_mode`` and ``data_prop`` of ``infer_shapes``.
 
     Returns
     -------
@@ -295,13 +295,13 @@ def infer_types(model: ModelProto, *, strict: bool = False) -> ModelProto:
             copied.node.attribute.append(helper.make_attribute(_PLACE, len(sites)))
             sites.append((site, op, model))
     if not sites:
-        return _infer_shapes(copy, strict)
+        return _infer_shapes(copy, strict, data_prop)
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
     _update_stale()
     locked(_lock, _register_stand_in)
     with _at(tuple(sites)):
-        typed = _infer_shapes(copy, strict)
+        typed = _infer_shapes(copy, strict, data_prop)
     for scope in (typed, *typed.functions):
         del scope.opset_import[-1]
     for site in walk(typed):
@@ -320,10 +320,10 @@ def _at(sites: tuple[tuple[Site, Op, ModelProto], ...]) -> Iterator[None]:
         _thread.sites = before
 
 
-def _infer_shapes(model: ModelProto, strict: bool) -> ModelProto:
+def _infer_shapes(model: ModelProto, strict: bool, data_prop: bool) -> ModelProto:
     import onnx.shape_inference
 
-    return onnx.shape_inference.infer_shapes(model, strict_mode=strict)
+    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=data_prop)
 
 
 def _register_stand_in() -> None:

@@ -394,3 +394,17 @@ def test_rows_that_are_masked_as_a_whole():
     result = pyopnb.run(pyopnb.grad(model, ["q", "k", "v"]), feeds)
     assert all(np.isfinite(result[f"grad_{name}"]).all() for name in "qkv")
     assert not result["grad_q"][0, 0, 1].any() and result["grad_q"][0, 0, 0].all() and result["grad_v"][0, 0, :2].all()
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("AveragePool<kernel_shape = [3, 3], pads = [2, 2, 2, 2]>(x)", "Reshape: Dimension could not be inferred"),
+        ("ConvTranspose<strides = [3, 2], output_shape = [10, 8]>(x, w)", "Conv: Attribute pads must not contain negative"),
+    ],
+)
+def test_gradients_that_no_runtime_takes_are_refused(node, said):
+    model = pyopnb.parse(f"""(float[1,1,3,3] x, float[1,2,3,3] w) => (float loss)
+        {{ y = {node}  s = Mul(y, y)  loss = ReduceSum<keepdims = 0>(s) }}""")
+    with pytest.raises(pyopnb.ModelError, match=f"model, gradient: expected nodes .* whose shapes fit, got {said}"):
+        pyopnb.grad(model, "x")
