@@ -81,7 +81,7 @@ def test_a_typo_is_reported_where_it_was_written(prepared, define):
 
 
 def test_unloading_restores_full_tracebacks(prepared, run):
-    cell = "pyopnb.registry.history('nope')"  # which does not hide its frames by itself
+    cell = "pyopnb.registry['nope']"  # which does not hide its frames by itself
     assert "registry.py" not in run(cell).out
     run("%unload_ext pyopnb")
     assert "registry.py" in run(cell).out
