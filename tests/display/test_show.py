@@ -319,7 +319,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
     pyopnb.show(X).save(path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE") and path.stat().st_mode & 0o777 == 0o640
-    with pytest.raises(FileNotFoundError, match=r"no.d\.html'$"):
+    with pytest.raises(pyopnb.ModelError, match=r"no.d\.html: expected a folder that can be written to, got no such folder"):
         pyopnb.show(X).save(tmp_path / "no" / "d.html")
 
 
