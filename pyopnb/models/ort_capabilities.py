@@ -29,6 +29,7 @@ __all__ = [
     "operator_at",
     "operators",
     "schema_domains",
+    "takes_empty",
 ]
 
 
@@ -71,6 +72,23 @@ def newest_loaded_ir() -> int:
     while _loads(7, newest + 1):
         newest += 1
     return newest
+
+
+@cache
+def takes_empty() -> bool:
+    """Whether kernels of the installed onnxruntime can be trusted with tensors that have no elements.
+
+    Asking may end the process, so this goes by the version: in 1.25 TopK divides by their size, and MatMul leaves its
+    result as it finds the memory; 1.32 was tried.
+
+    Returns
+    -------
+    bool
+    """
+    import onnxruntime
+
+    major, minor = onnxruntime.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= (1, 32)
 
 
 @cache

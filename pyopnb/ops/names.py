@@ -64,4 +64,6 @@ def check_opset(opset: object, where: str) -> None:
     DefinitionError
     """
     if type(opset) is not int or not 1 <= opset <= 1000:
-        raise DefinitionError(f"{where}, opset", expected="a number from 1 to 1000", got=str(opset) if type(opset) is int else describe(opset))
+        raise DefinitionError(
+            f"{where}, opset", expected="a number from 1 to 1000", got=str(opset) if type(opset) is int else describe(opset)
+        )
