@@ -24,7 +24,7 @@ from pyopnb.models.support.lack import MIXED, Lack, Misfit
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
 from pyopnb.models.versions import changed_in, runnable_versions
-from pyopnb.ops.errors import ModelError, closest, sanitize
+from pyopnb.ops.errors import ModelError, closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -417,16 +417,45 @@ def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) 
 
 
 def _refusal_by_function(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around) -> Lack | None:
-    """The `Lack` of a node in a local function that imports a version in which the operator did not take these types."""
+    """The `Lack` of a node in a local function that imports another version than the model.
+
+    The operator did not take these types in the function's version, or is not written in this way in the model's.
+    """
     version = around.own.get(operator.domain)
     own = None if version is None else operator_at(operator.domain, node.op_type, version)
     if own is None or own is operator or is_constant(node):
         return None
+    domain = operator.domain or "ai.onnx"
+    unfit = _form_mismatch(node, operator)
+    if unfit and not _form_mismatch(node, own):
+        models = around.versions.get(operator.domain)
+        reason = f"{unfit}, by version {models} of {domain}, which the model imports; the function imports version {version}"
+        return Lack("unknown op", reason, own.since)
     wrong = type_mismatch(own, kinds, outputs)
     if not wrong:
         return None
-    reason = f"{wrong}, by version {version} of {operator.domain or 'ai.onnx'}, which the function imports"
-    return Lack("no kernel for dtype", reason, own.since)
+    return Lack("no kernel for dtype", f"{wrong}, by version {version} of {domain}, which the function imports", own.since)
+
+
+def _form_mismatch(node: NodeProto, operator: Operator) -> str:
+    """What a version of the operator does not take of a node's attrs and numbers of inputs and outputs; empty if it takes all."""
+    schema = find_schema(operator.domain, node.op_type, operator.since)
+    if schema is None or schema.since_version != operator.since:
+        return ""  # the installed onnx is older than the runtime, which alone knows
+    given = {attribute.name for attribute in node.attribute}
+    for name in sorted(given - schema.attributes.keys()):
+        return f"there is no attr {sanitize(name)}"
+    for name in sorted({name for name, attr in schema.attributes.items() if attr.required} - given):
+        return f"the attr {sanitize(name)} is needed"
+    for side, count, least, most in (
+        ("input", len(node.input), schema.min_input, schema.max_input),
+        ("output", len(node.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            limit = most if count > most else least
+            word = "" if least == most else "at most " if count > most else "at least "
+            return f"{word}{plural(limit, side)}, not {count}"
+    return ""
 
 
 def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:

@@ -19,7 +19,7 @@ import pyopnb
 from pyopnb import missing
 from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.models.opsets import import_domains
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, newest_version
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, newest_version, operator_at
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.models.versions import lower_versions
 
@@ -323,6 +323,35 @@ def test_the_types_of_a_function_are_those_of_its_own_versions(own):
     assert "'tensor(int32)' of input parameter (x) of operator (F)" in refusal(model)
     with pytest.warns(pyopnb.Filled, match="Relu, in function local::F"):
         assert pyopnb.run(model, x=np.int32([-1, 2]), fill=True)["y"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("op", ["Squeeze", "Unsqueeze", "ReduceMean"])  # their axes became an input in 13, 13 and 18
+@pytest.mark.parametrize("opset", [11, 13, 18])
+@pytest.mark.parametrize("own", [11, 13, 18])
+def test_a_function_is_written_as_the_versions_of_the_model_have_its_nodes(op, own, opset):
+    changed = 18 if op == "ReduceMean" else 13
+    nodes = [pyopnb.node(op, "x", "y", axes=[0])]
+    if own >= changed:
+        axes = numpy_helper.from_array(np.int64([0]))
+        nodes = [pyopnb.node("Constant", "", "axes", value=axes), pyopnb.node(op, "x axes", "y")]
+    inner = function("F", nodes, opset=own)
+    outer = function("G", [pyopnb.node("local::F", "x", "y")], opset=own)
+    call = pyopnb.node("local::G", "x", "y")
+    model = one(call, {"x": "float32[1,2]"}, {"y": "float32[...]"}, functions=[inner, outer], opset=opset)
+    runs = (own >= changed) == (opset >= changed)
+    assert (refusal(model) is None) == runs
+    if runs:
+        assert told(model) == []
+        return
+    version = operator_at("", op, own).since
+    assert told(model) == [("y", f"::{op}-{version}", "unknown op")]
+    (row,) = missing(model)
+    assert row.reason.endswith(f"by version {opset} of ai.onnx, which the model imports; the function imports version {own}")
+    said = row.reason.split(",")[0]
+    assert said in ("there is no attr axes", "2 inputs", "1 input", "at most 2 inputs", "the attr axes is needed"), said
+    with pytest.warns(pyopnb.Filled, match=f"{op}, in function local::F|function local::F.*{op}"):
+        (y,) = pyopnb.run(model, x=np.float32([[1, 2]]), fill=True)
+    assert y.shape == {"Squeeze": (2,), "Unsqueeze": (1, 1, 2), "ReduceMean": (1, 2)}[op]
 
 
 def test_an_import_that_onnx_does_not_know_is_told_by_itself():
