@@ -14,6 +14,7 @@ from typing import Any
 
 from pyopnb.notebook.listeners import ShellListener
 from pyopnb.ops.errors import PyopError, sanitize
+from pyopnb.ops.locks import locked
 
 __all__ = ["FileWatcher"]
 
@@ -32,25 +33,24 @@ class FileWatcher(ShellListener):
 
     def watch(self, path: str) -> None:
         """Reload the file whenever it changes from now on."""
-        with self._lock:
-            file = os.path.abspath(path)
-            self._states[file] = _state(file)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._poll_forever, name="pyopnb files", daemon=True)
-                self._thread.start()
+        locked(self._lock, self._watch, os.path.abspath(path))
+
+    def _watch(self, file: str) -> None:
+        self._states[file] = _state(file)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._poll_forever, name="pyopnb files", daemon=True)
+            self._thread.start()
 
     def unwatch(self, path: str) -> None:
         """Stop reloading the file."""
-        with self._lock:
-            self._states.pop(os.path.abspath(path), None)
+        locked(self._lock, self._states.pop, os.path.abspath(path), None)
 
     def close(self) -> None:
         """Stop reloading all files, and end the thread."""
         super().close()
         self._closed.set()
-        with self._lock:
-            self._states.clear()
-            thread = self._thread
+        locked(self._lock, self._states.clear)
+        thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -60,13 +60,15 @@ class FileWatcher(ShellListener):
 
     def poll(self) -> None:
         """Reload the files that changed since the last poll. One that fails leaves its ops unchanged, and is reported once."""
-        with self._lock:
-            for file, old in list(self._states.items()):
-                new = _state(file)
-                if new == old or new is None:  # while it saves, an editor may remove the file for a moment
-                    continue
-                self._states[file] = new
-                _reload(file)
+        locked(self._lock, self._poll)
+
+    def _poll(self) -> None:
+        for file, old in list(self._states.items()):
+            new = _state(file)
+            if new == old or new is None:  # while it saves, an editor may remove the file for a moment
+                continue
+            self._states[file] = new
+            _reload(file)
 
     def _poll_forever(self) -> None:
         while not self._closed.wait(_INTERVAL):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
 from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types, resolve_type
+from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.returns import Output, wrong_count
@@ -99,16 +99,17 @@ class EvaluatedOp:
 
     def _instance(self, linked: dict[str, Any]) -> tuple[Version, object]:
         """The instance of the current version; a new one if the function's caller passes other attrs."""
-        version = self.op.current
-        with self._lock:
-            if (
-                self._instantiated is None
-                or self._instantiated[0] is not version
-                or not same_value([*self._instantiated[1].items()], [*linked.items()])
-            ):
-                made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
-                self._instantiated = version, linked, made
-            return version, self._instantiated[2]
+        return locked(self._lock, self._instance_of, self.op.current, linked)
+
+    def _instance_of(self, version: Version, linked: dict[str, Any]) -> tuple[Version, object]:
+        if (
+            self._instantiated is None
+            or self._instantiated[0] is not version
+            or not same_value([*self._instantiated[1].items()], [*linked.items()])
+        ):
+            made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
+            self._instantiated = version, linked, made
+        return version, self._instantiated[2]
 
     def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
         names = {a.ref_attr_name: a.name for a in self.node.attribute if a.ref_attr_name}
@@ -117,36 +118,48 @@ class EvaluatedOp:
         given = [_as_input(array) for array in arrays]
         types = [None if array is None else type_of(array) for array in given]
         schema.check_inputs(types, self.where)
-        hint_sizes: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        self._check_sizes(schema, types, sizes)
+        promised = promised_types(schema, instance, types, len(self.node.output), self.where)
+        if schema.serial:
+            return locked(self.op.lock, self._compute, version, instance, given, types, promised, sizes)
+        return self._compute(version, instance, given, types, promised, sizes)
+
+    def _compute(
+        self,
+        version: Version,
+        instance: Any,
+        given: Sequence[Any],
+        types: Sequence[TensorType | None],
+        promised: Sequence[Any],
+        hint_sizes: dict[str, int],
+    ) -> tuple[Any, ...]:
+        """Copies of the checked results; under a serial op's lock, as they may be buffers that its next call writes to."""
+        schema = version.schema
+        try:
+            returned = instance.compute(*(_view_or_copy(array, schema) for array in given))
+        except BaseException as error:
+            for note in failure_notes(error, f"{self.where}, version {version.number}", schema, types):
+                add_note(error, note)
+            raise
+        results = self._checked_count(schema, returned)
         infer_sizes: dict[str, int] = {}
-        self._check_sizes(schema, types, hint_sizes)
-        count = len(self.node.output)
-        promised = promised_types(schema, instance, types, count, self.where)
-        # The lock covers what reads the results: they may be buffers of the op's own, which the next call writes to.
-        with self.op.lock if schema.serial else nullcontext():
-            try:
-                returned = instance.compute(*(_view_or_copy(array, schema) for array in given))  # type: ignore[attr-defined]
-            except BaseException as error:
-                for note in failure_notes(error, f"{self.where}, version {version.number}", schema, types):
-                    add_note(error, note)
-                raise
-            results = self._checked_count(schema, returned)
-            arrays = [
-                self._result(
-                    schema,
-                    place,
-                    results[place],
-                    promised[place],
-                    resolve_type(promised[place], ANY, types),
-                    hint_sizes,
-                    infer_sizes,
-                )
-                if name
-                else None
-                for place, name in enumerate(self.node.output)
-            ]
-            # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
-            return tuple(None if array is None else array.copy() for array in arrays)
+        arrays = [
+            self._result(
+                schema,
+                place,
+                results[place],
+                promised[place],
+                resolve_type(promised[place], ANY, types),
+                hint_sizes,
+                infer_sizes,
+            )
+            if name
+            else None
+            for place, name in enumerate(self.node.output)
+        ]
+        # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
+        return tuple(None if array is None else array.copy() for array in arrays)
 
     def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]) -> None:
         for place, got in enumerate(types):

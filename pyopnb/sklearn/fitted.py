@@ -14,6 +14,7 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.models.nodes import walk
+from pyopnb.ops.locks import locked
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType, tensor_type
@@ -63,10 +64,12 @@ class FittedEstimator:
         cls.compute = compute  # type: ignore[attr-defined]
 
     def __init__(self) -> None:
-        cls = type(self)
-        with _lock:
-            if cls.estimator is None:
-                cls.estimator = stored.load(cls.__name__, cls.stored, cls.format, cls.trusted)
+        locked(_lock, self._load)
+
+    @classmethod
+    def _load(cls) -> None:
+        if cls.estimator is None:
+            cls.estimator = stored.load(cls.__name__, cls.stored, cls.format, cls.trusted)
 
     @classmethod
     def _module_source(cls, op: str) -> str:

@@ -23,6 +23,7 @@ from pyopnb.ops.errors import (
     suggest,
 )
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
+from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
@@ -92,11 +93,14 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     version = find_op(name).current
     count = _count(version.schema, outputs, version.op)
     key = version.op, repr(version.schema), count
-    with _lock:
-        if key not in _functions:
-            _functions[key] = TorchFunction(version, count)
-            _by_target[_functions[key].overload] = _functions[key]
-        return _functions[key]
+    return locked(_lock, _function_of, key, version)
+
+
+def _function_of(key: tuple[str, str, int], version: Version) -> TorchFunction:
+    if key not in _functions:
+        _functions[key] = TorchFunction(version, key[2])
+        _by_target[_functions[key].overload] = _functions[key]
+    return _functions[key]
 
 
 def exported_as(target: Any) -> tuple[str, int] | None:
@@ -225,14 +229,8 @@ class TorchFunction:
 
     def _at(self, attrs: Mapping[str, Any]) -> EvaluatedOp:
         """The op at a node with these attrs."""
-        key, op = repr(sorted(attrs.items())), find_op(self.name)
-        with _lock:
-            if key not in self._evaluated or self._evaluated[key].op is not op:
-                values = {name: value for name, value in attrs.items() if value is not None}
-                names = ["x"] * len(self._schema.inputs)
-                proto = node(self.name, names, [f"y{n}" for n in range(self._outputs)], **values)
-                self._evaluated[key] = EvaluatedOp(op, proto, {})
-            return self._evaluated[key]
+        key, outputs = repr(sorted(attrs.items())), [f"y{n}" for n in range(self._outputs)]
+        return locked(_lock, _kept, self._evaluated, key, self.name, len(self._schema.inputs), outputs, attrs)
 
     def _fake(self, *given: Any, **attrs: Any) -> Any:
         version, where = self._current(), f"op {self.name}"
@@ -287,13 +285,9 @@ class TorchFunction:
 
     def _gradient_at(self, name: str, attrs: Mapping[str, Any], count: int, wanted: Sequence[bool]) -> EvaluatedOp:
         """The gradient op at a node with these attrs and outputs."""
-        key, op = repr((sorted(attrs.items()), count, wanted)), find_op(name)
-        with _lock:
-            if key not in self._gradients or self._gradients[key].op is not op:
-                values = {name: value for name, value in attrs.items() if value is not None}
-                outputs = [f"grad{n}" if want else "" for n, want in enumerate(wanted)]
-                self._gradients[key] = EvaluatedOp(op, node(name, ["x"] * count, outputs, **values), {})
-            return self._gradients[key]
+        outputs = [f"grad{n}" if want else "" for n, want in enumerate(wanted)]
+        key = repr((sorted(attrs.items()), count, wanted))
+        return locked(_lock, _kept, self._gradients, key, name, count, outputs, attrs)
 
     def _no_vmap(self, info: Any, dims: Any, *given: Any, **attrs: Any) -> Any:
         raise DefinitionError(
@@ -302,6 +296,17 @@ class TorchFunction:
             got="one that takes whole arrays",
             next="give the op the batch as a dimension of its inputs",
         )
+
+
+def _kept(
+    kept: dict[str, EvaluatedOp], key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
+) -> EvaluatedOp:
+    """The op of that name at a node, made where it is not kept or its op is another one now."""
+    op = find_op(name)
+    if key not in kept or kept[key].op is not op:
+        values = {attr: value for attr, value in attrs.items() if value is not None}
+        kept[key] = EvaluatedOp(op, node(name, ["x"] * count, outputs, **values), {})
+    return kept[key]
 
 
 # ---- schemas -----------------------------------------------------------------------------------------------------------------

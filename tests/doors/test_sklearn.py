@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from line_interrupts import lines_that_leave_held
 from onnx import TensorProto, numpy_helper
 from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType
@@ -34,7 +35,7 @@ from sklearn.semi_supervised import LabelPropagation
 
 import pyopnb
 import pyopnb.sklearn as door
-from pyopnb.sklearn import stored
+from pyopnb.sklearn import fitted, stored
 from pyopnb.sklearn.samples import outputs_of, plan
 
 X, LABELS = every_estimator.X, every_estimator.LABELS
@@ -527,3 +528,10 @@ def test_the_union_of_everything():
     model = door.convert(estimator, X)
     assert_agrees(model, estimator, X)
     assert filled(model) == ["FastICA", "NearestCentroid", "RBFSampler"]
+
+
+def test_an_interrupt_at_any_line_leaves_no_lock_held():
+    class Scaler(fitted.FittedEstimator):
+        estimator = StandardScaler()
+
+    assert lines_that_leave_held(Scaler, [fitted._lock], fitted) == []

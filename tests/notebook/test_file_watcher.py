@@ -8,6 +8,7 @@ import time
 
 import pytest
 from limits import LIMIT
+from line_interrupts import lines_that_leave_held
 
 import pyopnb
 from pyopnb import registry
@@ -135,3 +136,16 @@ def test_concurrent_polls_load_a_save_once(define, save, slow, shell):
         thread.join()
     assert registry["demo::A"].current.number == 2
     assert pyopnb.registry["demo::B"].current.number == 1
+
+
+def test_an_interrupt_at_any_line_leaves_no_lock_held(shell, save, slow):
+    watcher = FileWatcher(shell)
+
+    def action():
+        watcher.watch("ops.py")
+        save(OP.format(2))
+        watcher.poll()
+        watcher.unwatch("ops.py")
+
+    assert lines_that_leave_held(action, [watcher._lock], file_watcher) == []
+    watcher.close()

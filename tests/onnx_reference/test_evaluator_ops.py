@@ -8,10 +8,12 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
+from line_interrupts import lines_that_leave_held
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
+from pyopnb.onnx_reference import evaluator_ops
 
 X = np.float32([[1, 2, 3]])
 
@@ -185,3 +187,20 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
         attributes = {"outer_k": np.float32(k), "outer_by": [np.float32(0.5)]}
         assert evaluator.run(None, {"u": X}, attributes=attributes)[0][0, 0] == 1.5 + k
     assert Plus.made == [1.0, 2.0]
+
+
+def test_an_interrupt_at_any_line_leaves_no_lock_held() -> None:
+    class Op:
+        serial = True
+
+        def compute(self, x):
+            return x + 1
+
+    pyopnb.registry.define(Op, "e::Op")
+    evaluated_op = evaluator_ops.EvaluatedOp(pyopnb.registry["e::Op"], pyopnb.node("e::Op", "x", "y"), {})
+
+    def action() -> None:
+        evaluated_op._instantiated = None
+        evaluated_op.run([X], {})
+
+    assert lines_that_leave_held(action, [evaluated_op._lock, evaluated_op.op.lock], evaluator_ops) == []

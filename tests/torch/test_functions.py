@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 import torch
+from line_interrupts import lines_that_leave_held
 from torch import nn
 
 import pyopnb
 import pyopnb.torch
+from pyopnb.torch import functions
 
 
 @pytest.fixture
@@ -204,3 +206,11 @@ def test_the_exception_of_an_op_arrives_as_itself(define):
     define('@pyopnb.pyop("demo::Bad")\nclass Bad:\n    def compute(self, x): raise KeyError("mine")')
     with pytest.raises(KeyError, match="mine"):
         pyopnb.torch.op("demo::Bad")(torch.ones(2))
+
+
+def test_an_interrupt_at_any_line_leaves_no_lock_held(soft_clip):
+    def action():
+        pyopnb.torch.op("demo::SoftClip")
+        soft_clip(torch.ones(2))
+
+    assert lines_that_leave_held(action, [functions._lock], functions) == []

@@ -438,7 +438,7 @@ def _refusal_by_function(node: NodeProto, operator: Operator, kinds: Kinds, outp
 
 
 def _form_mismatch(node: NodeProto, operator: Operator) -> str:
-    """What a version of the operator does not take of a node's attrs and numbers of inputs and outputs; empty if it takes all."""
+    """What a version of the operator refuses of a node's attrs and numbers of inputs and outputs; empty if nothing."""
     schema = find_schema(operator.domain, node.op_type, operator.since)
     if schema is None or schema.since_version != operator.since:
         return ""  # the installed onnx is older than the runtime, which alone knows

@@ -20,6 +20,7 @@ from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.locks import locked
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -123,13 +124,15 @@ class Interact(LiveOutput):
             return
         good = run.error is None
         difference = diff(run.result, self._pinned.result) if good and self._pinned is not None else None
-        with self._lock:
-            self._last, self._diff = run, difference
-            self._last_good = run if good else self._last_good
+        locked(self._lock, self._record, run, difference)
         if good:
             for control in self.controls.values():
                 if hasattr(control.widget, "readout"):  # a slider
                     control.widget.continuous_update = run.seconds < _FAST
+
+    def _record(self, run: Run, difference: Diff | None) -> None:
+        self._last, self._diff = run, difference
+        self._last_good = run if run.error is None else self._last_good
 
     def _apply_attrs(self, values: Mapping[str, Any]) -> None:
         """Set the attrs that changed on the session's nodes."""

@@ -18,6 +18,7 @@ from pyopnb.notebook.live.pane import Pane
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, run_session
 from pyopnb.notebook.live.worker import Worker
+from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -118,21 +119,25 @@ class LiveOutput:
 
     def stop(self) -> None:
         """Stop the run in flight: ONNX Runtime before its next node, Python code as Ctrl-C does."""
-        with self._lock:
-            if self._options is not None:
-                self._terminate()
-                self._worker.interrupt()
+        locked(self._lock, self._stop)
+
+    def _stop(self) -> None:
+        if self._options is not None:
+            self._terminate()
+            self._worker.interrupt()
 
     def close(self) -> None:
         """Never run again. What is displayed stays, without controls."""
         self._unsubscribe()
         self._cells.release(self)
-        with self._lock:
-            self.closed = True
-            self._terminate()
-            if "_pane" in vars(self):
-                self._pane.close()
-                self._show()
+        locked(self._lock, self._close)
+
+    def _close(self) -> None:
+        self.closed = True
+        self._terminate()
+        if "_pane" in vars(self):
+            self._pane.close()
+            self._show()
 
     # ---- for subclasses ------------------------------------------------------------------------------------------------------
 
@@ -153,17 +158,25 @@ class LiveOutput:
 
     def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
         """The outcome of a run; None if it was stopped because its result would be obsolete."""
-        with self._lock:
-            options = self._options = quiet_options()
-            self._began = time.monotonic()
+        options = locked(self._lock, self._begin)
         try:
             # Outputs of one session take turns: its ops may keep state.
-            with _session_locks.setdefault(self.session, threading.RLock()), _ticking(self._update):
-                run = run_session(self.session, feeds, settings, options, self._view)
-                return None if run.interrupted and self._worker.requested else run
+            turn = _session_locks.setdefault(self.session, threading.RLock())
+            return locked(turn, self._run_in_turn, feeds, settings, options)
         finally:
-            with self._lock:
-                self._options = self._began = None
+            locked(self._lock, self._end)
+
+    def _begin(self) -> Any:
+        self._options, self._began = quiet_options(), time.monotonic()
+        return self._options
+
+    def _run_in_turn(self, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any) -> Run | None:
+        with _ticking(self._update):
+            run = run_session(self.session, feeds, settings, options, self._view)
+            return None if run.interrupted and self._worker.requested else run
+
+    def _end(self) -> None:
+        self._options = self._began = None
 
     # ---- running and showing -------------------------------------------------------------------------------------------------
 
@@ -198,12 +211,14 @@ class LiveOutput:
 
     def _show(self, *, here: bool = False) -> None:
         """Show the current state wherever this is displayed, and below the running cell too if asked."""
-        with self._lock:
-            report = self._report()
-            content = report.html(), report.text(), self._controls_html()
-            self._pane.show(*content, running=report.running is not None)
-            if here:
-                self._pane.display(*content)
+        locked(self._lock, self._show_now, here)
+
+    def _show_now(self, here: bool) -> None:
+        report = self._report()
+        content = report.html(), report.text(), self._controls_html()
+        self._pane.show(*content, running=report.running is not None)
+        if here:
+            self._pane.display(*content)
 
     def _ipython_display_(self) -> None:
         if not self.closed:

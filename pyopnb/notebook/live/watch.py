@@ -15,6 +15,7 @@ from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import hide_internal_frames
+from pyopnb.ops.locks import locked
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 
@@ -84,10 +85,12 @@ class Watch(LiveOutput):
         if run.error is None and before is not None:
             rtol, atol = self._tolerance
             difference = diff(run.result, before.result, rtol=rtol, atol=atol)
-        with self._lock:
-            self._runs, self._stale = self._runs + 1, False
-            self._last, self._before, self._diff = run, before, difference
-            self._last_good = run if run.error is None else self._last_good
+        locked(self._lock, self._record, run, before, difference)
+
+    def _record(self, run: Run, before: Run | None, difference: Diff | None) -> None:
+        self._runs, self._stale = self._runs + 1, False
+        self._last, self._before, self._diff = run, before, difference
+        self._last_good = run if run.error is None else self._last_good
 
     def _report(self) -> Report:
         paused = "paused; an op or attr was changed" if self._stale else "paused" if self.paused else ""

@@ -1,5 +1,6 @@
 """An output that runs again when an op is redefined."""
 
+import contextlib
 import gc
 import itertools
 import re
@@ -12,9 +13,10 @@ import weakref
 
 import pytest
 from limits import LIMIT
+from line_interrupts import lines_that_leave_held
 
 import pyopnb
-from pyopnb.notebook.live import cells
+from pyopnb.notebook.live import cells, output
 from pyopnb.notebook.live.run import Run
 from pyopnb.notebook.live.watch import Watch
 
@@ -292,3 +294,18 @@ def test_a_closed_watch_is_released(clip):
     clip.shell.displayhook.flush()
     gc.collect()
     assert ref() is None
+
+
+@pytest.mark.parametrize("made", ["watch(session, x=x)", "interact(session, x=x)"])
+def test_an_interrupt_at_any_line_leaves_no_lock_held(clip, monkeypatch, made):
+    shown = clip.run(f"shown = pyopnb.{made}\nshown")
+    monkeypatch.setattr(output, "_ticking", lambda tick: contextlib.nullcontext())  # no thread that an interrupt leaves behind
+    held = [shown._lock, output._session_locks[shown.session]]
+
+    def action():
+        shown._run()
+        shown.stop()
+        shown._show()
+
+    assert lines_that_leave_held(action, held, output, sys.modules[type(shown).__module__]) == []
+    assert lines_that_leave_held(shown.close, held, output) == []
