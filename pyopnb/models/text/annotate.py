@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ from onnx import ModelProto, TensorProto
 
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.models.text.annotations import CAN_BE_EMPTY, Message, clear_empty, nodes_of_text, places
+from pyopnb.models.text.float_bits import bits_of, float_fields, has_odd_nan
 from pyopnb.models.text.tensor_fields import has_numbers, store_raw, store_typed
 
-__all__ = ["annotate"]
+__all__ = ["annotate", "annotate_bits"]
 
 
 def annotate(want: ModelProto, have: ModelProto) -> list[list[str]]:
@@ -46,6 +47,43 @@ def annotate(want: ModelProto, have: ModelProto) -> list[list[str]]:
     for number, path, words in _Changes(numbers).of(want, have, 0, ""):
         lines[number].append(f"{path} {words}" if path else words)
     return [[f"#@ {line}" for line in those] for those in lines]
+
+
+def annotate_bits(want: ModelProto, have: ModelProto, there: Sequence[Message]) -> list[list[str]]:
+    """The annotations of NaN that are not those of ``have``, into which all others are merged.
+
+    Parameters
+    ----------
+    want, have : ModelProto
+    there : sequence of Message
+        The `places` of the text in ``have``.
+
+    Returns
+    -------
+    list of list of str
+        Lines for each of the places.
+    """
+    numbers = {id(item): number for number, item in enumerate(there)}
+    lines: list[list[str]] = [[] for _ in there]
+    ahead: list[tuple[Message, Message, int, str]] = [(want, have, 0, "")]
+    while ahead:
+        mine, theirs, number, path = ahead.pop()
+        if id(theirs) in numbers:
+            number, path = numbers[id(theirs)], ""
+        for name in float_fields(mine):
+            if has_odd_nan(mine, name):
+                bits = bits_of(mine, name)
+                values = " ".join(f"{value:0{2 * bits.itemsize}x}" for value in bits.tolist())
+                lines[number].append(f"#@ {path} bits {name} {values}")
+        for descriptor, value in mine.ListFields():
+            if descriptor.message_type is None:
+                continue
+            other, step = getattr(theirs, descriptor.name), f"{path}.{descriptor.name}".lstrip(".")
+            if not is_repeated(descriptor):
+                ahead.append((value, other, number, step))
+            elif len(value) == len(other):
+                ahead += [(a, b, number, f"{step}[{n}]") for n, (a, b) in enumerate(zip(value, other, strict=True))]
+    return lines
 
 
 def _kept_empty(want: ModelProto) -> set[str]:

@@ -18,6 +18,8 @@ A path before it leads to a message inside, by name or by place, and a word does
     Of the model or a tensor: values are in the field ``raw_data``.
 ``#@ graph.initializer["w"] typed``
     The values of a tensor are in the field of their type, although the model is ``raw``.
+``#@ attribute["alpha"] bits f 7fc00001``
+    Gives a float field values of these bits, in hexadecimal: a NaN that is not the one of ``nan``.
 ``#@ set domain name``
     Of the model: the domain of a node, the name of an attribute's tensor, or both are fields that are there even where empty.
 ``#@ verbatim``
@@ -38,13 +40,14 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto
 
 from pyopnb.models.nodes import bodies
 from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.models.text.float_bits import set_bits
 from pyopnb.models.text.tensor_fields import store_raw, store_typed
 from pyopnb.models.text.tokens import QUOTED, Layout
 from pyopnb.ops.errors import ModelError, closest, sanitize
 
 __all__ = ["CAN_BE_EMPTY", "Annotations", "Message", "clear_empty", "nodes_of_text", "places"]
 
-_WORDS = ("clear", "insert", "raw", "set", "typed", "verbatim")
+_WORDS = ("bits", "clear", "insert", "raw", "set", "typed", "verbatim")
 _NAME = r'"(?:[^"\\\n])*"'
 _STEP = rf"[a-z]\w*(?:\[(?:\d+|{_NAME})\])?"
 _LINE = re.compile(
@@ -95,12 +98,15 @@ class Annotations:
     verbatim : bool
     nodes : list of NodeProto
         Those that stand in the text, in its order; from `merge` on.
+    places : list of Message
+        What can have an annotation above it, as it stands in the text; from `merge` on.
     """
 
     layout: Layout
     _lines: list[tuple[int, int, str]] = field(default_factory=list)
     verbatim: bool = False
     nodes: list[NodeProto] = field(default_factory=list)
+    places: list[Message] = field(default_factory=list)
 
     @classmethod
     def read(cls, text: str) -> Annotations:
@@ -160,7 +166,7 @@ class Annotations:
         ModelError
             An annotation cannot be read, or leads to nothing.
         """
-        there = places(model)
+        there = self.places = places(model)
         self.nodes = nodes_of_text(model)
         clear_empty(there, self._cleared())
         for number, at, note in self._lines:
@@ -187,6 +193,8 @@ class Annotations:
             _merge_fields(_follow(message, path), rest)
         elif word[1] == "insert":
             _insert(message, path, word[2].strip())
+        elif word[1] == "bits":
+            _set_bits(_follow(message, path), word[2].split())
         elif word[1] == "clear":
             _clear(_follow(message, path), word[2].split())
         elif word[1] == "set":
@@ -289,6 +297,20 @@ def _clear(message: Message, names: list[str]) -> None:
     for name in names:
         _field(message, name)
         message.ClearField(name)
+
+
+def _set_bits(message: Message, words: list[str]) -> None:
+    if not words:
+        raise _Unreadable("a float field and its bits", "nothing")
+    name, *values = words
+    _field(message, name)
+    for value in values:
+        if not re.fullmatch(r"[0-9a-f]{8}|[0-9a-f]{16}", value):
+            raise _Unreadable("8 or 16 hexadecimal digits for each value", sanitize(value, 60))
+    try:
+        set_bits(message, name, [int(value, 16) for value in values])
+    except ValueError as error:
+        raise _Unreadable(str(error), sanitize(" ".join(words), 60)) from None
 
 
 def clear_empty(there: Iterable[Message], names: set[str]) -> None:

@@ -15,7 +15,7 @@ from pyopnb.models.holders import held_model
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import tensors
-from pyopnb.models.text.annotate import annotate
+from pyopnb.models.text.annotate import annotate, annotate_bits
 from pyopnb.models.text.parse import complete, read_annotated, read_plain
 from pyopnb.models.text.printer import PLACE, format_model
 from pyopnb.ops.arguments import check_arguments
@@ -56,8 +56,8 @@ def text(
     Raises
     ------
     ModelError
-        There are more values than ``most``, or something in the model cannot come back through a text: a NaN with bits of its
-        own, fields that the installed onnx does not know … It names the first. The text is read back and compared.
+        There are more values than ``most``, or something in the model cannot come back through a text: a field that the
+        installed onnx does not know … It names the first. The text is read back and compared.
     ArgumentError
         ``drop`` has another word.
 
@@ -198,6 +198,9 @@ def _annotated(whole: ModelProto, declared: ModelProto, printed: str, weights: s
             lines[0].insert(0, "#@ verbatim")
             written = _put_in(printed, lines)
         again, notes = _read(read_annotated, written, weights)
+        if _serialized(again) != _serialized(declared) and any(bits := annotate_bits(declared, again, notes.places)):
+            written = _put_in(printed, [a + b for a, b in zip(lines, bits, strict=True)])
+            again, notes = _read(read_annotated, written, weights)
         if not verbatim:
             try:
                 again = complete(again, notes)
@@ -262,7 +265,7 @@ def _first_difference(a: Any, b: Any, path: str) -> tuple[str, str]:
                     return where, sanitize(repr(item), 80)
             elif _serialized(item) != _serialized(there):
                 return _first_difference(item, there, where)
-    return path, "a NaN with bits of its own, or a field that the installed onnx does not know"
+    return path, "a field that the installed onnx does not know"
 
 
 def _is_scalar(value: Any) -> bool:

@@ -677,7 +677,6 @@ def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: 
     else:
         said = ""
     if said:
-        nan = "|a NaN with bits of its own" * math.isnan(number)
-        assert re.search("UTF-8|zero byte" + "|installed onnx can read back" * OLD + nan, said)
+        assert re.search("UTF-8|zero byte" + "|installed onnx can read back" * OLD, said)
         return
     assert pyopnb.text(pyopnb.parse(written)) == written
