@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.tensors import Tensor, cast
-from pyopnb.lowering.values import Traced, is_constant, plain
+from pyopnb.lowering.values import is_constant, plain
 
 __all__ = ["METADATA", "REASONS", "TABLE", "Lowering", "call", "fit", "lowers", "name_of"]
 

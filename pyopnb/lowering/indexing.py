@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.dispatch import fit
+from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import refuse
-from pyopnb.lowering.shapes import broadcast_shape, flat, shape_vector
+from pyopnb.lowering.size_vectors import broadcast_shape, flat, shape_vector
 from pyopnb.lowering.sorting import nonzero_rows, selected
 from pyopnb.lowering.tensors import (
     BOOL,
@@ -28,7 +30,7 @@ from pyopnb.lowering.tensors import (
     unsqueeze,
     where,
 )
-from pyopnb.lowering.values import Number, Traced, is_constant, plain, tensor_of
+from pyopnb.lowering.values import is_constant, plain, tensor_of
 
 __all__ = ["put", "take"]
 

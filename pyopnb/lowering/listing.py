@@ -7,10 +7,20 @@ from operator import attrgetter
 
 import numpy as np
 
-from pyopnb.lowering import indexing, products, shapes, sorting, ufuncs  # noqa: F401  # each registers its functions
+from pyopnb.lowering import (  # noqa: F401  # each registers its functions
+    diagonals,
+    indexing,
+    parts,
+    products,
+    repeats,
+    shapes,
+    sorting,
+    turns,
+    ufuncs,
+)
+from pyopnb.lowering.arrays import METHODS
 from pyopnb.lowering.dispatch import REASONS, TABLE, name_of
 from pyopnb.lowering.namespace import MAKERS
-from pyopnb.lowering.values import METHODS
 from pyopnb.ops.text_table import Table
 
 __all__ = ["COMMON", "common", "listing"]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.dispatch import call, fit
 from pyopnb.lowering.refusal import refuse
-from pyopnb.lowering.shapes import shape_vector
+from pyopnb.lowering.size_vectors import shape_vector
 from pyopnb.lowering.tensors import INT64, Tensor, cast, constant, elementwise, expand, node, where
 from pyopnb.lowering.ufuncs import lower_erf
-from pyopnb.lowering.values import Traced, is_constant, is_traced, plain, tensor_of
+from pyopnb.lowering.values import is_constant, is_traced, plain, tensor_of
 
 __all__ = ["MAKERS", "NUMPY", "NumpyNamespace", "lower_scipy", "rebound"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from pyopnb.lowering.dispatch import REASONS, lowers
 from pyopnb.lowering.reductions import axes_of, may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
-from pyopnb.lowering.shapes import flat
+from pyopnb.lowering.size_vectors import flat
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,

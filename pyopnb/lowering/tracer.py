@@ -10,12 +10,24 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, ModelProto
 
-from pyopnb.lowering import indexing, products, shapes, sorting, ufuncs  # noqa: F401  # each registers its functions
+from pyopnb.lowering import (  # noqa: F401  # each registers its functions
+    diagonals,
+    indexing,
+    parts,
+    products,
+    repeats,
+    shapes,
+    sorting,
+    turns,
+    ufuncs,
+)
+from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.namespace import lower_scipy, rebound
+from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import NeedsValue, Refusal, line_of, noting
 from pyopnb.lowering.tensors import Dims, Tensor, cast, recording
-from pyopnb.lowering.values import Number, Traced, tensor_of
+from pyopnb.lowering.values import tensor_of
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.errors import NotLowered, sanitize
 from pyopnb.ops.schema import REQUIRED

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from pyopnb.lowering.dispatch import REASONS, lowers
+from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.tensors import BOOL, Tensor, cast, constant, elementwise, served, where
-from pyopnb.lowering.values import Number, plain, tensor_of
+from pyopnb.lowering.values import plain, tensor_of
 
 __all__ = ["is_nan", "loop_inputs", "lower_erf", "same_kind"]
 

@@ -176,10 +176,10 @@ def test_a_wrong_function_is_refused_and_not_returned(op, monkeypatch):
 
 
 def test_a_function_that_is_right_at_one_size_alone_is_refused(op, monkeypatch):
-    from pyopnb.lowering import values
+    from pyopnb.lowering import arrays
 
     name = op("def compute(self, x):\n    return x * x.shape[0]")
-    monkeypatch.setattr(values, "size_of", lambda x, axis: int(x.value.shape[axis]))
+    monkeypatch.setattr(arrays, "size_of", lambda x, axis: int(x.value.shape[axis]))
     with pytest.raises(pyopnb.NotLowered, match=r"for \(float32\[[45]\]\): expected the results of compute"):
         pyopnb.lower(name, np.ones(3, np.float32))
 
