@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 from bodies import BODIES, REFUSED, example, source
+from by_hand import BY_HAND, NODES_BY_HAND, arrays_of
 from written import OPS, inputs
 
 import pyopnb
@@ -379,32 +380,10 @@ def test_what_the_op_raises_on_the_example_arrives(op):
 
 # ---- size ---------------------------------------------------------------------------------------------------------------------
 
-BY_HAND = {
-    "SoftClip": "def __init__(self, limit: float = 1.0):\n    self.limit = limit\ndef compute(self, x):\n    return self.limit * np.tanh(x / self.limit)",
-    "Gelu": "def compute(self, x):\n    return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))",
-    "Softmax": "def compute(self, x):\n    e = np.exp(x - x.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True)",
-    "LayerNorm": "def compute(self, x):\n    m = x.mean(-1, keepdims=True)\n    return (x - m) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)",
-    "RmsNorm": "def compute(self, x):\n    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)",
-    "Pairwise": OPS["Pairwise"][0],
-    "WhereClip": OPS["WhereClip"][0],
-    "NormEinsum": OPS["NormEinsum"][0],
-    "HardSwish": "def compute(self, x):\n    return x * np.clip(x + 3, 0, 6) / 6",
-    "TopTwo": "def compute(self, x):\n    return np.sort(x, axis=-1)[..., -2:]",
-}  # fmt: skip
-NODES_BY_HAND = {
-    "SoftClip": 3, "Gelu": 8, "Softmax": 5, "LayerNorm": 7, "RmsNorm": 5, "Pairwise": 7, "WhereClip": 6, "NormEinsum": 3, "HardSwish": 4, "TopTwo": 3,
-}  # fmt: skip
-"""Nodes of a graph that is written by hand, without those for constants."""
-
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_functions_are_at_most_twice_as_long_as_by_hand(op, name):
-    arrays = (
-        inputs(name)
-        if name in OPS and name != "SoftClip"
-        else [np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)]
-    )
-    function = pyopnb.lower(op(BY_HAND[name]), *arrays)
+    function = pyopnb.lower(op(BY_HAND[name]), *arrays_of(name))
     nodes = [node.op_type for node in function.node if node.op_type != "Constant"]
     assert len(nodes) <= 2 * NODES_BY_HAND[name], nodes
 
