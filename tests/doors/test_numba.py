@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.runtime.compiled import numba_form
 
 X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(4, 3)
 
@@ -31,13 +32,45 @@ class SoftClip:
         return self.limit * np.tanh(x / self.limit)
 
 
-def test_numpy_of_each_dtype():
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("float", np.float32),
+        # It takes seconds to compile, and differs from float32 in the dtypes alone.
+        pytest.param("double", np.float64, marks=pytest.mark.everywhere),
+    ],
+)
+def test_numpy_of_each_dtype(name, dtype):
     pyopnb.pyop("demo::SoftClip")(SoftClip)
-    for name, dtype in (("float", np.float32), ("double", np.float64)):
-        session = session_of(f"({name}[N,3] x) => ({name}[N,3] y) {{ y = demo.SoftClip<limit = 2.0>(x) }}")
-        assert compiled(session)
-        for x in (X.astype(dtype), X[:0].astype(dtype)):
-            np.testing.assert_allclose(session(x=x)["y"], 2 * np.tanh(x / 2), rtol=1e-6)
+    session = session_of(f"({name}[N,3] x) => ({name}[N,3] y) {{ y = demo.SoftClip<limit = 2.0>(x) }}")
+    assert compiled(session)
+    for x in (X.astype(dtype), X[:0].astype(dtype)):
+        np.testing.assert_allclose(session(x=x)["y"], 2 * np.tanh(x / 2), rtol=1e-6)
+
+
+def test_other_sizes_are_not_compiled_again(monkeypatch):
+    pyopnb.pyop("demo::SoftClip")(SoftClip)
+    graph = "(float[{0},3] x) => (float[{0},3] y) {{ y = demo.SoftClip<limit = 2.0>(x) }}"
+    session_of(graph.format("N"))(x=X)
+    monkeypatch.setattr(numba_form, "_entry", lambda *args: pytest.fail("compiled"))
+    np.testing.assert_allclose(session_of(graph.format(2))(x=X[:2])["y"], 2 * np.tanh(X[:2] / 2), rtol=1e-6)
+    np.testing.assert_allclose(pyopnb.call("demo::SoftClip", X[1:], limit=2.0), 2 * np.tanh(X[1:] / 2), rtol=1e-6)
+
+
+class SoftClipInPython(SoftClip):
+    kernel = "python"
+
+
+def test_it_is_one_of_the_forms():
+    pyopnb.pyop("demo::SoftClip")(SoftClipInPython)
+    pyopnb.pyop("demo::SoftClip")(SoftClip)
+    forms = pyopnb.forms("demo::SoftClip", X, sizes=[1, 50], limit=2.0)
+    assert [(form.name, form.verdict) for form in forms] == [("Python", ""), ("ONNX function", "yes"), ("Numba", "yes")]
+    assert all(len(form.seconds) == 2 for form in forms)
+    pyopnb.registry.remove("demo::SoftClip")
+    pyopnb.pyop("demo::SoftClip")(SoftClip)
+    with pytest.raises(pyopnb.ArgumentError, match="forms of demo::SoftClip: expected a version in Python, got Numba alone"):
+        pyopnb.forms("demo::SoftClip", X)
 
 
 class Loop:
@@ -57,20 +90,26 @@ class Loop:
         return y, total
 
 
-def test_decorated_compute_with_attributes_optional_input_and_scalar_result():
+def test_decorated_compute_with_attributes_absent_input_and_scalar_result():
     pyopnb.pyop("demo::Loop")(Loop)
     x = np.float32([1, 4])
     session = session_of("(float[N] x) => (float[N] y, int64 n) { y, n = demo.Loop<n = 3>(x) }")
     assert compiled(session)
     y, n = session(x=x)
     assert y.tolist() == [0.5, 1] and n.shape == () and n == 6
-    assert pyopnb.call("demo::Loop", x, x, n=1, outputs=2)[0].tolist() == [100.5, 401]
+
+
+@pytest.mark.everywhere  # with the input, compute is compiled a second time, which takes seconds
+def test_decorated_compute_with_its_optional_input():
+    pyopnb.pyop("demo::Loop")(Loop)
+    x = np.float32([1, 4])
+    assert pyopnb.call("demo::Loop", x, x, n=3, outputs=2)[0].tolist() == [100.5, 401]
 
 
 def test_exception_is_that_of_python_with_its_line():
     pyopnb.pyop("demo::Loop")(Loop)
     with pytest.raises(ValueError, match="negative") as caught:
-        pyopnb.call("demo::Loop", np.float32([1, -1]), n=1, outputs=2)
+        pyopnb.call("demo::Loop", np.float32([1, -1]), n=3, outputs=2)
     assert caught.traceback[-1].path.name == "test_numba.py"
     assert "demo::Loop), version 1, with x: float32[" in caught.value.__notes__[0]
 

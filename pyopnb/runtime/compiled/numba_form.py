@@ -73,12 +73,23 @@ def _known(instance: Any, inputs: _Types, outputs: _Types) -> Any:
     """The compiled function for these types and constants: compiling takes about a second."""
     values = _constants(instance, inputs)
     facts = tuple((name, type(value), np.asarray(value).tobytes()) for name, value in values._asdict().items())
-    key = type(instance).compute, str(list(map(str, inputs))), str(list(map(str, outputs))), facts
+    key = type(instance).compute, tuple(map(_dtype_and_rank, inputs)), tuple(map(_dtype_name, outputs)), facts
     if key not in _entries:
         _entries[key] = _entry(instance, inputs, outputs)
         if len(_entries) > _MOST_KNOWN:
             _entries.popitem(last=False)
     return _entries[key]
+
+
+def _dtype_and_rank(kind: TensorType | None) -> tuple[str | None, int | None] | None:
+    """What compiled code has of an input's type: it reads the sizes in each call."""
+    if kind is None:
+        return None
+    return _dtype_name(kind), None if kind.shape is None else len(kind.shape)
+
+
+def _dtype_name(kind: TensorType | None) -> str | None:
+    return None if kind is None or kind.dtype is None else kind.dtype.name
 
 
 def _first_line(error: Exception) -> str:
