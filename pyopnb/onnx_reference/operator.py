@@ -30,6 +30,7 @@ from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, p
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
 from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
+from pyopnb.ops.op import Version
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = [
@@ -425,9 +426,11 @@ class StandIn:
         self.__init__(**attrs)  # type: ignore[misc]  # another process makes its own evaluator
 
     @classmethod
-    def _module_source(cls, op: str) -> str:
+    def _module_source(cls, version: Version) -> str:
         made = f"stand_in_class{cls.operator!r}"
-        return f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({op!r})({made})\n"
+        return (
+            f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({version.op!r})({made})\n"
+        )
 
     def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
         return self._evaluation.infer(*given)

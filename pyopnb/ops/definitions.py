@@ -21,7 +21,7 @@ from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.registry import Registry, registry
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["Definition", "class_source", "collect_definitions", "pyop"]
+__all__ = ["Definition", "class_source", "collect_definitions", "define_op", "pyop"]
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -42,7 +42,7 @@ _collecting: ContextVar[list[Definition] | None] = ContextVar("collecting", defa
 
 @contextmanager
 def collect_definitions() -> Iterator[list[Definition]]:
-    """Let `pyop` check definitions and collect them, so that a file that fails half-way defines nothing.
+    """Let `pyop` and its like check definitions and collect them, so that a file that fails half-way defines nothing.
 
     Yields
     ------
@@ -105,19 +105,44 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
         raise DefinitionError("pyop, into", expected="a Registry, or None", got=describe(into), next="into=None")
 
     def define(cls: _Class) -> _Class:
-        collected = _collecting.get() if into is None else None
-        if collected is None:
-            target = registry if into is None else into
-            source = class_source(cls) if isinstance(cls, type) else None  # it is refused
-            target.define(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=source)
-        else:
-            key = "::".join(split_name(name if isinstance(name, str) else cls.__name__))
-            check_opset(opset, f"op {key}")
-            schema_of(cls)
-            collected.append(Definition(cls, key, opset, module, class_source(cls)))
+        source = class_source(cls) if isinstance(cls, type) else None  # it is refused
+        define_op(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=source, into=into)
         return cls
 
     return define(name) if isinstance(name, type) else define
+
+
+def define_op(
+    cls: type, name: str | None, *, opset: int, source: str | None, module: str | None = None, into: Registry | None = None
+) -> None:
+    """Define an op in a registry; in a file whose definitions are collected, check it and add it to these.
+
+    Parameters
+    ----------
+    cls : type
+    name : str or None
+        The class's name in the default domain if None.
+    opset : int
+    source : str or None
+        Where the class's text is known.
+    module : str, optional
+        As for `pyop`.
+    into : Registry, optional
+        It gets the op at once. `pyopnb.registry` if not given.
+
+    Raises
+    ------
+    DefinitionError
+        As for `pyop`.
+    """
+    collected = _collecting.get() if into is None else None
+    if collected is None:
+        (registry if into is None else into).define(cls, name, opset=opset, module=module, source=source)
+    else:
+        key = "::".join(split_name(cls.__name__ if name is None else name))
+        check_opset(opset, f"op {key}")
+        schema_of(cls)
+        collected.append(Definition(cls, key, opset, module, source))
 
 
 def class_source(cls: type) -> str | None:

@@ -60,7 +60,7 @@ def source_closure(versions: Sequence[Version]) -> str:
         for different things in two ops.
     """
     if len(versions) == 1 and (own := getattr(versions[0].cls, "_module_source", None)) is not None:
-        return str(own(versions[0].op))  # a class that was made without a text, and knows how to write one
+        return str(own(versions[0]))  # a class that was made without a text, and knows how to write one
     module = _ModuleText(versions)
     module.add_ops(versions, "imports, functions and classes with a known text, and plain constants")
     return str(module)
@@ -104,7 +104,7 @@ def portable_closure(version: Version) -> SourceClosure:
         The op uses a function or class whose text is not known, a module that cannot be imported, or a name without a value.
     """
     if (own := getattr(version.cls, "_module_source", None)) is not None:
-        return SourceClosure(str(own(version.op)), {}, {})
+        return SourceClosure(str(own(version)), {}, {})
     module = _ModuleText([version], carries=True)
     module.add_ops([version], "imports, functions and classes with a known text, and values")
     return SourceClosure(str(module), module.carried, module.defined)
@@ -175,7 +175,7 @@ class _ModuleText:
         # Functions and classes stand apart, constants together.
         blocks, constants = ["\n".join([*future, *imports])], ""
         for definition in self._definitions.values():
-            if definition.startswith(("def ", "class ", "@", "async ")):
+            if definition.startswith(("def ", "class ", "@", "async ", "#", "pyopnb.")):
                 blocks += [constants, definition]
                 constants = ""
             else:
@@ -185,7 +185,7 @@ class _ModuleText:
     @property
     def defined(self) -> dict[str, Any]:
         """The classes and functions of the text."""
-        known = {name: self._values[name] for name in self._definitions}
+        known = {name: self._values[name] for name in self._definitions if name in self._values}
         return {name: value for name, value in known.items() if isinstance(value, (type, types.FunctionType))}
 
     def add_ops(self, versions: Sequence[Version], expected: str) -> None:
@@ -204,12 +204,24 @@ class _ModuleText:
 
     def add_op(self, version: Version) -> None:
         cls = version.cls
+        if (own := getattr(cls, "_module_source", None)) is not None:
+            self._add_module(version, str(own(version)))
+            return
         if not self._bind(cls.__name__, cls, version.op):
             return
         if version.source is None:
             self.refused[cls.__name__] = "its source is not known: define it in a %%pyop cell, or in a file with @pyopnb.pyop"
         else:
             self._add_class(cls.__name__, cls, version.source)
+
+    def _add_module(self, version: Version, text: str) -> None:
+        """Add the text that a class writes itself: its imports, which come first, to those of all."""
+        lines = text.rstrip("\n").split("\n")
+        size = next(n for n, line in enumerate(lines) if line and not line.startswith(("import ", "from ")))
+        self._imports.update(dict.fromkeys(filter(None, lines[:size])))
+        classes = [node.name for node in _statements(text) if isinstance(node, ast.ClassDef)]
+        if all([self._bind(name, version.cls, version.op) for name in classes]):
+            self._definitions[version.op] = "\n".join(lines[size:])
 
     def _bind(self, name: str, value: Any, user: str) -> bool:
         """Whether the name is new; one that stands for something else already is refused."""

@@ -15,6 +15,7 @@ from onnx import ModelProto
 
 from pyopnb.models.nodes import walk
 from pyopnb.ops.locks import locked
+from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType, tensor_type
@@ -72,11 +73,11 @@ class FittedEstimator:
             cls.estimator = stored.load(cls.__name__, cls.stored, cls.format, cls.trusted)
 
     @classmethod
-    def _module_source(cls, op: str) -> str:
+    def _module_source(cls, version: Version) -> str:
         """The text of a module that defines the op anew, with the fitted estimator in it."""
         if cls.format is None:
-            cls.stored, cls.format, cls.trusted = stored.dump(f"op {op}", cls.estimator)
-        return stored.module_text(cls, op)
+            cls.stored, cls.format, cls.trusted = stored.dump(f"op {version.op}", cls.estimator)
+        return stored.module_text(cls, version.op)
 
 
 _lock = threading.RLock()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from pyopnb.ops.names import split_name
+from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
@@ -48,12 +49,12 @@ class TorchOp:
         return arrays if len(arrays) > 1 else arrays[0]
 
     @classmethod
-    def _module_source(cls, op: str) -> str:
+    def _module_source(cls, version: Version) -> str:
         """The text of a module that defines the op anew, for `pyopnb.save`."""
         lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp", "", ""]
         if cls.target.namespace not in _OF_TORCH:
             lines.append(f"# torch has this op after the import of what registers it: the namespace {cls.target.namespace}.")
-        lines += [f'@pyopnb.pyop("{op}")', f"class {cls.__name__}(TorchOp):", f'    """{cls.__doc__}"""', ""]
+        lines += [f'@pyopnb.pyop("{version.op}")', f"class {cls.__name__}(TorchOp):", f'    """{cls.__doc__}"""', ""]
         lines += ["    copy_inputs = True"] * (cls.target._schema.name in _WRITES)
         return "\n".join([*lines, f"    target = {target_name(cls.target)}", ""])
 

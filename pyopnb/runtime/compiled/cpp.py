@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import inspect
 import re
@@ -10,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.ops.definitions import define_op
 from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
-from pyopnb.ops.registry import Registry, registry
+from pyopnb.ops.op import Version
+from pyopnb.ops.registry import Registry
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime.compiled.compiler import CELL, library_of
@@ -67,8 +70,7 @@ def cpp_op(
     array([3., 6.], dtype=float32)
     """
     cls = cpp_class(source, flags=flags)
-    target = registry if into is None else into
-    target.define(cls, name, opset=opset, source=source)
+    define_op(cls, name, opset=opset, source=source, into=into)
     return cls
 
 
@@ -81,13 +83,24 @@ class CppOp:
     address: int
 
     @classmethod
-    def _module_source(cls, op: str) -> str:
-        made = f"cpp_class({cls.source!r}, flags={cls.flags!r})"
-        return f"import pyopnb\nfrom pyopnb.runtime.compiled.cpp import cpp_class\n\npyopnb.pyop({op!r})({made})\n"
+    def _module_source(cls, version: Version) -> str:
+        """The text of a module that compiles and defines the op anew."""
+        arguments = [_literal(cls.source), repr(version.op)]
+        arguments += [f"opset={version.opset}"] * (version.opset != 1) + [f"flags={list(cls.flags)!r}"] * bool(cls.flags)
+        return f"import pyopnb\n\npyopnb.cpp_op({', '.join(arguments)})\n"
 
     def __pyopnb_native__(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> Any:
         attrs = _attrs(self)
         return type(self).address, attrs.address, attrs.count, attrs
+
+
+def _literal(text: str) -> str:
+    """A text as a literal of Python: on lines of its own where that says the same."""
+    lines = f'r"""{text}"""'
+    try:
+        return lines if ast.literal_eval(lines) == text else repr(text)
+    except (SyntaxError, ValueError):  # it has three quotes, or ends with one
+        return repr(text)
 
 
 def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type:

@@ -1,5 +1,6 @@
 """Ops in C++: signature, numbers, errors, reload, and the group norm of PyTorch's page on custom operators."""
 
+import ast
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 import pyopnb
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.compiled.compiler import cache_directory
+from pyopnb.runtime.compiled.cpp import _literal
 from pyopnb.runtime.compiled.signature import read_signature
 
 pytestmark = pytest.mark.one_python  # compilers take long
@@ -281,3 +283,35 @@ def test_numba_that_is_not_installed_is_named(monkeypatch):
         pyopnb.NotCompiled, match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'"
     ):
         assert pyopnb.call("demo::Same", X[0]).tolist() == X[0].tolist()
+
+
+def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
+    written = tmp_path / "half.py"
+    written.write_text(
+        "import pyopnb\n\n\n@pyopnb.pyop('demo::Half')\nclass Half:\n    def compute(self, x):\n        return x / 2\n"
+    )
+    pyopnb.load_module(written)
+    for place, name in enumerate(("demo::SoftClip", "demo::Clip")):
+        pyopnb.cpp_op(SOFT_CLIP, name, opset=place + 1)
+    path = tmp_path / "ops.py"
+    pyopnb.save_module(path, "demo::SoftClip", "demo::Half", "demo::Clip")
+    assert f'pyopnb.cpp_op(r"""{SOFT_CLIP}""", \'demo::Clip\', opset=2)' in path.read_text()
+    pyopnb.registry.clear()
+    loaded = {version.op: version for version in pyopnb.load_module(path)}
+    assert list(loaded) == ["demo::SoftClip", "demo::Half", "demo::Clip"] and loaded["demo::Clip"].opset == 2
+    assert loaded["demo::SoftClip"].source == SOFT_CLIP
+    np.testing.assert_allclose(pyopnb.call("demo::SoftClip", X, limit=2.0), 2 * np.tanh(X / 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", ["a\\n", 'b"', 'c"""', "d\\", "e\r\n", "two\nlines"])
+def test_a_source_is_written_as_what_it_is(text):
+    assert ast.literal_eval(_literal(text)) == text
+    assert _literal("two\nlines") == 'r"""two\nlines"""'
+
+
+def test_a_file_that_raises_has_defined_nothing(tmp_path):
+    path = tmp_path / "raises.py"
+    path.write_text(f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        pyopnb.load_module(path)
+    assert "demo::SoftClip" not in pyopnb.registry
