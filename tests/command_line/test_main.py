@@ -98,7 +98,7 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
         ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds with it, got none. Try: --feeds F.npz"),
         ("show pointer.onnx", "got a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
         ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, .png, got o.xyz"),
-        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a writable file, got [Errno 2]"),
+        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a folder that can be written to, got no such folder"),
         ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
         ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),
         ("diff saved.json x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy"),

@@ -364,5 +364,5 @@ def test_a_gradient_op_that_keeps_what_it_was_given_ends_no_process():
             session.run(None, {"x": np.full(1000 * n, n, np.float32)})
         print(all((grads[0] == n + 1).all() for n, (_, grads) in enumerate(Keeps.kept)))
         """
-    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -216,7 +216,7 @@ def test_nothing_is_registered_with_onnx_ad_and_it_is_imported_on_demand():
         assert _passes.REVERSE is rules.REVERSE
         print(len(rules.REVERSE) == len(rules.FORWARD))
         """
-    done = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 

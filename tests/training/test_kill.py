@@ -37,7 +37,7 @@ def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
     np.savez(data, **flowers)
     chance, steps = random.Random(7), [0]
     for _ in range(2):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(model), str(data), str(path)], stdout=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-P", "-c", CHILD, str(model), str(data), str(path)], stdout=subprocess.PIPE)
         for _ in range(chance.randrange(10, 60)):
             assert child.stdout.readline()
         # Anywhere within a step or the writing of its file.

@@ -264,7 +264,7 @@ def test_bare_session_and_exit_while_a_function_runs():
         time.sleep(0.3)
         raise SystemExit(7)
     """
-    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
 
 
