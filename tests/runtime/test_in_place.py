@@ -154,6 +154,47 @@ def test_a_trace_has_the_initializers_that_options_have(tmp_path: Path, kind: st
     assert (options.graph_optimization_level, options.enable_profiling) == (level_before, False)
 
 
+@pytest.mark.parametrize("folded", [False, True])
+def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_does(folded: bool) -> None:
+    """Where the runtime folds the weight into a constant, it takes the file's: so do sessions."""
+    weights = {"w": np.float32([1, 2]), "v": np.float32([0, 0])}
+    nodes = [pyopnb.node("Add", ["x", "w"], "s"), pyopnb.node("Neg", "s", "y")]
+    if folded:
+        nodes = [pyopnb.node("Add", ["w", "v"], "c"), pyopnb.node("Add", ["x", "c"], "s"), nodes[1]]
+    else:
+        del weights["v"]
+
+    def made(last: str) -> onnx.ModelProto:
+        nodes[-1] = pyopnb.node(last, "s", "y")
+        return pyopnb.model(nodes, {"x": "float32[2]"}, {"y": "float32[2]"}, initializers=weights)
+
+    class Minus:
+        def compute(self, x):
+            return -x
+
+    class TypedMinus:
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            return -x
+
+    options = onnxruntime.SessionOptions()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([10, 20]))
+    options.add_initializer("w", value)
+    x = np.float32([0, 0])
+    plain = onnxruntime.InferenceSession(made("Neg").SerializeToString(), options, providers=["CPUExecutionProvider"])
+    expected = plain.run(None, {"x": x})[0].tolist()
+    assert expected == ([-1, -2] if folded else [-10, -20])
+    assert pyopnb.Session(made("Neg"), options)(x=x)["y"].tolist() == expected
+    pyopnb.registry.define(Minus, "demo::Minus")
+    session = pyopnb.Session(made("demo::Minus"), options)
+    assert session(x=x)["y"].tolist() == session.with_attrs()(x=x)["y"].tolist() == expected
+    assert session.trace(x=x)["y"].tolist() == expected
+    pyopnb.registry.define(TypedMinus, "demo::Minus")
+    with pytest.warns(pyopnb.SessionRebuilt):
+        assert session(x=x)["y"].tolist() == expected
+    trace = session.trace(x=x)
+    assert (trace["y"].tolist(), trace.initializers["w"].tolist()) == (expected, [1, 2])
+
+
 def test_options_open_no_other_files(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()

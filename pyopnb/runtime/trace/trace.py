@@ -44,7 +44,8 @@ class Trace(Displayable):
         initializers is left out: it is in `initializers`.
     initializers : Mapping
         Arrays of the model's initializers by name, read when they are first asked for, external data included. Where the
-        session's options replace a weight of the file (``SessionOptions.add_initializer``), it is the file's.
+        session's options replace a weight of the file (``SessionOptions.add_initializer``), it is the file's, though the run
+        had theirs, unless ONNX Runtime folded the weight into a constant: options cannot be asked for what they hold.
     feeds : dict
         Arrays that the run was fed, by name; copies.
     values : dict
