@@ -28,6 +28,8 @@ def refuse(ctx: Any, node: NodeProto) -> None:
         raise Refused("onnx-ad takes the gradient of a determinant for zero")
     if node.op_type == "OneHot" and len(node.input) > 2 and node.input[2] in ctx.wanted:
         raise Refused("onnx-ad takes the gradient in its values for zero")
+    if node.op_type == "Scatter" and ctx.opset < 11:
+        raise Refused("onnx-ad derives it by GatherElements, which came with opset 11")
     if node.op_type == "BitCast" and ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
         raise Refused("bits of a floating-point number, read as another one")
 
@@ -66,5 +68,21 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     return [ctx.b.op("Mul", [y, ctx.b.op("Sub", [grad, total])])]
 
 
-RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Conv": _conv, "Softmax": _softmax}
+def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+    """Where the least is greater than the most, the output is the most: onnx-ad gives the least a gradient there."""
+    contributions = list(REVERSE["Clip"](ctx, node, grads))
+    low, high = (node.input[n] if len(node.input) > n else "" for n in (1, 2))
+    if not (low and high):
+        return contributions
+    rank, zero = ctx.rank(node.output[0]), ctx.constant(0.0, ctx.dtype(node.output[0]))
+    crossed = ctx.b.op("Greater", [low, high])
+    if ctx.asked_for(low) and contributions[1] is not None:
+        contributions[1] = ctx.b.op("Where", [crossed, zero, contributions[1]])
+    if ctx.asked_for(high) and contributions[2] is not None:
+        everything = ctx.unbroadcast(ctx.full(grads[0], node.output[0]), rank, high)
+        contributions[2] = ctx.b.op("Where", [crossed, everything, contributions[2]])
+    return contributions
+
+
+RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Clip": _clip, "Conv": _conv, "Softmax": _softmax}
 """By op type, in the place of onnx-ad's."""

@@ -26,7 +26,7 @@ def central(model, feeds, name, loss, step=1e-6):
     if name in weights:  # as an input with a default it can be fed
         copy.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, weights[name].shape))
     session = pyopnb.Session(copy)
-    value = np.float64(feeds.get(name, weights.get(name)))
+    value = np.asarray(feeds.get(name, weights.get(name)), np.float64)
     gradient = np.zeros_like(value)
     for index in np.ndindex(value.shape):
         ends = []
@@ -408,3 +408,18 @@ def test_gradients_that_no_runtime_takes_are_refused(node, said):
         {{ y = {node}  s = Mul(y, y)  loss = ReduceSum<keepdims = 0>(s) }}""")
     with pytest.raises(pyopnb.ModelError, match=f"model, gradient: expected nodes .* whose shapes fit, got {said}"):
         pyopnb.grad(model, "x")
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, -1.0), (-1.0, 1.0)])
+def test_bounds_of_clip_that_cross(low, high):
+    """Where the least is greater than the most, the most is the output, and has the whole gradient."""
+    text = "(double[N] x, double lo, double hi) => (double loss) { y = Clip(x, lo, hi)  loss = ReduceSum<keepdims = 0>(y) }"
+    feeds = {"x": np.float64([-3, 0.2, 0.4, 5]), "lo": np.float64(low), "hi": np.float64(high)}
+    check(pyopnb.parse(text), feeds, ["x", "lo", "hi"])
+
+
+def test_scatter_of_an_old_opset_is_refused():
+    body = "<ir_version: 8, opset_import: ['' : 10]> g (float[3] x, int64[1] i, float[1] u) => (float loss)"
+    model = onnx.parser.parse_model(body.replace("'", '"') + " { y = Scatter(x, i, u)  loss = ReduceSum<keepdims = 0>(y) }")
+    with pytest.raises(ModelError, match=r"Scatter.*GatherElements"):
+        pyopnb.grad(model, "u")
