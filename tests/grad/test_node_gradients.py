@@ -1,0 +1,59 @@
+"""`pyopnb.grad` of ONNX's own node tests: each gradient is right or refused."""
+
+import importlib
+import warnings
+
+import onnx.backend.test.case.node as node_cases
+from node_gradients import outcome, survey
+from onnx_ad.rules import REVERSE
+
+SAMPLE = (
+    *("affinegrid", "clip", "cumsum", "gelu", "gemm", "groupnormalization", "lpnormalization", "maxpool", "onehot", "pow"),
+    *("rangeop", "softplus", "where"),
+)
+"""Modules of onnx: to make the tests of all of them takes longer than to judge these."""
+EACH = 2
+
+
+def sample(modules):
+    """Some tests of some operators, not those written out as functions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some of ONNX's cases divide by zero while they are made
+        for module in modules:
+            importlib.import_module(f"{node_cases.__name__}.{module}")
+    found = {}
+    for module in modules:
+        start = {"affinegrid": "affine_grid", "groupnormalization": "group_normalization", "rangeop": "range"}.get(
+            module, module
+        )
+        cases = [case for case in node_cases._NodeTestCases if case.name.startswith(f"test_{start}")]
+        assert cases, module
+        chosen = [case for case in cases if "_expanded" not in case.name][:EACH]
+        found.update({case.name: case for case in chosen})
+    return found
+
+
+def test_a_sample():
+    found = survey(sample(SAMPLE))
+    assert not {name: rows for name, rows in found.items() if outcome(rows) == "wrong"}
+    right = [name for name, rows in found.items() if outcome(rows) == "right"]
+    assert len(right) >= 15, found
+
+
+def test_a_gradient_that_is_wrong_is_found(monkeypatch):
+    rule = REVERSE["Softplus"]
+
+    def twice(ctx, node, grads):
+        return [ctx.b.op("Add", [grad, grad]) for grad in rule(ctx, node, grads)]
+
+    monkeypatch.setitem(REVERSE, "Softplus", twice)
+    found = survey(sample(["softplus"]))
+    assert found
+    assert {outcome(rows) for rows in found.values()} == {"wrong"}
+
+
+def test_kinks_are_no_derivatives_and_a_refusal_is_told():
+    found = survey(sample(["det", "onehot"]))
+    assert outcome(found["test_det_2d"]) == "refused"
+    values = {row.input: row.outcome for row in found["test_onehot_with_axis"]}
+    assert values["values"] == "refused"
