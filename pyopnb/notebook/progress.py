@@ -21,28 +21,32 @@ class _State:
     done: int
     total: int
     what: str
+    seconds: float
 
     def __repr__(self) -> str:
-        return progress_text(self.done, self.total, self.what)
+        return progress_text(self.done, self.total, self.what, self.seconds)
 
     def _repr_html_(self) -> str:
-        return f'<progress value="{self.done}" max="{self.total}" aria-label="{self!r}"></progress> {self!r}'
+        # Without a value it is HTML's bar of unknown length.
+        value = f' value="{self.done}" max="{self.total}"' if self.total else ""
+        return f'<progress{value} aria-label="{self!r}"></progress> {self!r}'
 
 
-def progress_bar(what: str) -> Progress:
+def progress_bar(what: str, since: float) -> Progress:
     """A bar in an output of its own, displayed at the first update; a text bar where the shell is gone."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
     if get_ipython() is None:
-        return text_bar(what)
+        return text_bar(what, since)
     handles: list[Any] = []
 
     def show(done: int, total: int) -> None:
+        state = _State(done, total, what, time.monotonic() - since)
         if handles:
-            handles[0].update(_State(done, total, what))
+            handles[0].update(state)
         else:
-            handles.append(display(_State(done, total, what), display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+            handles.append(display(state, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
 
     return Throttled(show)
 

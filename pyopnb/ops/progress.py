@@ -27,37 +27,42 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], object]
-"""Called with the number of items done and their total."""
+"""Called with the number of items done and their total, which is 0 as long as nobody knows it."""
 
-_make_bar: list[Callable[[str], Progress]] = []
+_make_bar: list[Callable[[str, float], Progress]] = []
 _INTERVAL = 0.1  # seconds between updates
 _PATIENCE = 1.0  # seconds after which a bar appears
+_STEADY = 1.0  # seconds after which a rate says something
 
 
-def set_bar(make: Callable[[str], Progress] | None) -> None:
+def set_bar(make: Callable[[str, float], Progress] | None) -> None:
     """Set how bars are made.
 
     Parameters
     ----------
     make : callable or None
-        Called with what is counted (``"tensors"``), once for each bar; None goes back to text.
+        Called with what is counted (``"tensors"``) and the `time.monotonic` at which the work began, once for each bar; None
+        goes back to text.
     """
     _make_bar[:] = [] if make is None else [make]
 
 
-def bar(what: str = "tensors") -> Progress:
+def bar(what: str = "tensors", since: float | None = None) -> Progress:
     """A new bar: the front end's, or a line of text on stderr.
 
     Parameters
     ----------
     what : str
         What is counted.
+    since : float, optional
+        When the work began, by `time.monotonic`. Now if not given.
 
     Returns
     -------
     callable
     """
-    return _make_bar[0](what) if _make_bar else text_bar(what)
+    since = time.monotonic() if since is None else since
+    return _make_bar[0](what, since) if _make_bar else text_bar(what, since)
 
 
 Panel = Callable[[object, bool], object]
@@ -97,20 +102,18 @@ def _text_panel() -> Panel:
         now = time.monotonic()
         if done or now >= after:
             after = now + _INTERVAL
-            text = repr(thing)
-            print(
-                f"\r{text}\033[K" if sys.stderr.isatty() else f"\r{text}", end="\n" if done else "", file=sys.stderr, flush=True
-            )
+            _write(repr(thing), done)
 
     return show
 
 
-def text_bar(what: str) -> Progress:
+def text_bar(what: str, since: float) -> Progress:
     """A bar that is a line of text on stderr.
 
     Parameters
     ----------
     what : str
+    since : float
 
     Returns
     -------
@@ -118,16 +121,23 @@ def text_bar(what: str) -> Progress:
     """
     # Whatever is not a terminal may keep every line, as a notebook does.
     interval = _INTERVAL if sys.stderr is not None and sys.stderr.isatty() else 10 * _INTERVAL
-    return Throttled(lambda done, total: _write(progress_text(done, total, what), done == total), interval)
+
+    def show(done: int, total: int) -> None:
+        _write(progress_text(done, total, what, time.monotonic() - since), done == total)
+
+    return Throttled(show, interval)
 
 
-def progress_text(done: int, total: int, what: str) -> str:
+def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str:
     """The text of a bar.
 
     Parameters
     ----------
     done, total : int
+        A total of 0 is not known.
     what : str
+    seconds : float
+        How long it took so far: after the first second the text has the rate and the time left.
 
     Returns
     -------
@@ -137,12 +147,29 @@ def progress_text(done: int, total: int, what: str) -> str:
     --------
     >>> progress_text(3, 31, "tensors"), progress_text(51380224, 100000000, "elements")
     ('3 of 31 tensors', '51,380,224 of 100,000,000 elements')
+    >>> progress_text(3000, 10000, "batches", 7.5), progress_text(10000, 10000, "batches", 25)
+    ('3,000 of 10,000 batches, 400 a second, 18 s left', '10,000 of 10,000 batches, 400 a second, in 25 s')
+    >>> progress_text(3, 0, "batches", 7.5)  # of a generator
+    '3 batches, 2.5 s each'
     """
-    return f"{done:,} of {total:,} {what}"
+    count = f"{done:,} of {total:,} {what}" if total else f"{done:,} {what}"
+    if seconds < _STEADY or not done:
+        return count
+    rate = done / seconds
+    pace = f"{rate:,.0f} a second" if rate >= 10 else f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each"
+    if not total:
+        return f"{count}, {pace}"
+    return f"{count}, {pace}, " + (f"in {_duration(seconds)}" if done == total else f"{_duration((total - done) / rate)} left")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _write(text: str, last: bool) -> None:
-    print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+    # The text can be shorter than the one before.
+    rest = "\033[K" if sys.stderr is not None and sys.stderr.isatty() else ""
+    print(f"\r{text}{rest}", end="\n" if last else "", file=sys.stderr, flush=True)
 
 
 class Throttled:
@@ -169,7 +196,7 @@ class Throttled:
 
 
 class _Count:
-    """A count that shows a bar once it has taken long."""
+    """A count that shows a bar once it has taken long. Its total is 0 until the end, if nobody knows it."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
@@ -177,17 +204,18 @@ class _Count:
         self._bar: Progress | None = None
 
     def add(self, count: int) -> None:
-        self.done = min(self.total, self.done + count)
+        self.done = min(self.total or self.done + count, self.done + count)
         if self._bar is None:
             # What is nearly done by then needs no bar.
-            if time.monotonic() - self._since < _PATIENCE or self.done * 10 > self.total * 9 or not _has_viewer():
+            is_nearly_done = self.total > 0 and self.done * 10 > self.total * 9
+            if time.monotonic() - self._since < _PATIENCE or is_nearly_done or not _has_viewer():
                 return
-            self._bar = bar(self.what)
+            self._bar = bar(self.what, self._since)
         self._bar(self.done, self.total)
 
     def end(self) -> None:
-        if self._bar is not None and self.done < self.total:
-            self.done = self.total
+        if self._bar is not None and (self.done < self.total or not self.total):
+            self.done = self.total = self.total or self.done
             self._bar(self.done, self.total)
 
 
@@ -200,14 +228,15 @@ def _has_viewer() -> bool:
 
 
 @contextmanager
-def tracking(what: str, total: int) -> Iterator[None]:
+def tracking(what: str, total: int | None) -> Iterator[None]:
     """Show a bar for a block of work, should it take long; inside another such block it does nothing.
 
     Parameters
     ----------
     what : str
         What `advance` counts.
-    total : int
+    total : int or None
+        None where nobody knows it, as of a generator.
 
     Examples
     --------
@@ -217,7 +246,7 @@ def tracking(what: str, total: int) -> Iterator[None]:
     if _current.get() is not None:
         yield
         return
-    count = _Count(what, total)
+    count = _Count(what, total or 0)
     token = _current.set(count)
     try:
         yield

@@ -23,7 +23,7 @@ from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["OpSource", "ReceivedOps", "Registry", "find_op", "registry"]
+__all__ = ["FixedOps", "OpSource", "ReceivedOps", "Registry", "find_op", "registry"]
 
 _MAX_LISTED = 50  # ops in the repr of the registry
 
@@ -618,6 +618,36 @@ class ReceivedOps:
     def find_class(self, module: str, class_name: str) -> Op | None:
         """As `Registry.find_class`."""
         return self._classes.get((module, class_name))
+
+
+class FixedOps:
+    """The ops of a source as they were in one epoch, whatever is defined later.
+
+    Parameters
+    ----------
+    ops : OpSource
+    epoch : int
+    known : iterable of Op
+        Those that are found even if the source has lost them.
+    """
+
+    def __init__(self, ops: OpSource, epoch: int, known: Iterable[Op]) -> None:
+        self._ops, self._epoch = ops, epoch
+        self._fixed: dict[str, Op] = {}
+        for op in known:
+            self._fix(op)
+
+    def find(self, domain: str, op_type: str) -> Op | None:
+        """As `Registry.find`."""
+        name = f"{'' if domain == 'ai.onnx' else domain}::{op_type}"
+        return self._fixed.get(name) or self._fix(self._ops.find(domain, op_type))
+
+    def find_class(self, module: str, class_name: str) -> Op | None:
+        """As `Registry.find_class`."""
+        return self._fix(self._ops.find_class(module, class_name))
+
+    def _fix(self, op: Op | None) -> Op | None:
+        return None if op is None else self._fixed.setdefault(op.name, Op(op.name, (op.at(self._epoch),), op.lock))
 
 
 def find_op(op: str | type | Op) -> Op:

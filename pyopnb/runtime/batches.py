@@ -1,70 +1,26 @@
-"""``pyopnb.map``: a session run over many batches, by the threads, processes or machines of an executor.
-
-The engine is the executor's: this module sends it chunks of batches, few at a time, and puts together what comes back. The
-session goes to a worker when that says that it lacks it, and stays there under the digest of its pickle.
-"""
+"""``pyopnb.map``: a session run over many batches, by the threads, processes or machines of an executor."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import os
-import pickle
-import threading
-import time
-import traceback
-import warnings
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence, Sized
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize
 from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.locks import locked
-from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.result import Result
+from pyopnb.ops.progress import tracking
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.built import Built
+from pyopnb.runtime.chunks import BatchRun, Kind, Run, Work, check_executor
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.summary import summary_of
 
 __all__ = ["BatchRun", "Batches", "map"]
 
-_CHUNK_SECONDS = 0.05  # of work in a chunk, so that what an engine spends on each is small beside it
-_MOST_IN_CHUNK = 256
-_SMALL = 16_384  # bytes of a session that goes along with each chunk, and saves asking
-_KEPT = 4  # sessions that a worker keeps
 _MOST_ROWS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class BatchRun:
-    """One batch of a map.
-
-    Attributes
-    ----------
-    number : int
-        Its place among the batches.
-    result : Result or None
-        None if the run raised.
-    error : Exception or None
-    seconds : float
-        Of the run itself, where it ran.
-    worker : str
-        Host and process that ran it.
-    """
-
-    number: int
-    result: Result | None
-    error: Exception | None
-    seconds: float
-    worker: str
 
 
 class Batches(Displayable, Sequence[Any]):
@@ -254,22 +210,19 @@ def map(
     __tracebackhide__ = True
     if errors not in ("raise", "keep"):
         raise ArgumentError("map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40))
-    if not (executor is None or hasattr(executor, "submit")):
-        next_ = "concurrent.futures.ProcessPoolExecutor(), or client.get_executor() of Dask's"
-        raise ArgumentError("map, executor", expected="one with submit", got=type(executor).__name__, next=next_)
+    check_executor(executor, "map")
     session = session if isinstance(session, Session) else Session(session)
-    work = _Map(session, executor, in_flight or max(32, 4 * (os.cpu_count() or 1)), stops=errors == "raise")
-    total = len(batches) if isinstance(batches, Sized) else 0
+    work = Work(_BATCHES, session, executor, in_flight=in_flight, stops=errors == "raise")
     try:
-        with tracking("batches", total or 1):
+        with tracking("batches", len(batches) if isinstance(batches, Sized) else None):
             work.run(iter(batches))
     except KeyboardInterrupt:
         if not work.done:
             raise
     except Exception as error:
-        _attach(error, work.table)
+        _attach(error, Batches(work.done, work.begun))
         raise
-    table = work.table
+    table = Batches(work.done, work.begun)
     if errors == "raise" and table.errors:
         failure = next(iter(table.errors.values()))
         _attach(failure, table)
@@ -283,227 +236,31 @@ def _attach(error: Exception, table: Batches) -> None:
         error.batches = table  # type: ignore[attr-defined]  # for whoever catches it
     except AttributeError:  # its class has slots
         return
-    add_note(error, f"{len(table.runs) - len(table.errors):,} other results are in the attribute batches of this exception")
-
-
-# ---- here --------------------------------------------------------------------------------------------------------------------
-
-
-class _Map:
-    """Chunks that were given to an executor, and what came back."""
-
-    def __init__(self, session: Session, executor: Executor | None, in_flight: int, *, stops: bool) -> None:
-        self.done: list[BatchRun] = []
-        self._executor, self._in_flight, self._stops = executor, in_flight, stops
-        self._begun = 0
-        self._size = 1
-        self._flying: dict[Future[Any], _Chunk] = {}
-        self._versions: set[str] = set()
-        self._sent = None if executor is None or isinstance(executor, ThreadPoolExecutor) else _Sent.of(session)
-        self._session = (
-            session.with_attrs()
-        )  # its attrs and versions are what this call begins with, whoever changes the other's
-        self._built = self._session._update()
-
-    @property
-    def table(self) -> Batches:
-        return Batches(self.done, self._begun)
-
-    @property
-    def _is_over(self) -> bool:
-        return self._stops and any(run.error is not None for run in self.done)
-
-    def run(self, batches: Iterator[Any]) -> None:
-        try:
-            while True:
-                while len(self._flying) < self._in_flight and not self._is_over and (chunk := self._next(batches)):
-                    self._submit(chunk, None if self._sent is None else self._sent.small)
-                if not self._flying:
-                    return
-                done = wait(self._flying, return_when=FIRST_COMPLETED).done
-                for future in sorted(done, key=lambda future: self._flying[future].first):
-                    self._take(self._flying.pop(future), future)
-        finally:
-            for future in self._flying:
-                future.cancel()
-
-    def _next(self, batches: Iterator[Any]) -> _Chunk | None:
-        held = tuple(itertools.islice(batches, self._size))
-        first, self._begun = self._begun, self._begun + len(held)
-        return _Chunk(first, held) if held else None
-
-    def _submit(self, chunk: _Chunk, session: bytes | None) -> None:
-        try:
-            self._flying[self._future(chunk, session)] = chunk
-        except BrokenExecutor as error:
-            self._explain_lost(error, chunk)
-            raise
-
-    def _future(self, chunk: _Chunk, session: bytes | None) -> Future[Any]:
-        if self._sent is not None and self._executor is not None:
-            return self._executor.submit(_run_sent, self._sent.digest, session, chunk)
-        if self._executor is not None:
-            return self._executor.submit(_run_chunk, self._built, chunk)
-        done: Future[Any] = Future()
-        done.set_result(_run_chunk(self._built, chunk))
-        return done
-
-    def _explain_lost(self, error: Exception, chunk: _Chunk) -> None:
-        first = min(each.first for each in (chunk, *self._flying.values()))
-        add_note(
-            error,
-            f"a worker ended while it had batches, the first of them number {first}: killed, or out of memory. "
-            "With a new executor, run those again that the attribute missing of the batches lists",
-        )
-
-    def _take(self, chunk: _Chunk, future: Future[Any]) -> None:
-        try:
-            reply = future.result()
-        except BrokenExecutor as error:
-            self._explain_lost(error, chunk)
-            raise
-        except Exception as error:  # the engine's, or what its worker could not even begin
-            add_note(error, f"in a worker, before batch {chunk.first} began; it needs pyopnb, as here, and what the ops import")
-            raise
-        if reply is None:  # it has no such session
-            assert self._sent is not None  # noqa: S101  # threads have the session itself
-            self._submit(chunk, self._sent.data)
-            return
-        self._check_versions(reply)
-        self.done += reply.runs()
-        advance("batches", len(chunk.batches))
-        seconds = sum(run.seconds for run in self.done[-len(chunk.batches) :]) / len(chunk.batches)
-        self._size = min(_MOST_IN_CHUNK, max(1, int(_CHUNK_SECONDS / max(seconds, 1e-5))), 2 * self._size)
-
-    def _check_versions(self, reply: _Reply) -> None:
-        if reply.version != onnxruntime.__version__ and reply.version not in self._versions:
-            self._versions.add(reply.version)
-            warnings.warn(
-                f"{reply.worker} has onnxruntime {sanitize(reply.version)}, and this process {onnxruntime.__version__}: "
-                "their results can differ. Install the same on all workers",
-                UserWarning,
-                stacklevel=6,
-            )
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Some batches, and the number of the first."""
-
-    first: int
-    batches: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A session as its pickle."""
-
-    data: bytes
-    digest: str
-
-    @classmethod
-    def of(cls, session: Session) -> _Sent:
-        data = pickle.dumps(session, pickle.HIGHEST_PROTOCOL)
-        return cls(data, hashlib.sha256(data).hexdigest())
-
-    @property
-    def small(self) -> bytes | None:
-        return self.data if len(self.data) <= _SMALL else None
+    count = len(table.runs) - len(table.errors)
+    add_note(
+        error, f"{count:,} other results are in the attribute batches of this exception, and batches.missing lists the rest"
+    )
 
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Reply:
-    """What a chunk gave: for each batch the outputs or the pickle of an exception, and the seconds."""
-
-    worker: str
-    version: str
-    first: int
-    outcomes: tuple[tuple[Mapping[str, Any] | None, _Failure | None, float], ...]
-
-    def runs(self) -> Iterator[BatchRun]:
-        for number, (outputs, failure, seconds) in enumerate(self.outcomes, self.first):
-            error = None if failure is None else failure.error(number)
-            yield BatchRun(number, None if outputs is None else Result(outputs), error, seconds, self.worker)
+def _begin(session: Session, is_copy: bool) -> tuple[Session, Built]:
+    """The session in the versions and attrs of now, whatever is defined or set later. A copy has its instances with it."""
+    own = session if is_copy else session.with_attrs()
+    return own, own._update()
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """An exception that crosses processes: pickle keeps neither its traceback nor, of some, its notes."""
+def _ready(state: tuple[Session, Built]) -> Callable[[Any], Run]:
+    built = state[1]
 
-    kind: str
-    text: str
-    notes: tuple[str, ...]
-    trace: str
-    data: bytes | None
-    itself: Exception | None = None
+    def ready(batch: Any) -> Run:
+        return lambda: (
+            built.feeds.output_names,
+            built.run(None, built.feeds.by_name(batch if isinstance(batch, tuple) else (batch,), {})),
+        )
 
-    @classmethod
-    def of(cls, error: Exception, *, stays: bool) -> _Failure:
-        try:
-            data = None if stays else pickle.dumps(error)
-        except Exception:  # a user's class can raise anything here
-            data = None
-        trace = "" if stays else "".join(traceback.format_exception(error))
-        notes = tuple(getattr(error, "__notes__", ()))
-        return cls(type(error).__name__, str(error), notes, trace, data, error if stays else None)
-
-    def error(self, number: int) -> Exception:
-        """The exception itself; where this process does not know its class, a RuntimeError that names it."""
-        error = self.itself
-        if error is None:
-            try:
-                error = pickle.loads(self.data) if self.data else None  # noqa: S301  # this process's own workers wrote it
-            except Exception:  # as above
-                error = None
-            error = error if isinstance(error, Exception) else RuntimeError(f"{self.kind}: {self.text}")
-            error.__cause__ = _RemoteTraceback(self.trace)
-        for note in (*self.notes, f"in batch {number}"):
-            add_note(error, note)
-        return error
+    return ready
 
 
-class _RemoteTraceback(Exception):
-    """The traceback in the worker, as text."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
-_sessions: OrderedDict[str, tuple[Session, Built]] = OrderedDict()
-_opening = threading.Lock()
-
-
-def _run_sent(digest: str, data: bytes | None, chunk: _Chunk) -> _Reply | None:
-    """Run a chunk in a worker; None if it has neither the session nor its pickle."""
-    built = locked(_opening, _open, digest, data)
-    return None if built is None else _run_chunk(built, chunk, stays=False)
-
-
-def _open(digest: str, data: bytes | None) -> Built | None:
-    if digest not in _sessions:
-        if data is None:
-            return None
-        session = pickle.loads(data)  # noqa: S301  # whoever maps a session sent it
-        _sessions[digest] = session, session._update()  # in these versions, whatever this process defines
-        while len(_sessions) > _KEPT:
-            _sessions.popitem(last=False)
-    _sessions.move_to_end(digest)
-    return _sessions[digest][1]
-
-
-def _run_chunk(built: Built, chunk: _Chunk, *, stays: bool = True) -> _Reply:
-    outcomes = tuple(_run(built, batch, stays=stays) for batch in chunk.batches)
-    worker = threading.current_thread().name if stays else f"process {os.getpid()}"
-    return _Reply(worker, onnxruntime.__version__, chunk.first, outcomes)
-
-
-def _run(built: Built, batch: Any, *, stays: bool) -> tuple[Mapping[str, Any] | None, _Failure | None, float]:
-    begin = time.perf_counter()
-    try:
-        values = built.run(None, built.feeds.by_name(batch if isinstance(batch, tuple) else (batch,), {}))
-    except Exception as error:
-        return None, _Failure.of(error, stays=stays), time.perf_counter() - begin
-    return dict(zip(built.feeds.output_names, values, strict=True)), None, time.perf_counter() - begin
+_BATCHES = Kind("batch", "batches", _begin, _ready)

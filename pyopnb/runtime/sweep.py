@@ -1,11 +1,12 @@
-"""``pyopnb.sweep``: a session run over a range of attrs or feeds, without changing it."""
+"""``pyopnb.sweep``: a session run over a range of attrs or feeds, without changing it, here or by an executor."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -14,10 +15,13 @@ import numpy as np
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import ArgumentError, FeedError, PyopError, hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.progress import advance, tracking
+from pyopnb.ops.registry import FixedOps
 from pyopnb.ops.result import Result
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
+from pyopnb.runtime.chunks import Kind, Run, Work, check_executor
 from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.live_attrs import select_kernels
 from pyopnb.runtime.session import Session
@@ -35,14 +39,18 @@ class SweepRun:
 
     Attributes
     ----------
+    number : int
+        Its place among the combinations.
     values : dict
         What was set, by name.
     result : Result or None
         None if the run raised.
     error : Exception or None
     seconds : float
+        Of the run itself, where it ran.
     """
 
+    number: int
     values: Mapping[str, Any]
     result: Result | None
     error: Exception | None
@@ -60,6 +68,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
     axes : dict
         The values of each name that was varied.
     runs : list of SweepRun
+        Those that were made.
     """
 
     def __init__(self, axes: Mapping[str, Sequence[Any]], runs: Sequence[SweepRun]) -> None:
@@ -75,6 +84,12 @@ class Sweep(Displayable, Sequence[SweepRun]):
     def is_complete(self) -> bool:
         """Whether all runs were made; interrupting the kernel keeps those before."""
         return len(self.runs) == math.prod(self.shape)
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers of the combinations without a result: not run, or their run raised."""
+        found = {run.number for run in self.runs if run.result is not None}
+        return [number for number in range(math.prod(self.shape)) if number not in found]
 
     def __getitem__(self, index: Any) -> Any:
         try:
@@ -126,7 +141,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         -------
         dict of str
         """
-        places = np.unravel_index(self.runs.index(run), self.shape)
+        places = np.unravel_index(run.number, self.shape)
         return {
             name: f"{name}[{place}]" if isinstance(value, np.ndarray) else _short(value)
             for (name, value), place in zip(run.values.items(), places, strict=True)
@@ -191,7 +206,7 @@ def _words(run: SweepRun, output: str) -> str:
 
 
 @hide_internal_frames
-def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
+def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **named: Any) -> Sweep:
     """Run a session for each of several values of attrs or feeds, or for each combination of them.
 
     The session keeps its attrs: the runs use those of `Session.with_attrs`.
@@ -203,11 +218,13 @@ def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
         By name of an input of the model: an array, which is fed to every run, or a list of arrays, each for a run. Where the
         model takes a single number: a list, range or array of numbers. By name of an attr of its ops, as for `interact`:
         a list, range or array of values, or one value. Where several ops have the attr: ``**{"SoftClip.limit": [0.1, 1.0]}``.
+    executor : Executor, optional
+        As for `map`: threads, processes, or a cluster. This thread alone if not given.
 
     Returns
     -------
     Sweep
-        An exception of a run is part of it, unless all runs raise.
+        An exception of a run is part of it, unless all runs raise. An interrupt cancels what has not begun, and keeps the rest.
 
     Raises
     ------
@@ -215,6 +232,14 @@ def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
         A name is unknown, nothing is varied, or there are more than 10,000 combinations.
     Exception
         What the first run raised, if no run succeeded.
+    ArgumentError, DefinitionError, concurrent.futures.BrokenExecutor
+        As for `map`; what was done is in the attribute ``sweep`` of the exception.
+
+    Notes
+    -----
+    With an executor, the versions and attrs at the beginning of the call serve all runs: an op that is defined anew meanwhile
+    serves from the next call on. An attr or input that is called ``executor`` is given as ``**{"SoftClip.executor": …}``, or
+    by position.
 
     Examples
     --------
@@ -231,6 +256,7 @@ def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
     [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [1.0, 2.0, 3.0]]
     """
     __tracebackhide__ = True
+    check_executor(executor, "sweep")
     session = session if isinstance(session, Session) else Session(session)
     types = session._feeds.types
     given = feeds_by_name(list(types), feeds, named)
@@ -240,6 +266,8 @@ def sweep(session: Any, /, *feeds: Any, **named: Any) -> Sweep:
     if not axes or not 1 <= count <= _MOST_RUNS:
         got = f"{count:,} combinations" if axes else "one value of each"
         raise FeedError("sweep", expected=f"1 to {_MOST_RUNS:,} combinations", got=got, next=_suggestion(session))
+    if executor is not None:
+        return _executed(session, executor, fixed, axes)
     if any(name not in types for name in axes):
         session = session.with_attrs()
     return Sweep(axes, _runs(session, fixed, axes, count))
@@ -249,31 +277,104 @@ def _runs(session: Session, fixed: Mapping[str, Any], axes: Mapping[str, Sequenc
     runs: list[SweepRun] = []
     try:
         with tracking("runs", count):
-            for values in product(*axes.values()):
-                runs.append(_run(session, fixed, dict(zip(axes, values, strict=True))))
+            for number, values in enumerate(product(*axes.values())):
+                runs.append(_run(session, fixed, number, dict(zip(axes, values, strict=True))))
                 advance("runs", 1)
     except KeyboardInterrupt:
         if not runs:
             raise
-    if all(run.error for run in runs) and runs[0].error is not None:
-        raise runs[0].error
+    _refuse_failed(runs)
     return runs
 
 
-def _run(session: Session, fixed: Mapping[str, Any], values: Mapping[str, Any]) -> SweepRun:
+def _refuse_failed(runs: Sequence[SweepRun]) -> None:
+    """Raise what the first run raised, if all of them did."""
+    __tracebackhide__ = True
+    if runs and runs[0].error is not None and all(run.error for run in runs):
+        raise runs[0].error
+
+
+def _run(session: Session, fixed: Mapping[str, Any], number: int, values: Mapping[str, Any]) -> SweepRun:
     __tracebackhide__ = True
     types = session._feeds.types
     start = time.perf_counter()
     try:
         for name, value in values.items():
             if name not in types:
-                where, _, attr = name.rpartition(".")
-                session.set_attrs(where or None, **{attr: value})
+                _set(session, name, value)
         start = time.perf_counter()
         result = session(**fixed, **{name: _feed(value, types[name]) for name, value in values.items() if name in types})
     except Exception as error:
-        return SweepRun(values, None, error, time.perf_counter() - start)
-    return SweepRun(values, result, None, time.perf_counter() - start)
+        return SweepRun(number, values, None, error, time.perf_counter() - start)
+    return SweepRun(number, values, result, None, time.perf_counter() - start)
+
+
+def _set(session: Session, name: str, value: Any) -> None:
+    __tracebackhide__ = True
+    where, _, attr = name.rpartition(".")
+    session.set_attrs(where or None, **{attr: value})
+
+
+# ---- by an executor
+
+
+def _executed(session: Session, executor: Executor, fixed: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Sweep:
+    __tracebackhide__ = True
+    types = session._feeds.types
+    combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+    def item(values: Mapping[str, Any]) -> _Item:
+        varied = {name: _feed(value, types[name]) for name, value in values.items() if name in types}
+        return {name: value for name, value in values.items() if name not in types}, {**fixed, **varied}
+
+    work = Work(_RUNS, session, executor, stops=False)
+
+    def found() -> Sweep:
+        done = sorted(work.done, key=lambda run: run.number)
+        return Sweep(axes, [SweepRun(one.number, combinations[one.number], one.result, one.error, one.seconds) for one in done])
+
+    try:
+        with tracking("runs", len(combinations)):
+            work.run(map(item, combinations))
+    except KeyboardInterrupt:
+        if not work.done:
+            raise
+    except Exception as error:
+        error.sweep = found()  # type: ignore[attr-defined]  # for whoever catches it
+        add_note(error, "what was run is in the attribute sweep of this exception, and sweep.missing lists the rest")
+        raise
+    made = found()
+    _refuse_failed(made.runs)
+    return made
+
+
+_Item = tuple[dict[str, Any], dict[str, Any]]  # attrs, and feeds
+
+
+def _begin(session: Session, _: bool) -> Session:
+    """The session in the versions of now. Each run has attrs of its own, so none of its epochs are those of now."""
+    built = session._update()
+    if not built.kernels:
+        return session
+    ops = FixedOps(built.recipe.ops, built.epoch, [kernel.op for kernel in list(built.kernels)])
+    recipe = replace(built.recipe, ops=ops)
+    return Session._received(session.filled, session.lowered, lambda: recipe.build(built.source(), setting=built.setting))
+
+
+def _ready(session: Session) -> Callable[[_Item], Run]:
+    own = session.with_attrs()
+
+    def ready(item: _Item) -> Run:
+        attrs, feeds = item
+        for name, value in attrs.items():
+            _set(own, name, value)
+        built = own._update()
+        return lambda: (built.feeds.output_names, built.run(None, feeds))
+
+    return ready
+
+
+_RUNS = Kind("run", "runs", _begin, _ready)
 
 
 # ---- what is varied

@@ -13,7 +13,7 @@ from pyopnb.ops import progress
 def told():
     """What a front end is told."""
     seen = []
-    progress.set_bar(lambda what: lambda done, total: seen.append((done, total, what)))
+    progress.set_bar(lambda what, since: lambda done, total: seen.append((done, total, what)))
     yield seen
     progress.set_bar(None)
 
@@ -29,17 +29,19 @@ def test_not_more_than_can_be_seen(monkeypatch):
 
 
 def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
-    times = iter([0.0, 0.5, 0.9, 1.1, 1.2])
+    times = iter([0.0, 0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2, 1.2])  # at its start, of each update, and of each text
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     tell = progress.bar()
     for done in range(1, 6):
         tell(done, 5)
-    assert capsys.readouterr().err == "\r1 of 5 tensors\r4 of 5 tensors\r5 of 5 tensors\n"
+    assert capsys.readouterr().err == (
+        "\r1 of 5 tensors\r4 of 5 tensors, 3.6 a second, 0 s left\r5 of 5 tensors, 4.2 a second, in 1 s\n"
+    )
 
 
 def test_a_front_end_makes_the_bars():
     made = []
-    progress.set_bar(lambda what: lambda done, total: made.append((done, total, what)))
+    progress.set_bar(lambda what, since: lambda done, total: made.append((done, total, what)))
     try:
         progress.bar()(1, 2)
         progress.bar("elements")(3, 4)
@@ -100,4 +102,28 @@ def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         with progress.tracking("elements", 10_000):
             progress.advance("elements", 5_000)
-        assert capsys.readouterr().err == ("\r5,000 of 10,000 elements\r10,000 of 10,000 elements\n" if terminal else "")
+        expected = "\r5,000 of 10,000 elements\033[K\r10,000 of 10,000 elements\033[K\n" if terminal else ""
+        assert capsys.readouterr().err == expected
+
+
+def test_what_nobody_knows_the_total_of_is_counted_to_its_end(told, monkeypatch):
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    with progress.tracking("batches", None):
+        progress.advance("batches", 40)
+        progress.advance("batches", 50)
+    assert told == [(40, 0, "batches"), (90, 0, "batches"), (90, 90, "batches")]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "text"),
+    [
+        (5, 10, 0.9, "5 of 10 runs"),  # too early for a rate
+        (0, 10, 9, "0 of 10 runs"),
+        (10, 5010, 2, "10 of 5,010 runs, 5.0 a second, 17 min left"),
+        (10, 50_010, 2, "10 of 50,010 runs, 5.0 a second, 2.8 h left"),
+        (4, 10, 10, "4 of 10 runs, 2.5 s each, 15 s left"),
+        (3000, 0, 2, "3,000 runs, 1,500 a second"),
+    ],
+)
+def test_the_rate_and_the_time_that_is_left(done, total, seconds, text):
+    assert progress.progress_text(done, total, "runs", seconds) == text

@@ -15,7 +15,7 @@ import remote_work
 
 import pyopnb
 from pyopnb.ops.definitions import class_source
-from pyopnb.runtime import batches as module
+from pyopnb.runtime import chunks
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def test_a_generator_is_read_as_far_as_the_workers_need_it(session, threads):
     class Counting:
         def submit(self, function, *arguments):
             future = threads.submit(function, *arguments)
-            future.add_done_callback(lambda _: done.__setitem__(0, done[0] + len(arguments[-1].batches)))
+            future.add_done_callback(lambda _: done.__setitem__(0, done[0] + len(arguments[-1].items)))
             return future
 
     slow = pyopnb.Session(remote_work.session_model("travel::Checked"))
-    module_size = module._MOST_IN_CHUNK
+    module_size = chunks._MOST_IN_CHUNK
     try:
-        module._MOST_IN_CHUNK = 1
+        chunks._MOST_IN_CHUNK = 1
         assert len(pyopnb.map(slow, counted(), Counting(), in_flight=4)) == 300
     finally:
-        module._MOST_IN_CHUNK = module_size
+        chunks._MOST_IN_CHUNK = module_size
     assert most <= 6
 
 
@@ -127,9 +127,9 @@ def test_the_session_goes_to_a_worker_once(processes):
     sizes = []
 
     class Counting:
-        def submit(self, function, digest, session, chunk):
+        def submit(self, function, kind, digest, session, chunk):
             sizes.append(len(session or b""))
-            return processes.submit(function, digest, session, chunk)
+            return processes.submit(function, kind, digest, session, chunk)
 
     session = pyopnb.Session(model)
     for _ in range(2):
@@ -180,9 +180,38 @@ def test_an_op_that_cannot_be_sent_is_named(processes, run, shell):
 
 
 def test_a_worker_with_another_onnxruntime_is_named(session, processes, monkeypatch):
-    monkeypatch.setattr(module.onnxruntime, "__version__", "1.0.0")
+    monkeypatch.setattr(chunks.onnxruntime, "__version__", "1.0.0")
     with pytest.warns(UserWarning, match=r"has onnxruntime .*, and this process 1\.0\.0"):
         pyopnb.map(session, numbers(3), processes)
+
+
+def test_what_the_engine_loses_once_is_run_again(session, processes):
+    class Losing:
+        """As Dask, whose future of a result that came just before its worker was killed fails."""
+
+        count = 0
+
+        def submit(self, *arguments):
+            self.count += 1
+            if self.count % 5 or arguments[-1].is_again:
+                return processes.submit(*arguments)
+            future = Future()
+            future.set_exception(TypeError("cannot unpack non-iterable _Reply object"))
+            return future
+
+    results = pyopnb.map(session, numbers(300), Losing())
+    np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(300) * 2)
+    assert [run.number for run in results.runs] == list(range(300))
+
+
+def test_a_profiler_of_the_worker_that_holds_frames_spoils_no_batch(processes):
+    pyopnb.registry.define(remote_work.Held, "travel::Held", source=class_source(remote_work.Held))
+    session = pyopnb.Session(remote_work.session_model("travel::Held"))
+    results = pyopnb.map(session, numbers(20), processes, in_flight=1)
+    np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(20) * 2)
+    with pytest.raises(pyopnb.EscapedInput):  # which is an error of the op here
+        pyopnb.map(session, numbers(20))
+    pyopnb.registry.clear()
 
 
 def test_a_worker_without_pyopnb_is_told_what_it_needs(session):

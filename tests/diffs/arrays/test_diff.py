@@ -186,7 +186,7 @@ def test_html_of_many_parts_stays_small() -> None:
 
 def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(progress, "_make_bar", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
     numbers, texts = np.zeros(2**20, np.float32), np.array(["a"] * 2**17, object)
     diff([numbers, texts], [numbers, texts])
     assert told == []

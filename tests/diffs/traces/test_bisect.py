@@ -111,7 +111,7 @@ def test_external_data_is_found(tmp_path: Any) -> None:
 
 def test_a_long_search_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(progress, "_make_bar", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     alphas = [0.9 + n / 1000 for n in range(64)]
     other = [alpha + 0.5 * (n == 32) for n, alpha in enumerate(alphas)]

@@ -158,7 +158,7 @@ def test_tensors_that_one_run_did_not_record_are_listed() -> None:
 def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
     run = trace(transformer(), x=X, check=False, times=False)
-    monkeypatch.setattr(progress, "_make_bar", [lambda what: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     diff(run, run)
     assert told[0] == (1, 63, "comparisons") and told[-1] == (63, 63, "comparisons")  # of 31 nodes alone, of 31 and x
