@@ -33,6 +33,7 @@ from pyopnb.runtime.session import Session
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
 from pyopnb.sklearn.holes import Holes, has_converter, is_frame
+from pyopnb.sklearn.rows import first_rows, is_from_libraries, refused
 from pyopnb.sklearn.samples import Sample, nested, outputs_of, plan, recorded
 
 __all__ = ["convert", "feeds"]
@@ -71,9 +72,10 @@ def convert(pipeline: Any, X: Any, *, options: Mapping[Any, Any] | None = None) 
     DefinitionError
         It is no estimator, is not fitted, or has none of the methods.
     ModelError
-        ``X`` cannot be fed to a model, or skl2onnx fails with these options.
+        ``X`` cannot be fed to a model, or is not what the estimator takes: other columns than it was fitted with, NaN. Or
+        skl2onnx fails with these options.
     Exception
-        What scikit-learn raises for ``X``.
+        What your own code inside the pipeline raises for ``X``.
 
     Examples
     --------
@@ -99,24 +101,29 @@ def convert(pipeline: Any, X: Any, *, options: Mapping[Any, Any] | None = None) 
     }
     while isinstance(own, BaseSearchCV):
         own = own.best_estimator_
-    rows = X[:_ROWS] if not hasattr(X, "iloc") else X.iloc[:_ROWS]
+    rows = first_rows(X, _ROWS)
     inputs = _initial_types(rows)
     methods = plan(own)
-    with recorded(own) as samples:
-        expected = [outputs_of(own, [method], rows) for method in methods]
+    try:
+        with recorded(own) as samples:
+            expected = [outputs_of(own, [method], rows) for method in methods]
+    except ValueError as error:
+        if is_from_libraries(error):
+            raise refused(pipeline, rows, error) from error
+        raise
     samples[id(own)] = Sample(rows, list(methods))
     reasons = {id(one): "skl2onnx has no converter" for one in nested(own) if id(one) in samples and not has_converter(one)}
     attempt = _Attempt(own, rows, inputs, expected, samples, given)
-    refused = ""
+    failure = ""
     if id(own) not in reasons:
-        made, refused = attempt.convert(reasons)
+        made, failure = attempt.convert(reasons)
         if made is None and given:
-            raise ModelError("convert, options", expected="options with which skl2onnx converts it", got=refused)
+            raise ModelError("convert, options", expected="options with which skl2onnx converts it", got=failure)
         if made is None:
-            made, refused = attempt.without_failing_parts(reasons, refused)
+            made, failure = attempt.without_failing_parts(reasons, failure)
         if made is not None:
             return made
-    return attempt.whole(reasons.get(id(own)) or refused)
+    return attempt.whole(reasons.get(id(own)) or failure)
 
 
 @hide_internal_frames

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from pyopnb.torch.exporter_internals import forget_pending_sizes, kept_tables
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, Holes, failed_call, find_holes
 from pyopnb.torch.mend import mend
-from pyopnb.torch.program import calls_in, capture, check_buffers, in_order, quiet, where_of
+from pyopnb.torch.program import calls_in, capture, check_buffers, check_runs, in_order, quiet, where_of
 from pyopnb.torch.report import StandIns
 from pyopnb.torch.stand_in import define
 from pyopnb.torch.torchscript import export_traced
@@ -226,6 +227,7 @@ def sound(
     fault = verify(proto_of(exported), module, args, kwargs)
     if fault is None:
         return exported, [], None
+    check_runs(module, args, kwargs)
     latest: list[Any] = []
     others: list[Hole] = []
 
@@ -297,7 +299,7 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
 def _exported(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> Any:
     forget_pending_sizes(program)
     with quiet(), kept_tables():
-        return torch.onnx.export(
+        exported = torch.onnx.export(
             program,
             (),
             dynamo=True,
@@ -307,6 +309,32 @@ def _exported(program: Any, dynamic_shapes: Any, input_names: Any, output_names:
             dynamic_shapes=dynamic_shapes,
             custom_translation_table=dict(translations()),
         )
+    _name_returned(exported, len(input_names or ()), len(output_names or ()))
+    return exported
+
+
+def _name_returned(exported: Any, inputs: int, outputs: int) -> None:
+    """Give an input that is a result as well its own name back; the exporter calls the result x, and the input x_orig.
+
+    The user has named so many of the inputs and outputs, which keep these names.
+    """
+    graph, known = exported.model.graph, exported.exported_program.graph_signature.user_inputs
+    own = {id(value) for value in graph.inputs[inputs:]}
+    for place, result in enumerate(graph.outputs):
+        node = result.producer()
+        source = node.inputs[0] if node is not None and node.op_type == "Identity" else None
+        if source is None or not source.is_graph_input():
+            continue
+        name = source.name.removesuffix("_orig")
+        if place >= outputs and result.name in (name, source.name):
+            taken = _names_in(graph)
+            result.name = next(free for n in itertools.count() if (free := f"{name}_out{n or ''}") not in taken)
+        if id(source) in own and name in known and source.name not in known and name not in _names_in(graph):
+            source.name = name
+
+
+def _names_in(graph: Any) -> set[str]:
+    return {value.name for value in graph.inputs} | {value.name for node in graph for value in node.outputs}
 
 
 def _settle(program: Any) -> None:
@@ -332,6 +360,8 @@ def _check_names(where: str, names: Sequence[str] | None, ends: Sequence[Any]) -
     """Refuse more names than there are inputs or outputs, which the exporter would drop."""
     if isinstance(names, str):
         raise ArgumentError(where, expected="a list of names", got=sanitize(repr(names)), next=f"[{sanitize(repr(names))}]")
+    if names is not None and (twice := [name for place, name in enumerate(names) if name in names[:place]]):
+        raise ArgumentError(where, expected="each name once", got=f"{sanitize(repr(twice[0]))} twice")
     if names is not None and len(names) > len(ends):
         kind = where.partition("_")[0]
         got = f"{len(names)}: {', '.join(map(str, names))}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
@@ -23,6 +24,7 @@ __all__ = [
     "capture",
     "check_buffers",
     "check_example",
+    "check_runs",
     "example_tensors",
     "in_order",
     "is_random",
@@ -39,7 +41,7 @@ _ON_META = "one on the device meta"
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what torch and onnxscript warn of in their own code, and log; the user's warnings stay."""
-    with _without_torchvision(), warnings.catch_warnings():
+    with _without_logs(), warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
             warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("ignore", message="# The axis name")  # one name for two dimensions is as it should be
@@ -47,16 +49,23 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _without_torchvision() -> Iterator[None]:
+def _without_logs() -> Iterator[None]:
     def other(record: logging.LogRecord) -> bool:
-        return "torchvision is not installed" not in str(record.msg)
+        said = str(record.msg)
+        return not ("torchvision is not installed" in said or said.startswith(_ALSO_RAISED))
 
-    logger = logging.getLogger(LOGGER)
-    logger.addFilter(other)
+    loggers = logging.getLogger(LOGGER), logging.getLogger("torch._subclasses.fake_tensor")
+    for logger in loggers:
+        logger.addFilter(other)
     try:
         yield
     finally:
-        logger.removeFilter(other)
+        for logger in loggers:
+            logger.removeFilter(other)
+
+
+_ALSO_RAISED = "failed while attempting to run meta"
+"""A page of log for an error that is raised as well."""
 
 
 def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, *, any_numbers: bool = False) -> Any:
@@ -91,6 +100,7 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
         with quiet():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes))
     except Exception as error:  # what forward raises, and many of torch's own
+        check_runs(module, args, kwargs)
         raise _not_captured(where, error, dynamic_shapes) from error
     _check_program(program, where, any_numbers)
     return program
@@ -115,9 +125,38 @@ def check_example(module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_
     if not isinstance(args, tuple):
         given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
         raise ArgumentError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
+    _check_arguments(module, args, kwargs)
     for place, tensor in enumerate(example_tensors(args, kwargs)):
         if tensor.is_meta:
             raise ModelError(f"args, tensor {place}", expected="a tensor with values", got=_ON_META, next="torch.randn(…)")
+
+
+def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments for which the module does not run in torch itself; to be asked when something else has failed.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        It runs on copies of its weights and buffers.
+    args, kwargs
+        Its arguments.
+
+    Raises
+    ------
+    ModelError
+    """
+    held = {name: tensor.detach().clone() for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were given in the attempt that has failed
+            torch.func.functional_call(module, held, *_copied(args, kwargs))
+    except Exception as error:  # of forward, whatever it is
+        line = _line_of_error(error)
+        where = f"module {sanitize(type(module).__name__)}{f', {line}' if line else ''}"
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no text")
+        got = f"{type(error).__name__}: {said.removesuffix('.')}, of {_described(module, args, kwargs)}"
+        next_ = "an example for which module(*args) runs in torch"
+        raise ModelError(where, expected="arguments that forward takes", got=sanitize(got, 600), next=next_) from error
 
 
 def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -190,6 +229,53 @@ def where_of(node: Any, around: tuple[Any, ...]) -> str:
     """A call as messages name it."""
     line = line_of(node, *around)
     return f"{line}, {sanitize(str(node.target))}" if line else sanitize(str(node.target))
+
+
+# ---- the example -------------------------------------------------------------------------------------------------------------
+
+
+def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
+    """Refuse arguments that forward has no parameters for, and arrays, which torch takes for none of its own."""
+    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+        got = sanitize(type(kwargs).__name__)
+        raise ArgumentError("kwargs", expected="a dict of parameter names and arguments", got=got, next="{'x': x}")
+    signature = inspect.signature(module.forward)
+    try:
+        given = signature.bind(*args, **(kwargs or {})).arguments
+    except TypeError as error:
+        plain = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+        needed = [name for name, each in signature.parameters.items() if each.kind in _PLACED and each.default is each.empty]
+        keywords = f" and {', '.join(kwargs)}" if kwargs else ""
+        got, next_ = f"{len(args)} in args{keywords}: {error}", f"({', '.join(needed)}{',' * (len(needed) == 1)})"
+        expected = f"the arguments of forward{signature.replace(parameters=plain, return_annotation=signature.empty)}"
+        raise ArgumentError("args", expected=sanitize(expected), got=sanitize(got), next=sanitize(next_)) from None
+    for name, value in given.items():
+        if isinstance(value, np.ndarray):
+            next_ = f"torch.from_numpy({sanitize(name)})"
+            raise ArgumentError(f"args, {sanitize(name)}", expected="a torch.Tensor", got="numpy.ndarray", next=next_)
+
+
+_PLACED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _copied(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    def copied(leaf: Any) -> Any:
+        return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(copied, (args, dict(kwargs)))
+    return pair
+
+
+def _described(module: Any, args: Any, kwargs: Mapping[str, Any]) -> str:
+    """``x float32[2,4], y int64[3]``: the tensors of an example."""
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    tensors = [
+        f"{name} {str(leaf.dtype).removeprefix('torch.')}[{','.join(map(str, leaf.shape))}]"
+        for name, value in given.items()
+        for leaf in torch.utils._pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    ]
+    return ", ".join(tensors) or "no tensor"
 
 
 # ---- the module --------------------------------------------------------------------------------------------------------------
@@ -293,7 +379,7 @@ def _line_of_error(error: BaseException) -> str:
     while step is not None:
         frames.append((step.tb_frame.f_code.co_filename, step.tb_lineno))
         step = step.tb_next
-    # The first is that of `capture` itself.
+    # The first is that of the caller here.
     return line_in(frames[1:])
 
 

@@ -20,7 +20,7 @@ from pyopnb.models.ort_capabilities import has_op, newest_ir_version
 from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
-from pyopnb.torch.program import OPAQUE, apart, check_example, in_order, quiet
+from pyopnb.torch.program import OPAQUE, apart, check_example, check_runs, in_order, quiet
 from pyopnb.torch.source import line_in
 from pyopnb.torch.verify import verify
 
@@ -206,6 +206,9 @@ def export_traced(
             )
         except errors.UnsupportedOperatorError as error:
             raise _lacks(error, where) from error
+        except Exception:  # of forward, or many of the tracer's own
+            check_runs(module, args, kwargs)
+            raise
     baked = next((line for line, text in lines if "to a NumPy array" in text), None)
     if baked is not None:
         raise _constant_result(f"{where}, {baked}", "NumPy, whose result for the example would be a constant of the model")

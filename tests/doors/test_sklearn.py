@@ -443,9 +443,71 @@ def test_what_is_no_fitted_estimator_is_refused(estimator, x, message):
         door.convert(estimator, x)
 
 
-def test_what_scikit_learn_says_of_x_arrives_as_itself():
-    with pytest.raises(ValueError, match="X has 3 features"):
-        door.convert(NMF(2, max_iter=2000).fit(np.abs(X)), np.abs(X[:, :3]))
+TABLE = pd.DataFrame({"age": [20.0, 30.0, 40.0], "town": ["Ulm", "Bonn", "Ulm"]})
+SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, FEW)
+BY_NAME = ColumnTransformer([("age", StandardScaler(), ["age"]), ("town", OneHotEncoder(), ["town"])]).fit(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "x", "said"),
+    [
+        (SCALED, X[:, :3], f"convert, X: expected {X.shape[1]} columns, as in fit, got 3. Try: the X that fit was given"),
+        (
+            SCALED,
+            np.hstack([X, X]),
+            f"convert, X: expected {X.shape[1]} columns, as in fit, got {2 * X.shape[1]}. Try: X[:, :{X.shape[1]}]",
+        ),
+        (
+            SCALED,
+            np.where(X[3, 1] == X, np.nan, X),
+            "convert, X: expected rows that Pipeline takes, got ValueError: Input X contains NaN. "
+            "Try: X without NaN and inf, or a SimpleImputer() in the pipeline",
+        ),
+        (
+            SCALED,
+            X[0],
+            "convert, X: expected rows that Pipeline takes, got ValueError: Expected 2D array, got 1D array instead. "
+            "Try: X.reshape(1, -1) if it is one row, X.reshape(-1, 1) if it is one column",
+        ),
+        (
+            BY_NAME,
+            TABLE.rename(columns={"age": "Age"}),
+            "convert, X: expected the columns of fit: age, town, got none named age. Try: X.rename(columns={'Age': 'age'})",
+        ),
+        (
+            BY_NAME,
+            TABLE[[]].assign(size=1.0),
+            "convert, X: expected the columns of fit: age, town, got none named age and 1 more. Try: the X that fit was given",
+        ),
+        (
+            BY_NAME,
+            TABLE.assign(town="Rom"),
+            "convert, X: expected rows that ColumnTransformer takes, got ValueError: Found unknown categories ['Rom'] in column 0 "
+            "during transform. Try: the X that fit was given",
+        ),
+    ],
+)
+def test_rows_that_the_estimator_does_not_take(estimator, x, said):
+    with pytest.raises(pyopnb.ModelError) as caught:
+        door.convert(estimator, x)
+    assert str(caught.value).removesuffix(".") == said.removesuffix(".")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(("x", "got"), [(None, "NoneType"), (3, "3"), ("Ulm", "'Ulm'. Try: [X]")])
+def test_what_has_no_rows(x, got):
+    with pytest.raises(pyopnb.ArgumentError, match="convert, X: expected rows: an array, a table of pandas, a sparse matrix"):
+        door.convert(SCALED, x)
+
+
+def test_an_error_of_ones_own_function_arrives_as_itself():
+    def strict(x):
+        if len(x) < len(X):
+            raise ValueError("too few rows for me")
+        return x
+
+    with pytest.raises(ValueError, match=r"^too few rows for me$"):
+        door.convert(make_pipeline(FunctionTransformer(strict)).fit(X), X[:5])
 
 
 # ---- converters of one's own -------------------------------------------------------------------------------------------------

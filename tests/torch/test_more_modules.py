@@ -262,3 +262,29 @@ def test_refused_with_the_line(module, line, reason):
         pyopnb.torch.export(module().eval(), (torch.ones(2, 64 if module is Echo else 3),))
     assert re.search(rf"test_more_modules\.py:\d+, `{re.escape(line)}`", str(caught.value))
     assert reason in str(caught.value)
+
+
+# ---- inputs that are results -------------------------------------------------------------------------------------------------
+
+
+class Returns(nn.Module):
+    def forward(self, x, y):
+        return x, y + 1, y
+
+
+@pytest.mark.parametrize(
+    ("options", "inputs", "outputs"),
+    [
+        ({}, ["x", "y"], ["x_out", "add", "y_out"]),
+        ({"input_names": ["y"]}, ["y", "y_orig"], ["x", "add", "y_out"]),  # the second one's own name is taken
+        ({"input_names": ["x", "y"], "output_names": ["same"]}, ["x", "y"], ["same", "add", "y_out"]),
+        ({"output_names": ["x"]}, ["x_orig", "y"], ["x", "add", "y_out"]),
+    ],
+)
+def test_an_input_that_is_a_result_has_its_own_name(options, inputs, outputs):
+    x, y = some(2), some(2)
+    model = pyopnb.torch.export(Returns().eval(), (x, y), **options)
+    assert [entry.name for entry in model.graph.input] == inputs
+    assert [entry.name for entry in model.graph.output] == outputs
+    got = pyopnb.Session(model).run(None, dict(zip(inputs, (x.numpy(), y.numpy()), strict=True)))
+    assert all((mine == theirs.numpy()).all() for mine, theirs in zip(got, (x, y + 1, y), strict=True))

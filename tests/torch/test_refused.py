@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -59,6 +60,73 @@ def test_what_is_no_module_and_no_tuple():
         pyopnb.torch.export(Line().eval(), torch.ones(2, 3))
 
 
+class Scaled(nn.Module):
+    def forward(self, x, y, *, scale=1.0):
+        return x @ y * scale
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize(
+    ("module", "args", "options", "said"),
+    [
+        (Line, 2, {}, "args: expected the arguments of forward(x), got 2 in args: too many positional arguments. Try: (x,)"),
+        (
+            Scaled,
+            1,
+            {},
+            "args: expected the arguments of forward(x, y, *, scale=1.0), got 1 in args: missing a required argument: 'y'. Try: (x, y)",
+        ),
+        (
+            Line,
+            1,
+            {"kwargs": {"z": 1}},
+            "args: expected the arguments of forward(x), got 1 in args and z: got an unexpected keyword argument 'z'. Try: (x,)",
+        ),
+        (Line, 1, {"kwargs": [1]}, "kwargs: expected a dict of parameter names and arguments, got list. Try: {'x': x}"),
+    ],
+)
+def test_arguments_that_forward_does_not_have(module, args, options, said, dynamo):
+    with pytest.raises(pyopnb.ArgumentError) as caught:
+        pyopnb.torch.export(module().eval(), (torch.ones(2, 3),) * args, dynamo=dynamo, **options)
+    assert str(caught.value) == said
+
+
+def test_an_array_in_the_place_of_a_tensor():
+    said = refused(Line().eval(), np.ones((2, 3), np.float32), error=pyopnb.ArgumentError)
+    assert said == "args, x: expected a torch.Tensor, got numpy.ndarray. Try: torch.from_numpy(x)"
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize(
+    ("x", "tells", "of"),
+    [
+        (torch.ones(2, 4), "mat1 and mat2 shapes cannot be multiplied (2x4 and 3x2)", "x float32[2,4]"),
+        (torch.ones(2, 3, dtype=torch.int64), "mat1 and mat2 must have the same dtype", "x int64[2,3]"),
+    ],
+)
+def test_an_example_for_which_torch_itself_does_not_run(x, tells, of, dynamo, caplog):
+    said = refused(Line().eval(), x, dynamo=dynamo)
+    assert "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: " + tells in said
+    assert said.endswith(f", of {of}. Try: an example for which module(*args) runs in torch")
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+
+
+class Fussy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        raise KeyError("x")
+
+
+def test_the_module_stays_as_it_was_when_torch_is_asked_whether_it_runs():
+    module = Fussy().eval()
+    assert "expected arguments that forward takes, got KeyError: 'x', of x float32[2]." in refused(module, torch.ones(2))
+    assert module.calls == 0
+
+
 def test_wrong_dynamic_shapes():
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({1: "features"},))
     assert said.startswith("module Line, dynamic_shapes: expected sizes that forward lets change, got")
@@ -90,6 +158,8 @@ def test_dimensions_that_the_example_does_not_have(size):
 def test_more_names_than_inputs_and_outputs():
     said = refused(Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.ArgumentError)
     assert said == "input_names: expected names of 1 input, got 2: x, y."
+    said = refused(Line().eval(), torch.ones(2, 3), output_names=["score", "score"], error=pyopnb.ArgumentError)
+    assert said == "output_names: expected each name once, got 'score' twice."
     said = refused(Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.ArgumentError)
     assert said == "output_names: expected a list of names, got 'score'. Try: ['score']"
 
