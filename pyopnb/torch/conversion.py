@@ -84,10 +84,10 @@ def export(
     Raises
     ------
     ArgumentError
-        What was given is no module, no tuple, or a name that is not there.
+        What was given is no module, no tuple, arguments that forward does not have, or a name that is not there.
     ModelError
         The module trains, holds NaN, draws random numbers, changes its buffers, has complex inputs or outputs, cannot be
-        captured, or its model gives other numbers than torch.
+        captured, or its model gives other numbers than torch. Or torch itself does not run it on the arguments.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
             if not holes:
                 raise _failed(error) from error
             refused = next((hole for hole in holes if hole.target.namespace == "pyopnb"), None)
-            if refused is not None:  # what stands in for an op, where the exporter takes no complex numbers for it
+            if refused is not None:  # what stands in for an op already
                 expected = "an op of the exporter's, or one that torch can stand in for"
                 raise ModelError(refused.line or "module", expected=expected, got=refused.reason) from error
         for hole in holes:

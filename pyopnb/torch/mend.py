@@ -12,7 +12,7 @@ from pyopnb.torch.calls import Unwritable, encode
 from pyopnb.torch.holes import Hole, hole_of
 from pyopnb.torch.program import calls_in
 from pyopnb.torch.stand_in import define
-from pyopnb.torch.wrappers import put_node
+from pyopnb.torch.wrappers import is_put_in, put_node, take_back
 
 __all__ = ["mend"]
 
@@ -66,7 +66,7 @@ def _by_op(program: Any) -> list[list[_Call]]:
     grouped: dict[Any, list[_Call]] = {}
     for node, around in calls:
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or target.namespace.startswith("pyopnb"):
+        if not isinstance(target, torch._ops.OpOverload) or target.namespace.startswith("pyopnb") or is_put_in(node):
             continue
         if changes and any(entry.alias_info is not None for entry in target._schema.returns):
             continue  # an op gives a copy, and what is written to a view must reach its tensor
@@ -88,7 +88,7 @@ def _fault_with(program: Any, ops: Sequence[list[_Call]], fault: Callable[[], st
         return fault()
     finally:
         for node, (target, args, kwargs) in zip(nodes, before, strict=True):
-            node.target, node.args, node.kwargs = target, args, kwargs
+            take_back(node, target, args, kwargs)
 
 
 def _put(calls: Sequence[_Call], reason: str) -> list[Hole]:

@@ -20,7 +20,7 @@ from pyopnb.ops.names import split_name
 from pyopnb.torch.calls import COMPLEX, DYNAMIC, EMPTY, NONE, SPECIAL, Call, Unwritable, decode, encode
 from pyopnb.torch.stand_in import own_memory
 
-__all__ = ["put_node", "translations"]
+__all__ = ["is_put_in", "put_node", "take_back", "translations"]
 
 _numbers = itertools.count(1)
 _made: dict[tuple[str, str, int, str], Any] = {}  # an op of torch stays for as long as the process
@@ -64,9 +64,51 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
     if key not in _made:
         _made[key] = _opaque(call)
         _translations[_made[key]] = _translation(call, op, version, natural)
+    of_parts = {place: _real_parts(node, call.inputs[place]) for place in call.attrs.get(COMPLEX, ())}
     node.target = _made[key]
-    node.args, node.kwargs = tuple(value for value in call.inputs if value is not None), {}
+    node.args = tuple(of_parts.get(place, value) for place, value in enumerate(call.inputs) if value is not None)
+    node.kwargs = {}
     return call
+
+
+def take_back(node: Any, target: Any, args: Any, kwargs: Any) -> None:
+    """Undo `put_node`.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+    target, args, kwargs
+        Those that it had before.
+    """
+    put_in = [entry for entry in node.all_input_nodes if is_put_in(entry)]
+    node.target, node.args, node.kwargs = target, args, kwargs
+    for entry in put_in:
+        resolved = entry.args[0]
+        node.graph.erase_node(entry)
+        node.graph.erase_node(resolved)
+
+
+def is_put_in(node: Any) -> bool:
+    """Whether a call is none of the module's own, but gives one of `put_node` its complex input."""
+    return _PUT_IN in node.meta
+
+
+_PUT_IN = "pyopnb_put_in"
+
+
+def _real_parts(node: Any, value: Any) -> Any:
+    """A complex input of a call as real numbers, with the parts in a last dimension, as nodes of ONNX have them: new calls."""
+    for target in (torch.ops.aten.resolve_conj.default, torch.ops.aten.view_as_real.default):
+        with node.graph.inserting_before(node):
+            made = node.graph.call_function(target, (value,))
+        with value.meta["val"].fake_mode:
+            own = {"val": target(value.meta["val"]), _PUT_IN: True}
+        made.meta = {name: entry for name, entry in node.meta.items() if name in _OF_THE_CALL} | own
+        value = made
+    return value
+
+
+_OF_THE_CALL = "stack_trace", "nn_module_stack", "source_fn_stack"
 
 
 def _opaque(call: Call) -> Any:
@@ -75,10 +117,13 @@ def _opaque(call: Call) -> Any:
     kinds = [_input_kind(value) for value in call.inputs if value is not None]
     schema = f"({', '.join(f'{kind} x{place}' for place, kind in enumerate(kinds))}) -> {call.returns}"
     target, attrs, present = call.target, call.attrs, _present(call)
+    complex_ = frozenset(attrs.get(COMPLEX, ()))
 
     def run(*given: Any) -> Any:
         ahead = iter(given)
-        args, kwargs = decode(target, attrs, [next(ahead) if there else None for there in present])
+        inputs = [next(ahead) if there else None for there in present]
+        inputs = [torch.view_as_complex(x.contiguous()) if place in complex_ else x for place, x in enumerate(inputs)]
+        args, kwargs = decode(target, attrs, inputs)
         return target(*args, **kwargs)
 
     def fake(*given: Any) -> Any:

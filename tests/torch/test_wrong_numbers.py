@@ -90,6 +90,36 @@ def test_a_program_that_nothing_mends_stays_as_it_is():
     assert str(program.graph) == before
 
 
+class Spectra(nn.Module):
+    def forward(self, x):
+        return torch.view_as_real((torch.fft.fft(x).conj() * 2 + 1).sum(-1).exp())
+
+
+@pytest.mark.parametrize("wrong", ["mul", "sum", "exp"])
+def test_complex_calls_that_torch_does_not_keep_are_left_as_they_were(wrong):
+    program = capture(Spectra().eval(), (torch.ones(2),), None, None)
+    before = [(str(node.target), list(map(str, node.args))) for node, _ in calls_in(program)]
+
+    def fault():
+        program.graph.lint()
+        names = {node.target._schema.name.removeprefix("aten::") for node, _ in calls_in(program)}
+        return "wrong" if wrong in names else None
+
+    (hole,) = mend(program, "wrong", fault)
+    after = [(str(node.target), list(map(str, node.args))) for node, _ in calls_in(program)]
+    place = [target for target, _ in before].index(str(hole.target))
+    source = before[place][1][0]
+    assert after[place] == ("aten.resolve_conj.default", [source])
+    assert after[place + 1][0] == "aten.view_as_real.default"
+    assert after[place + 2][0].startswith("pyopnb.")
+    assert [target for target, _ in after[:place] + after[place + 3 :]] == [
+        target for target, _ in before[:place] + before[place + 1 :]
+    ]
+    program.graph_module.recompile()
+    x = torch.randn(2)
+    torch.testing.assert_close(program.module()(x), Spectra()(x))
+
+
 class Total(nn.Module):
     def forward(self, x):
         return x * x.sum()
