@@ -14,7 +14,7 @@ from pyopnb.ops.errors import ArgumentError, ModelError, closest, sanitize
 
 __all__ = ["first_rows", "is_from_libraries", "refused"]
 
-_LIBRARIES = tuple(str(Path(package.__file__).parent) for package in (sklearn, np, scipy))
+_LIBRARIES = tuple(str(Path(str(package.__file__)).parent) for package in (sklearn, np, scipy))
 
 
 def first_rows(x: Any, count: int) -> Any:
@@ -71,7 +71,8 @@ def refused(estimator: Any, rows: Any, error: ValueError) -> ModelError:
         lacking = [name for name in fitted if name not in set(rows.columns)]
         if lacking:
             return _lacks(lacking, fitted, [name for name in rows.columns if name not in set(fitted)])
-    width, shape = getattr(estimator, "n_features_in_", None), getattr(rows, "shape", ())
+    width: Any = getattr(estimator, "n_features_in_", None)
+    shape: Any = getattr(rows, "shape", ())
     if width is not None and len(shape) == 2 and shape[1] != width:
         next_ = f"X[:, :{width}]" if shape[1] > width and not hasattr(rows, "iloc") else "the X that fit was given"
         return ModelError("convert, X", expected=f"{width} columns, as in fit", got=str(shape[1]), next=next_)

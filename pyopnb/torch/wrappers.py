@@ -121,7 +121,7 @@ def _opaque(call: Call) -> Any:
 
     def run(*given: Any) -> Any:
         ahead = iter(given)
-        inputs = [next(ahead) if there else None for there in present]
+        inputs: list[Any] = [next(ahead) if there else None for there in present]
         inputs = [torch.view_as_complex(x.contiguous()) if place in complex_ else x for place, x in enumerate(inputs)]
         args, kwargs = decode(target, attrs, inputs)
         return target(*args, **kwargs)
