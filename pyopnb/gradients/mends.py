@@ -30,6 +30,12 @@ def refuse(ctx: Any, node: NodeProto) -> None:
         raise Refused("onnx-ad takes the gradient in its values for zero")
     if node.op_type == "Scatter" and ctx.opset < 11:
         raise Refused("onnx-ad derives it by GatherElements, which came with opset 11")
+    if node.op_type == "SpaceToDepth" and attribute(node, "mode", "DCR") not in ("DCR", b"DCR"):
+        raise Refused("onnx-ad derives it as if its mode were DCR")
+    if node.op_type == "MaxUnpool" and len(node.input) > 2 and node.input[2]:
+        raise Refused(
+            "onnx-ad leaves out the output_shape, by which the runtime and the reference read the indices differently"
+        )
     if node.op_type == "BitCast" and ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
         raise Refused("bits of a floating-point number, read as another one")
 
