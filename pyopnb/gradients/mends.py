@@ -33,9 +33,9 @@ def refuse(ctx: Any, node: NodeProto) -> None:
     if node.op_type == "SpaceToDepth" and attribute(node, "mode", "DCR") not in ("DCR", b"DCR"):
         raise Refused("onnx-ad derives it as if its mode were DCR")
     if node.op_type == "MaxUnpool" and len(node.input) > 2 and node.input[2]:
-        raise Refused(
-            "onnx-ad leaves out the output_shape, by which the runtime and the reference read the indices differently"
-        )
+        raise Refused("with an output_shape, its indices are read in another way by onnx-ad than by ONNX's reference")
+    if node.op_type in ("Max", "Min") and len(node.input) > 1 and ctx.opset < 12:
+        raise Refused("onnx-ad derives it by comparisons that came with opset 12")
     if node.op_type == "BitCast" and ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
         raise Refused("bits of a floating-point number, read as another one")
 

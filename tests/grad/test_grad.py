@@ -418,8 +418,9 @@ def test_bounds_of_clip_that_cross(low, high):
     check(pyopnb.parse(text), feeds, ["x", "lo", "hi"])
 
 
-def test_scatter_of_an_old_opset_is_refused():
-    body = "<ir_version: 8, opset_import: ['' : 10]> g (float[3] x, int64[1] i, float[1] u) => (float loss)"
-    model = onnx.parser.parse_model(body.replace("'", '"') + " { y = Scatter(x, i, u)  loss = ReduceSum<keepdims = 0>(y) }")
-    with pytest.raises(ModelError, match=r"Scatter.*GatherElements"):
-        pyopnb.grad(model, "u")
+@pytest.mark.parametrize(("node", "opset"), [("Scatter(x, i, u)", 10), ("Max(x, u)", 11), ("Min(x, u)", 11)])
+def test_what_would_need_operators_of_a_newer_opset_is_refused(node, opset):
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}]> g (float[3] x, int64[1] i, float[1] u) => (float loss)
+        {{ y = {node}  loss = ReduceSum<keepdims = 0>(y) }}"""
+    with pytest.raises(ModelError, match=r"onnx-ad derives it by .*opset 1[12]"):
+        pyopnb.grad(onnx.parser.parse_model(text), "u")
