@@ -161,7 +161,7 @@ def map(
     Parameters
     ----------
     session : Session, or a model
-        It goes to each worker once, as `pickle` sends it. Threads run the session itself.
+        It goes to each worker once, as ``pickle`` sends it. Threads run the session itself.
     batches : iterable
         The feeds of each run: a dict by name, a tuple in the order of the inputs, or an array. A generator is read as the
         workers need it.

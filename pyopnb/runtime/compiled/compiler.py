@@ -163,7 +163,8 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
     os.close(handle)
     command = [*find_compiler(), *_FLAGS, *flags, *_QUIET, "-I", str(HEADERS), "-x", "c++", "-", "-o", unfinished]
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_LONGEST_BUILD)  # noqa: S603  # the user's
+        english = {**os.environ, "LC_ALL": "C"}  # as what is read of its messages expects
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_LONGEST_BUILD, env=english)  # noqa: S603  # the user's
         if done.returncode:
             raise _refused(done.stderr, source, first)
         os.chmod(unfinished, 0o755)  # noqa: S103  # as the compiler leaves what it links; mkstemp's is for the owner alone
