@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
 from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, verify
-from pyopnb.models.ort_capabilities import newest_opset
+from pyopnb.models.ort_capabilities import newest_opset, takes_empty
 from pyopnb.ops.errors import FeedError, ModelError, NotLowered, one_line, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.testing.subject import Example, Subject
@@ -100,6 +100,8 @@ def _verdict(reasons: Mapping[str, str | None]) -> str:
     """In which other dtypes the results were compared, and in which not, as a text for the function."""
     also = " and ".join(name for name, why in reasons.items() if why is None)
     compared = f" Compared with compute, also in {also}." if also else " Compared with compute."
+    if not takes_empty():
+        compared += " Not compared without elements: kernels of this onnxruntime give anything for them, or end the process."
     return compared + "".join(f" Not compared in {name}: {why}." for name, why in reasons.items() if why is not None)
 
 
