@@ -17,13 +17,12 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import onnxruntime
 
-from pyopnb.ops.errors import ArgumentError, EscapedInput, sanitize
+from pyopnb.ops.errors import ArgumentError, sanitize
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
 from pyopnb.ops.progress import advance
@@ -36,7 +35,6 @@ _CHUNK_SECONDS = 0.05  # of work in a chunk, so that what an engine spends on ea
 _MOST_IN_CHUNK = 256
 _SMALL = 16_384  # bytes of a session that goes along with each chunk, and saves asking
 _KEPT = 4  # sessions that a worker keeps
-_TRIES = 5
 
 Run = Callable[[], tuple[Sequence[str], Sequence[Any]]]
 """One run, made ready: the names of its outputs, and their values."""
@@ -349,25 +347,12 @@ def _run_chunk(kind: Kind, state: Any, chunk: _Chunk, *, stays: bool = True) -> 
     return _Reply(worker, onnxruntime.__version__, chunk.first, outcomes)
 
 
-def _run_beside_profilers(run: Run) -> tuple[Sequence[str], Sequence[Any]]:
-    """Run again what failed as an op seemed to keep an input.
-
-    The worker's own profiler (Dask has one) takes frames of ``compute`` now and then, and holds their variables for a moment.
-    Each op that this has met gets copies from then on.
-    """
-    __tracebackhide__ = True
-    for _ in range(_TRIES - 1):
-        with suppress(EscapedInput):
-            return run()
-    return run()
-
-
 def _run(ready: Callable[[Any], Run], item: Any, *, stays: bool) -> tuple[Mapping[str, Any] | None, _Failure | None, float]:
     begin = time.perf_counter()
     try:
         run = ready(item)
         begin = time.perf_counter()
-        names, values = run() if stays else _run_beside_profilers(run)
+        names, values = run()
     except Exception as error:
         return None, _Failure.of(error, stays=stays), time.perf_counter() - begin
     return dict(zip(names, values, strict=True)), None, time.perf_counter() - begin

@@ -204,13 +204,12 @@ def test_what_the_engine_loses_once_is_run_again(session, processes):
     assert [run.number for run in results.runs] == list(range(300))
 
 
-def test_a_profiler_of_the_worker_that_holds_frames_spoils_no_batch(processes):
+def test_what_a_profiler_of_the_worker_holds_is_an_error_as_here(processes):
     pyopnb.registry.define(remote_work.Held, "travel::Held", source=class_source(remote_work.Held))
     session = pyopnb.Session(remote_work.session_model("travel::Held"))
-    results = pyopnb.map(session, numbers(20), processes, in_flight=1)
-    np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(20) * 2)
-    with pytest.raises(pyopnb.EscapedInput):  # which is an error of the op here
-        pyopnb.map(session, numbers(20))
+    for executor in (None, processes):
+        results = pyopnb.map(session, numbers(20), executor, in_flight=1, errors="keep")
+        assert {number: type(error) for number, error in results.errors.items()} == {5: pyopnb.EscapedInput}
     pyopnb.registry.clear()
 
 
