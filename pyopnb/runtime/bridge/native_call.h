@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ class NativeCall : private pyopnb_call {
     bool made = false;
     std::unique_ptr<char[]> unwanted;  // the memory of an output that the node leaves out
   };
-  enum Refusal { kNothing, kNoSuchOutput, kTwice, kDtype, kShape, kOverlap, kStatus };
+  enum Refusal { kNothing, kNoSuchOutput, kTwice, kDtype, kShape, kMemory, kOverlap, kStatus };
 
   void take_inputs() {
     size_t count = 0;
@@ -99,10 +100,14 @@ class NativeCall : private pyopnb_call {
     const Dtype* known = pyopnb::dtype_of(dtype);
     if (!known || known->bits < 8) return refuse(kDtype);
     size_t bytes = known->bits / 8;
-    for (int64_t dim : refused_shape_) bytes *= dim;
+    for (int64_t dim : refused_shape_) {
+      if (dim && bytes > PTRDIFF_MAX / static_cast<uint64_t>(dim)) return refuse(kMemory);
+      bytes *= dim;
+    }
     if (!wanted(index)) {
-      output.unwanted = std::make_unique<char[]>(std::max<size_t>(bytes, 1));
-      return output.unwanted.get();
+      // No exception: it would have to go through the function, which may be no C++, and past the taking of the GIL.
+      output.unwanted.reset(new (std::nothrow) char[std::max<size_t>(bytes, 1)]);
+      return output.unwanted ? output.unwanted.get() : refuse(kMemory);
     }
     if (dtype != state_.outputs[index]) return refuse(kDtype);
     for (const Shape& row : state_.output_shapes)
@@ -162,6 +167,8 @@ class NativeCall : private pyopnb_call {
             pyopnb::fail(PyExc_ValueError, "output %d was allocated with a dimension of %lld", refused_,
                          static_cast<long long>(dim));
         ask("refuse_result", refused_, stand_in(refused_dtype_, refused_shape_.data(), refused_shape_.size()));
+      case kMemory:
+        pyopnb::fail(PyExc_MemoryError, "output %d was allocated with more elements than memory has room for", refused_);
       case kOverlap:
         ask("refuse_overlap", refused_, nb::int_(overlapped_));
       case kStatus:

@@ -315,3 +315,28 @@ def test_a_file_that_raises_has_defined_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
         pyopnb.load_module(path)
     assert "demo::SoftClip" not in pyopnb.registry
+
+
+@pytest.mark.parametrize("shape", ["{int64_t{1} << 60}", "{int64_t{1} << 40, int64_t{1} << 40}"])
+@pytest.mark.parametrize("outputs", [["y"], ["y", "z"]], ids=["left out", "wanted"])
+def test_more_than_memory_has_room_for_is_an_error_and_ends_no_process(shape, outputs):
+    script = f"""
+        import numpy as np, pyopnb
+        pyopnb.cpp_op('''void Two(Input<float> x, Output<float> y, Output<float> z) {{
+            y.allocate(x.shape());
+            z.allocate({shape});
+        }}''', "demo::Two")
+        session = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Two", "x", {outputs!r}), {{"x": "float32[N]"}}, {outputs!r}))
+        for _ in range(2):
+            try:
+                session(x=np.ones(3, np.float32))
+            except MemoryError:
+                print("MemoryError")
+            except Exception as error:
+                print(type(error).__name__, error)
+    """
+    done = subprocess.run([sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    asked_onnx_runtime = outputs == ["y", "z"] and "<< 60" in shape
+    said = "Failed to allocate memory" if asked_onnx_runtime else "MemoryError\n"
+    assert done.stdout.count(said) == 2, done.stdout
