@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 from peers import PEERS, named
 from table import Row, micro, milli, show, timed
@@ -44,6 +45,15 @@ def distributions(a: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str
     noise[1::3] = np.inf
     noise[2::6] = 0
     yield "NaN, infinities, zeros", noise, a
+    noise[:] = np.nan
+    yield "NaN against numbers", noise, a
+    noise[::2] = a[::2]
+    yield "each second NaN", a, noise
+    noise[::2] = np.inf
+    yield "infinities against NaN and infinities", np.full_like(a, -np.inf), noise
+    noise[:] = a
+    noise[::1024] += np.arange(1, noise[::1024].size + 1)
+    yield "worse from block to block", noise, a
     noise.view(np.uint32)[:] = rng.integers(0, 2**32, a.size, np.uint32)
     yield "random bits", noise, a
     noise[:] = 1
@@ -55,6 +65,18 @@ def distributions(a: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str
     yield "sorted, one twice the other", ascending, noise
     np.add(ascending, 1, out=noise)
     yield "sorted, one more", noise, ascending
+
+
+def dtypes(a: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Pairs of other dtypes, and of arrays whose elements are not side by side; a tenth as long."""
+    a = a[: a.size // 10]
+    b = a * np.float32(1.001)
+    b[::3] = np.nan
+    for kind in (np.float64, np.float16, ml_dtypes.bfloat16, np.complex64):
+        yield f"{np.dtype(kind)}, a third NaN", a.astype(kind), b.astype(kind)
+    for kind in (np.int8, np.int64):
+        yield f"{np.dtype(kind)}", (a * 20).astype(kind), (a * 21).astype(kind)
+    yield "float32, each second element", a[::2], b[::2]
 
 
 def rows() -> Iterator[Row]:
@@ -69,6 +91,10 @@ def rows() -> Iterator[Row]:
         yield _row(f"diff, {what}, all facts, {name}", best["full"], best["numpy"])
         worst = max(worst, (best["full"] / best["numpy"], name, best["full"], best["numpy"]))
     yield _row(f"diff, {what}, all facts, the worst: {worst[1]}", worst[2], worst[3], BAR)
+    for name, x, y in dtypes(a):
+        with np.errstate(all="ignore"):
+            best = timed({"full": lambda x=x, y=y: pyopnb.diff(x, y), "numpy": lambda x=x, y=y: np.abs(x - y).max()}, 3)
+        yield _row(f"diff, 2 × {x.size // 10**6}M {name}, all facts", best["full"], best["numpy"])
     b = a.copy()
     best = timed({"full": lambda: pyopnb.diff(a, b), "numpy": lambda: np.abs(a - b).max()}, 3)
     yield _row(f"diff, {what}, identical", best["full"], best["numpy"], IDENTICAL)

@@ -197,7 +197,7 @@ _Given = tuple[float | None, float | None, float | None]
 
 def _walk(path: _Path, a: Any, b: Any, given: _Given) -> Iterator[Part]:
     one, two = _normalize(a, path, "a"), _normalize(b, path, "b")
-    types = _type_text(one), _type_text(two)
+    types = _type_texts(one, two)
     if len(path) > _DEEPEST:
         yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
     elif one is None or two is None:
@@ -291,6 +291,12 @@ def _key(key: Any) -> str | int:
     if isinstance(key, (bool, np.bool_)) or not isinstance(key, (int, str, np.integer)):
         return repr(key)
     return str(key) if isinstance(key, str) else int(key)
+
+
+def _type_texts(a: Any, b: Any) -> tuple[str, str]:
+    text = _type_text(a)
+    alike = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape
+    return text, text if alike else _type_text(b)
 
 
 def _type_text(value: Any) -> str:

@@ -237,42 +237,29 @@ def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: i
     kind = family(a.dtype)
     if kind == "string":
         return _string_stats(a, b)
-    return _facts(_count(a, b, kind, rtol, atol, chunk).result(), a, b, kind)
+    return _facts(_count(a, b, kind, rtol, atol, _stride(a.size), chunk).result(), a, b, kind)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class LazyStats:
-    """The facts of two short arrays: counted at once, and made when somebody asks for them, which takes longer.
+    """The facts of two short arrays, of which a verdict needs only three; the others are made when somebody asks for them.
 
     Attributes
     ----------
     a, b : ndarray
         Copies: the caller may write into theirs before.
-    kind : str
-        Their `family`.
-    counts : _stats.Stats
+    rtol, atol : float
+    bits, differing, over : int
+        As in `ArrayStats`.
     """
 
     a: np.ndarray
     b: np.ndarray
-    kind: str
-    counts: _stats.Stats
-
-    @property
-    def bits(self) -> int:
-        """As in `ArrayStats`; so are the next two."""
-        return self.counts.totals()[0]
-
-    @property
-    def differing(self) -> int:
-        return self.counts.totals()[1]
-
-    @property
-    def over(self) -> int:
-        return self.counts.totals()[2]
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _itself, (self.make(),)  # the counts stay in this process
+    rtol: float
+    atol: float
+    bits: int
+    differing: int
+    over: int
 
     def make(self) -> ArrayStats:
         """Make the facts.
@@ -281,11 +268,7 @@ class LazyStats:
         -------
         ArrayStats
         """
-        return _facts(self.counts.result(), self.a, self.b, self.kind)
-
-
-def _itself(facts: ArrayStats) -> ArrayStats:
-    return facts
+        return array_stats(self.a, self.b, self.rtol, self.atol)
 
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
@@ -298,7 +281,8 @@ def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyS
     kind = family(a.dtype)
     if kind == "string" or a.size > _SHORT:
         return array_stats(a, b, rtol, atol)
-    return LazyStats(a.copy(), b.copy(), kind, _count(a, b, kind, rtol, atol))
+    a, b = a.copy(), b.copy()
+    return LazyStats(a, b, rtol, atol, *_count(a, b, kind, rtol, atol, stride=0).totals())
 
 
 def scale_of(b: np.ndarray) -> float:
@@ -318,10 +302,12 @@ def scale_of(b: np.ndarray) -> float:
     return largest
 
 
-def _count(a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, chunk: int | None = None) -> _stats.Stats:
+def _count(
+    a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, stride: int, chunk: int | None = None
+) -> _stats.Stats:
     stored, counted, name, tiny = _native(a.dtype)
     tables = tabulate(stored) if name in ("float1", "float2") else (b"", b"")
-    stats = _stats.Stats(name, a.shape, rtol, 0.0 if kind == "bool" else atol, _stride(a.size), tiny, *tables)
+    stats = _stats.Stats(name, a.shape, rtol, 0.0 if kind == "bool" else atol, stride, tiny, *tables)
     plain = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
     chunk = chunk or min(max(a.size // _CHUNKS, _LEAST), _MOST if plain else _COPIED)
     x, y = (array.reshape(-1) if array.flags.c_contiguous else array.flat for array in (a, b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_text_says_the_scale() -> None:
     assert "outside rtol 0, atol 0, stol 0.001 (of 100)" in str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=1e-3))
     with pytest.raises(pyopnb.FeedError, match="diff, stol: expected a finite number"):
         diff(A, B, stol=-1)
+
+
+@pytest.mark.parametrize("size", [7, 5000])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.complex64])
+def test_a_diff_stays_as_it_is_when_its_arrays_change(kind: Any, size: int) -> None:
+    b = (np.arange(size) % 100).astype(kind)
+    a = b + kind(1)
+    expected = str(diff(a, b))
+    found = diff(a, b)
+    a[:], b[:] = 3, 4
+    assert (str(found), found.parts[0].facts.over) == (expected, size)
+    assert pickle.loads(pickle.dumps(diff(a, b))) == diff(a, b)
 
 
 def test_json_is_strict() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.diffs.arrays import _stats
-from pyopnb.diffs.arrays.stats import ArrayStats, array_stats
+from pyopnb.diffs.arrays.stats import ArrayStats, array_stats, quick_stats
 
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]
 INTEGERS = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
@@ -74,6 +74,11 @@ def plain_floats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict
     return found
 
 
+def assert_totals(facts: ArrayStats, a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> None:
+    quick = quick_stats(a, b, rtol, atol)
+    assert (quick.bits, quick.differing, quick.over) == (facts.bits, facts.differing, facts.over)
+
+
 def assert_axes(facts: ArrayStats, counts: dict[int, list[int]]) -> None:
     if (facts.over or 0) <= 1:
         assert facts.axes == ()
@@ -111,6 +116,7 @@ def test_floats(kind: Any, shape: tuple[int, ...], data: st.DataObject, rtol: fl
         assert getattr(facts, name) == plain[name], name
     assert [place.index for place in facts.worst] == plain["worst"]
     assert_axes(facts, plain["axes"])
+    assert_totals(facts, a, b, rtol, atol)
     if plain["mean"] is not None and math.isfinite(facts.mean or 0.0):
         assert facts.mean == pytest.approx(float(plain["mean"]), rel=1e-12)
         assert facts.bias == pytest.approx(float(plain["bias"]), rel=1e-9, abs=1e-12 * float(plain["mean"]))
@@ -123,6 +129,7 @@ def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: 
     integers = st.integers(info.min, info.max) | st.integers(0, 3) | st.sampled_from([info.min, info.max])
     a, b = (np.array(data.draw(st.lists(integers, min_size=count, max_size=count)), kind).reshape(shape) for _ in "ab")
     facts = array_stats(a, b, 0.0, atol)
+    assert_totals(facts, a, b, 0.0, atol)
     away = [int(x) - int(y) for x, y in zip(a.flat, b.flat, strict=True)]
     hits = np.array([abs(one) > atol for one in away]).reshape(shape)
     assert (facts.count, facts.finite, facts.odd) == (count, count, 0)
@@ -134,6 +141,31 @@ def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: 
     assert_axes(
         facts, {axis: hits.sum(axis=tuple(k for k in range(len(shape)) if k != axis)).tolist() for axis in range(len(shape))}
     )
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
+    """What the native module counts of a block does not depend on what was in the one before."""
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        near, far, hard = (rng.choice(values, 1024).astype(kind) for values in ([0.5, 1.0, -0.0], [0.0, 2.0, 1e-40], HARD))
+    pairs = [
+        (near, far),
+        (hard, near),
+        (near, near),
+        (far, near),
+        (far, hard),
+        (hard, rng.permutation(hard)),
+        (hard, hard),
+        (far, far),
+    ]
+    a, b = (np.concatenate([pair[side] for pair in pairs])[:-1] for side in (0, 1))
+    facts, plain = array_stats(a, b, 1e-3, 1e-5), plain_floats(a, b, 1e-3, 1e-5)
+    for name in ("finite", "bits", "differing", "over", "odd", "classes", "largest", "peak", "first"):
+        assert getattr(facts, name) == plain[name], name
+    assert math.isinf(facts.mean) or facts.mean == pytest.approx(float(plain["mean"]), rel=1e-12)
+    assert [place.index for place in facts.worst] == plain["worst"]
+    assert_axes(facts, plain["axes"])
 
 
 @pytest.mark.parametrize("make", ["noise", "sorted", "NaN", "curve", "bits", "equal"])
@@ -177,6 +209,8 @@ def test_buffers_that_do_not_fit_are_refused() -> None:
         _stats.Stats("float3", (2,), 0.0, 0.0, 1, 0.0, b"", b"")
     with pytest.raises(ValueError, match="the tables of a float dtype"):
         _stats.Stats("float2", (2,), 0.0, 0.0, 1, 0.0, b"", b"")
+    with pytest.raises(ValueError, match="only totals"):
+        _stats.Stats("float4", (2,), 0.0, 0.0, 0, 0.0, b"", b"").result()
 
 
 parts = st.sampled_from([0.0, -0.0, 1.0, 1.001, -2.0, 1e-38, 1e30, math.inf, -math.inf, math.nan])
@@ -202,6 +236,7 @@ def test_complex(kind: Any, data: st.DataObject, rtol: float, atol: float) -> No
         elif any(not (one == two or (one != one and two != two)) for one, two in zip(ends[:2], ends[2:], strict=True)):
             odd += 1
     facts = array_stats(a, b, rtol, atol)
+    assert_totals(facts, a, b, rtol, atol)
     assert (facts.finite, facts.differing, facts.over, facts.odd) == (finite, differing + odd, over + odd, odd)
     assert (facts.largest or 0.0) == pytest.approx(largest, rel=1e-15)
     assert facts.bits == sum(one.tobytes() != two.tobytes() for one, two in zip(a, b, strict=True))

@@ -38,36 +38,19 @@ struct Point {
 
 class HullBuilder {
  public:
+  static constexpr size_t kBatch = 1024;
+
   // Takes n points with t >= 0 and d >= 0, all finite. Those with t == 0 are left out: no slope says anything about them.
   void add(const double* t, const double* d, size_t n) {
-    for (size_t begin = 0; begin < n; begin += kBatch) add_batch(t + begin, d + begin, std::min(kBatch, n - begin));
+    for (size_t begin = 0; begin < n; begin += kBatch) {
+      size_t size = std::min(kBatch, n - begin);
+      add_batch(t + begin, d + begin, size, loops::range(t + begin, size));
+    }
   }
 
-  void merge(const HullBuilder& other) {
-    for (const Point& corner : other.corners_) insert(corner);
-  }
-
-  // The hull without the origin, from left to right.
-  const std::vector<Point>& corners() {
-    thin();
-    return corners_;
-  }
-
- private:
-  static constexpr size_t kBatch = 1024;
-  static constexpr size_t kCorners = 512;  // that are kept; errors that follow a smooth curve have more
-  static constexpr size_t kFew = 8;
-  static constexpr uint64_t kBins = 1024;
-  static constexpr size_t kStale = 512;             // points that were looked up in vain before the table is made again
-  static constexpr double kRounding = 1 + 0x1p-44;  // more than the error of a line that is calculated here
-
-  struct Bin {
-    Line left, right;  // what is below both is below the hull
-  };
-
-  void add_batch(const double* t, const double* d, size_t n) {
+  // The same of at most kBatch points, the range of whose t is known.
+  void add_batch(const double* t, const double* d, size_t n, Range range) {
     double excess[kBatch], most;
-    Range range = loops::range(t, n);
     size_t above, before = 2 * n;
     while (true) {
       Line lines[4];
@@ -94,6 +77,27 @@ class HullBuilder {
     if (corners_.size() > 2 * kCorners) thin();
     if (stale_ > kStale) index();
   }
+
+  void merge(const HullBuilder& other) {
+    for (const Point& corner : other.corners_) insert(corner);
+  }
+
+  // The hull without the origin, from left to right.
+  const std::vector<Point>& corners() {
+    thin();
+    return corners_;
+  }
+
+ private:
+  static constexpr size_t kCorners = 512;  // that are kept; errors that follow a smooth curve have more
+  static constexpr size_t kFew = 8;
+  static constexpr uint64_t kBins = 1024;
+  static constexpr size_t kStale = 512;             // points that were looked up in vain before the table is made again
+  static constexpr double kRounding = 1 + 0x1p-44;  // more than the error of a line that is calculated here
+
+  struct Bin {
+    Line left, right;  // what is below both is below the hull
+  };
 
   // The hull at t.
   double at(double t) const {

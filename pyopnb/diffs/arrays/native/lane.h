@@ -18,17 +18,16 @@
 #include "hull.h"
 #include "loops.h"
 #include "marginals.h"
+#include "wide_sum.h"
 
 namespace pyopnb {
 
 constexpr size_t kBlock = 1024;
 constexpr size_t kWorst = 5;
+static_assert(kBlock <= HullBuilder::kBatch);
 constexpr double kSlack = 1 + 0x1p-40;  // by which a bound may be missed, so that no answer depends on how it was rounded
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-__extension__ typedef __int128 int128;
-__extension__ typedef unsigned __int128 uint128;
 
 // What is counted beside differences, in the order in which it is told.
 enum Class : uint8_t {
@@ -73,11 +72,11 @@ struct Task {
   int64_t rows, columns;  // the array as a matrix: the last axis is across
   double rtol, atol;
   uint64_t allowed;        // the largest difference of integers that is tolerated
-  int64_t stride;          // every so many-th element is in the histograms; a power of 2
+  int64_t stride;          // every so many-th element is in the histograms; a power of 2. 0: only the totals are wanted
   double smallest_normal;  // of the float dtype
   // Of floats of one and two bytes: each pattern's value, and an integer that rises by one from each value to the next.
-  std::vector<float> values;
-  std::vector<int32_t> order;
+  const float* values;
+  const int32_t* order;
 };
 
 struct Worst {
@@ -95,6 +94,21 @@ int64_t count_unequal_bits(const Bits* x, const Bits* y, size_t n) {
   return count;
 }
 
+// Widens n pairs of floats, and makes both numbers of a pair 0, in all four arrays, if they are not two finite numbers.
+template <class Format>
+Specials clear_by_values(const Format& format, typename Format::Bits* x, typename Format::Bits* y, double* a, double* b,
+                         uint32_t* special, uint32_t* odd, size_t n) {
+  using Bits = typename Format::Bits;
+  format.widen(x, a, n);
+  format.widen(y, b, n);
+  Specials found = loops::clear_specials(a, b, special, odd, n);
+  for (size_t i = 0; i < n; i++) {
+    Bits kept = static_cast<Bits>(Bits(special[i]) - 1);
+    x[i] &= kept, y[i] &= kept;
+  }
+  return found;
+}
+
 // How the floats of a dtype are read: as float64, and as integers that rise by one from each value to the next.
 struct Float32 {
   using Bits = uint32_t;
@@ -102,6 +116,12 @@ struct Float32 {
 
   explicit Float32(const Task&) {}
   void widen(const Bits* bits, double* values, size_t n) const { loops::widen(bits, values, n); }
+  Specials clear(Bits* x, Bits* y, double* a, double* b, uint32_t* special, uint32_t* odd, size_t n) const {
+    Specials found = loops::clear_specials(x, y, special, odd, n);
+    widen(x, a, n);
+    widen(y, b, n);
+    return found;
+  }
   int64_t count_unequal(const Bits* x, const Bits* y, size_t n) const { return loops::count_unequal(x, y, n); }
   Steps count_steps(const Bits* x, const Bits* y, Steps* steps, size_t n) const { return loops::count_steps(x, y, steps, n); }
 };
@@ -112,6 +132,9 @@ struct Float64 {
 
   explicit Float64(const Task&) {}
   void widen(const Bits* bits, double* values, size_t n) const { std::memcpy(values, bits, n * sizeof(double)); }
+  Specials clear(Bits* x, Bits* y, double* a, double* b, uint32_t* special, uint32_t* odd, size_t n) const {
+    return clear_by_values(*this, x, y, a, b, special, odd, n);
+  }
   int64_t count_unequal(const Bits* x, const Bits* y, size_t n) const { return count_unequal_bits(x, y, n); }
   Steps count_steps(const Bits* x, const Bits* y, Steps* steps, size_t n) const { return loops::count_steps(x, y, steps, n); }
 };
@@ -122,9 +145,12 @@ struct Tabulated {
   using Bits = BitsOf;
   using Steps = uint32_t;
 
-  explicit Tabulated(const Task& task) : values_(task.values.data()), order_(task.order.data()) {}
+  explicit Tabulated(const Task& task) : values_(task.values), order_(task.order) {}
   void widen(const Bits* bits, double* values, size_t n) const {
     for (size_t i = 0; i < n; i++) values[i] = values_[bits[i]];
+  }
+  Specials clear(Bits* x, Bits* y, double* a, double* b, uint32_t* special, uint32_t* odd, size_t n) const {
+    return clear_by_values(*this, x, y, a, b, special, odd, n);
   }
   int64_t count_unequal(const Bits* x, const Bits* y, size_t n) const { return count_unequal_bits(x, y, n); }
   Steps count_steps(const Bits* x, const Bits* y, Steps* steps, size_t n) const {
@@ -156,41 +182,44 @@ class Lane {
     using Steps = typename Format::Steps;
     const Format format(task_);
     alignas(64) Bits x[kBlock], y[kBlock];
-    std::memcpy(y, right, n * sizeof(Bits));
-    format.widen(y, t_, n);
-    if (std::memcmp(left, right, n * sizeof(Bits)) == 0 && count_same(n, at)) return;
-
     std::memcpy(x, left, n * sizeof(Bits));
-    format.widen(x, a_, n);
+    std::memcpy(y, right, n * sizeof(Bits));
     int64_t unequal = format.count_unequal(x, y, n);
     bits += unequal;
-    Sums block = sum(n);
-    bool special = !std::isfinite(block.left + block.right);
-    if (special) {  // something is not finite, or has a square that is not
-      format.widen(x, a_, n);
+    odd_in_block_ = 0;
+    bool special = special_before_;  // what one block has, the next has as well, nearly always
+    Sums block;
+    if (!special) {
       format.widen(y, t_, n);
-      count_specials(loops::clear_specials(a_, t_, special_, odd_, n));
-      for (size_t i = 0; i < n; i++) {
-        Bits kept = static_cast<Bits>(special_[i] - 1);
-        x[i] &= kept, y[i] &= kept;
-      }
+      if (!unequal && count_same(n, at)) return;
+      format.widen(x, a_, n);
+      block = sum(n);
+      special = !std::isfinite(block.left + block.right);  // something is not finite, or has a square that is not
+    }
+    if (special) {
+      special = count_specials(format.clear(x, y, a_, t_, special_, odd_, n)) > 0;
       int64_t of_finite = format.count_unequal(x, y, n);
       classes[kNanBits] += unequal - of_finite - odd_in_block_;
       unequal = of_finite;
       block = sum(n);
-    } else {
-      odd_in_block_ = 0;
     }
+    special_before_ = special;
     sums.add(block);
-    peak = std::max(peak, top_);
-    if (sizes_.least < task_.smallest_normal) {
+    peak = std::max(peak, reference_.most);
+    if (least_ < task_.smallest_normal) {
       classes[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
       classes[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
     }
-    Steps steps[kBlock] = {};
-    if (away_.most > 0) ulp = std::max<uint64_t>(ulp, format.count_steps(x, y, steps, n));
-    for (size_t i = first_sampled(at); i < n; i += static_cast<size_t>(task_.stride)) {
-      if (!special || !special_[i]) ulps[digits(steps[i])]++;
+    Steps steps[kBlock];
+    if (!only_totals()) {
+      if (away_.most > 0) {
+        ulp = std::max<uint64_t>(ulp, format.count_steps(x, y, steps, n));
+      } else {
+        std::fill_n(steps, n, Steps(0));
+      }
+      for (size_t i = first_sampled(at); i < n; i += static_cast<size_t>(task_.stride)) {
+        if (!special || !special_[i]) ulps[digits(steps[i])]++;
+      }
     }
     int64_t other_values = measure(n, at, special, [&steps](size_t i) { return static_cast<uint64_t>(steps[i]); });
     classes[kZeroSigns] += unequal - other_values;
@@ -204,7 +233,7 @@ class Lane {
     std::memcpy(y, right, n * sizeof(Part) * 2);
     bool special = false;
     Sums block;
-    sizes_ = {kInfinity, 0}, away_ = {kInfinity, 0}, odd_in_block_ = 0;
+    reference_ = {kInfinity, 0}, away_ = {kInfinity, 0}, odd_in_block_ = 0;
     for (size_t i = 0; i < n; i++) {
       double ar = x[2 * i], ai = x[2 * i + 1], br = y[2 * i], bi = y[2 * i + 1];
       bool unequal = std::memcmp(x + 2 * i, y + 2 * i, 2 * sizeof(Part)) != 0;
@@ -214,7 +243,7 @@ class Lane {
       special_[i] = !(std::isfinite(d) && std::isfinite(ar) && std::isfinite(ai)), odd_[i] = 0;
       if (special_[i]) {
         special = true;
-        away_.least = 0;  // what d_ has of it
+        away_.least = reference_.least = 0;  // what d_ and t_ have of it
         odd_[i] = count_special(ar, ai, br, bi);
         continue;
       }
@@ -224,10 +253,11 @@ class Lane {
       real_parts = std::max(real_parts, std::fabs(real)), imaginary_parts = std::max(imaginary_parts, std::fabs(imaginary));
       block.total += d, block.squares += d * d;
       block.left += ar * ar + ai * ai, block.right += br * br + bi * bi, block.product += ar * br + ai * bi;
-      peak = std::max(peak, t_[i]);
-      away_ = {std::min(away_.least, d), std::max(away_.most, d)}, sizes_.least = std::min(sizes_.least, t_[i]);
+      away_ = {std::min(away_.least, d), std::max(away_.most, d)};
+      reference_ = {std::min(reference_.least, t_[i]), std::max(reference_.most, t_[i])};
     }
     sums.add(block);
+    peak = std::max(peak, reference_.most);
     measure(n, at, special, [](size_t) { return uint64_t(0); });
   }
 
@@ -243,7 +273,7 @@ class Lane {
     std::memcpy(x, left, n * sizeof(Integer));
     for (size_t i = 0; i < n; i++) a_[i] = static_cast<double>(x[i]);
     Sums block = sum(n);
-    uint128 above = 0, below = 0;
+    WideSum above, below;
     int64_t more = 0, less = 0;
     uint64_t largest_key = 0;
     for (size_t i = 0; i < n; i++) {
@@ -251,19 +281,18 @@ class Lane {
       Unsigned up = Unsigned(x[i]) - Unsigned(y[i]), down = Unsigned(y[i]) - Unsigned(x[i]);
       bool greater = x[i] > y[i];
       keys_[i] = greater ? up : down;
-      above += greater ? up : 0, below += greater ? 0 : down;
+      above.add(greater ? up : 0), below.add(greater ? 0 : down);
       more += greater, less += x[i] < y[i];
       largest_key = std::max(largest_key, keys_[i]);
       d_[i] = static_cast<double>(keys_[i]);
     }
     sums.add(block);
-    peak = std::max(peak, top_);
+    peak = std::max(peak, reference_.most);
     bits += more + less;
     classes[kTrueToFalse] += more, classes[kFalseToTrue] += less;  // the caller knows whether they are bools
-    whole_total += above + below;
-    whole_bias += static_cast<int128>(above) - static_cast<int128>(below);
+    whole_above.add(above), whole_below.add(below);
     whole_largest = std::max(whole_largest, largest_key);
-    count_sizes(n, at, false);
+    if (!only_totals()) count_sizes(n, at, false);
     finite += static_cast<int64_t>(n);
     differing += more + less;
     int64_t hits = 0;
@@ -271,6 +300,8 @@ class Lane {
       hits_[i] = keys_[i] > task_.allowed;
       hits += static_cast<int64_t>(hits_[i]);
     }
+    over += hits;
+    if (only_totals()) return;
     keep_worst(n, at, [](size_t) { return uint64_t(0); });
     place(n, at, hits);
   }
@@ -279,7 +310,7 @@ class Lane {
     bits += other.bits, differing += other.differing, over += other.over, finite += other.finite, odd_count += other.odd_count;
     for (size_t i = 0; i < kClasses; i++) classes[i] += other.classes[i];
     sums.add(other.sums);
-    whole_total += other.whole_total, whole_bias += other.whole_bias;
+    whole_above.add(other.whole_above), whole_below.add(other.whole_below);
     whole_largest = std::max(whole_largest, other.whole_largest);
     largest = std::max(largest, other.largest), peak = std::max(peak, other.peak), at_zero = std::max(at_zero, other.at_zero);
     real_parts = std::max(real_parts, other.real_parts), imaginary_parts = std::max(imaginary_parts, other.imaginary_parts);
@@ -294,9 +325,11 @@ class Lane {
     hull.merge(other.hull);
     heatmap.merge(other.heatmap);
     axes.merge(other.axes);
-    for (size_t i = 0; i < sizes.size(); i++) sizes[i] += other.sizes[i];
+    if (sizes.empty()) sizes.resize(other.sizes.size());
+    for (size_t i = 0; i < other.sizes.size(); i++) sizes[i] += other.sizes[i];
     for (size_t i = 0; i < ulps.size(); i++) ulps[i] += other.ulps[i];
-    for (size_t i = 0; i < spread.size(); i++) {
+    if (spread.empty()) spread.resize(other.spread.size());
+    for (size_t i = 0; i < other.spread.size(); i++) {
       if (spread[i].empty()) spread[i].resize(other.spread[i].size());
       for (size_t j = 0; j < other.spread[i].size(); j++) spread[i][j] += other.spread[i][j];
     }
@@ -305,8 +338,7 @@ class Lane {
   int64_t bits = 0, differing = 0, over = 0, finite = 0, odd_count = 0;
   std::array<int64_t, kClasses> classes{};
   Sums sums;
-  uint128 whole_total = 0;  // of integers, exactly: the sum of |a-b|, of a-b, and the largest
-  int128 whole_bias = 0;
+  WideSum whole_above, whole_below;  // of integers, exactly: the sum of |a-b| where a > b, and where a < b, and the largest
   uint64_t whole_largest = 0;
   double largest = 0, peak = 0, at_zero = 0;
   double real_parts = 0, imaginary_parts = 0;
@@ -320,17 +352,20 @@ class Lane {
   // Histograms of the sample: |a-b| by eighths of an octave, after those that are 0; ULPs by their binary digits; pairs by the
   // exponents of |b| and |a-b|.
   static constexpr int kEighth = 49;  // bits of a float64 below an eighth of an octave
-  std::vector<int64_t> sizes = std::vector<int64_t>(2048 * 8 + 1);
+  std::vector<int64_t> sizes;
   std::array<int64_t, 66> ulps{};
-  std::vector<std::vector<uint32_t>> spread = std::vector<std::vector<uint32_t>>(2048);
+  std::vector<std::vector<uint32_t>> spread;
 
  private:
-  void count_specials(const Specials& found) {
+  // How many there are.
+  int64_t count_specials(const Specials& found) {
     classes[kNanBoth] += found.nan_both, classes[kNanA] += found.nan_a, classes[kNanB] += found.nan_b;
     classes[kSameInfinity] += found.same_infinity, classes[kOppositeInfinities] += found.opposite;
     classes[kInfiniteA] += found.infinite_a, classes[kInfiniteB] += found.infinite_b, classes[kTooFar] += found.too_far;
     odd_in_block_ = found.nan_a + found.nan_b + found.opposite + found.infinite_a + found.infinite_b + found.too_far;
-    finite -= odd_in_block_ + found.nan_both + found.same_infinity;  // `measure` counts the whole block
+    int64_t count = odd_in_block_ + found.nan_both + found.same_infinity;
+    finite -= count;  // `measure` counts the whole block
+    return count;
   }
 
   // Counts a pair of complex numbers that has no finite difference; whether no tolerance covers it.
@@ -349,36 +384,39 @@ class Lane {
 
   // A block of the same bits in both, whose values are in t_. False if it is not that simple; then nothing was counted.
   bool count_same(size_t n, int64_t at) {
-    double square = loops::sum_squares(t_, n, &sizes_);
+    double square = loops::sum_squares(t_, n, &reference_);
     if (!std::isfinite(square)) return false;
     sums.left += square, sums.right += square, sums.product += square;
-    peak = std::max(peak, sizes_.most);
+    peak = std::max(peak, reference_.most);
     finite += static_cast<int64_t>(n);
-    if (sizes_.least < task_.smallest_normal) {
+    if (reference_.least < task_.smallest_normal) {
       int64_t count = loops::count_between_zero_and(task_.smallest_normal, t_, n);
       classes[kSubnormalA] += count, classes[kSubnormalB] += count;
     }
+    if (only_totals()) return true;
     size_t stride = static_cast<size_t>(task_.stride), first = first_sampled(at);
     int64_t sampled = first < n ? static_cast<int64_t>((n - 1 - first) / stride + 1) : 0;
-    sizes[0] += sampled, ulps[0] += sampled;
+    histogram()[0] += sampled, ulps[0] += sampled;
     return true;
   }
 
   // The sums of a block, whose values are in a_ and t_. Leaves |a-b| in d_, |b| in t_, and their ranges.
-  Sums sum(size_t n) { return loops::sum(a_, t_, d_, n, &away_, &sizes_, &top_); }
+  Sums sum(size_t n) { return loops::sum(a_, t_, d_, n, &away_, &reference_, &least_); }
 
   // What the sizes of differences (d_) and of the reference (t_) tell; how many finite pairs differ. Of special blocks,
   // special_ says what is no number.
   template <class Ulp>
   int64_t measure(size_t n, int64_t at, bool special, Ulp ulp_of) {
     finite += static_cast<int64_t>(n);
-    count_sizes(n, at, special);
+    if (!only_totals()) count_sizes(n, at, special);
     int64_t other_values = 0, hits = 0;
     if (away_.most > 0) {
-      largest = std::max(largest, away_.most);
       other_values = away_.least > 0 ? static_cast<int64_t>(n) : loops::count_between_zero_and(kInfinity, d_, n);
-      if (sizes_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
-      hull.add(t_, d_, n);
+    }
+    if (away_.most > 0 && !only_totals()) {
+      largest = std::max(largest, away_.most);
+      if (reference_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
+      hull.add_batch(t_, d_, n, reference_);
       if (worst.size() < kWorst || bits_of(away_.most) > worst.back().key) {
         std::memcpy(keys_, d_, n * sizeof(double));
         keep_worst(n, at, ulp_of);
@@ -390,6 +428,8 @@ class Lane {
       std::fill_n(hits_, n, 0);
     }
     differing += other_values + odd_in_block_;
+    over += hits + odd_in_block_;
+    if (only_totals()) return other_values;
     odd_count += odd_in_block_;
     if (odd_in_block_) {
       loops::spoil(odd_, d_, hits_, n);
@@ -401,12 +441,20 @@ class Lane {
     return other_values;
   }
 
+  bool only_totals() const { return !task_.stride; }
+
   size_t first_sampled(int64_t at) const { return static_cast<size_t>(-at & (task_.stride - 1)); }
 
   // Binary digits: what the exponent of a float64 says, if only of numbers that rounding does not give one more.
   static size_t digits(uint64_t number) { return number ? (bits_of(static_cast<double>(number)) >> 52) - 1022 : 0; }
 
+  std::vector<int64_t>& histogram() {
+    if (sizes.empty()) sizes.resize(2048 * 8 + 1), spread.resize(2048);
+    return sizes;
+  }
+
   void count_sizes(size_t n, int64_t at, bool special) {
+    histogram();
     for (size_t i = first_sampled(at); i < n; i += static_cast<size_t>(task_.stride)) {
       if (special && special_[i]) continue;
       uint64_t d = bits_of(d_[i]);
@@ -427,7 +475,6 @@ class Lane {
       if (found != d_ + n) first_differing = at + (found - d_);
     }
     if (!hits) return;
-    over += hits;
     axes.add(hits_, static_cast<int64_t>(n), at);
     if (first_over == kNowhere) first_over = at + (std::find(hits_, hits_ + n, uint64_t(1)) - hits_);
   }
@@ -457,9 +504,10 @@ class Lane {
   alignas(64) double a_[kBlock], t_[kBlock], d_[kBlock];
   uint64_t keys_[kBlock];
   uint64_t hits_[kBlock];
-  uint64_t special_[kBlock], odd_[kBlock];  // 1 for what is no pair of finite numbers, and for what no tolerance covers
-  Range away_, sizes_;                      // of the block's |a-b|, and of its |a| and |b|
-  double top_ = 0;                          // the largest |b|
+  uint32_t special_[kBlock], odd_[kBlock];  // 1 for what is no pair of finite numbers, and for what no tolerance covers
+  bool special_before_ = false;             // whether there were some in the block before
+  Range away_, reference_;                  // of the block's |a-b|, and of its |b|
+  double least_ = 0;                        // the least of its |a| and |b|
   int64_t odd_in_block_ = 0;
 };
 

@@ -1,15 +1,10 @@
 #include "loops.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
-// ThreadSanitizer's own checks cannot run where the dynamic linker chooses a version.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define PYOPNB_VERSIONS __attribute__((target_clones("avx2", "default")))
-#else
-#define PYOPNB_VERSIONS
-#endif
+#include <portable.h>
 
 namespace pyopnb::loops {
 
@@ -40,33 +35,32 @@ inline Bits step(Bits x, Bits y) {
 PYOPNB_VERSIONS void widen(const uint32_t* bits, double* values, size_t n) {
   for (size_t i = 0; i < n; i++) {
     float value;
-    __builtin_memcpy(&value, bits + i, sizeof value);
+    std::memcpy(&value, bits + i, sizeof value);
     values[i] = value;
   }
 }
 
-PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* sizes, double* peak) {
+PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* reference, double* least) {
   double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
-  double near = kInfinity, far = 0, low = kInfinity, high = 0, top = 0;
-#pragma omp simd reduction(+ : total, bias, squares) reduction(max : far) reduction(min : near)
+  double nearest = kInfinity, farthest = 0, low = kInfinity, least_a = kInfinity, top = 0;
+#pragma omp simd reduction(+ : total, bias, squares) reduction(max : farthest) reduction(min : nearest)
   for (size_t i = 0; i < n; i++) {
     double difference = a[i] - b[i], size = std::fabs(difference);
     d[i] = size;
     bias += difference, total += size, squares += size * size;
-    far = size > far ? size : far;
-    near = size < near ? size : near;
+    farthest = size > farthest ? size : farthest;
+    nearest = size < nearest ? size : nearest;
   }
-#pragma omp simd reduction(+ : left, right, product) reduction(max : high, top) reduction(min : low)
+#pragma omp simd reduction(+ : left, right, product) reduction(max : top) reduction(min : low, least_a)
   for (size_t i = 0; i < n; i++) {
     double p = a[i], q = b[i], s = std::fabs(p), t = std::fabs(q);
     b[i] = t;
     left += p * p, right += q * q, product += p * q;
     top = t > top ? t : top;
-    high = s > high ? s : high;
-    low = s < low ? s : low;
     low = t < low ? t : low;
+    least_a = s < least_a ? s : least_a;
   }
-  *away = {near, far}, *sizes = {low, high > top ? high : top}, *peak = top;
+  *away = {nearest, farthest}, *reference = {low, top}, *least = least_a < low ? least_a : low;
   return {total, bias, squares, left, right, product};
 }
 
@@ -83,23 +77,41 @@ PYOPNB_VERSIONS double sum_squares(const double* values, size_t n, Range* sizes)
   return squares;
 }
 
-PYOPNB_VERSIONS Specials clear_specials(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n) {
+PYOPNB_VERSIONS Specials clear_specials(double* a, double* b, uint32_t* special, uint32_t* odd, size_t n) {
   int64_t nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
   for (size_t i = 0; i < n; i++) {
     double p = a[i], q = b[i];
     int64_t na = p != p, nb = q != q, ia = std::fabs(p) == kInfinity, ib = std::fabs(q) == kInfinity, equal = p == q;
-    int64_t finite = (na | nb | ia | ib) ^ 1, far = finite & (std::fabs(p - q) == kInfinity);
+    int64_t finite = (na | nb | ia | ib) ^ 1, beyond = finite & (std::fabs(p - q) == kInfinity);
     nan_both += na & nb, nan_a += na & (nb ^ 1), nan_b += nb & (na ^ 1);
     same += ia & ib & equal, opposite += ia & ib & (equal ^ 1);
     infinite_a += ia & ((ib | nb) ^ 1), infinite_b += ib & ((ia | na) ^ 1);
-    too_far += far;
-    int64_t here = (finite ^ 1) | far;
-    special[i] = static_cast<uint64_t>(here);
-    odd[i] = static_cast<uint64_t>(here & ((na & nb) ^ 1) & ((ia & ib & equal) ^ 1));
+    too_far += beyond;
+    int64_t here = (finite ^ 1) | beyond;
+    special[i] = static_cast<uint32_t>(here);
+    odd[i] = static_cast<uint32_t>(here & ((na & nb) ^ 1) & ((ia & ib & equal) ^ 1));
     a[i] = here ? 0 : p;
     b[i] = here ? 0 : q;
   }
   return {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, too_far};
+}
+
+PYOPNB_VERSIONS Specials clear_specials(uint32_t* x, uint32_t* y, uint32_t* special, uint32_t* odd, size_t n) {
+  constexpr int32_t infinity = 0x7f800000;
+  uint32_t nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0;
+#pragma omp simd reduction(+ : nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b)
+  for (size_t i = 0; i < n; i++) {
+    int32_t p = static_cast<int32_t>(x[i] & 0x7fffffff), q = static_cast<int32_t>(y[i] & 0x7fffffff);
+    uint32_t na = p > infinity, nb = q > infinity, ia = p == infinity, ib = q == infinity, equal = x[i] == y[i];
+    uint32_t here = na | nb | ia | ib, both = na & nb, alike = ia & ib & equal;
+    nan_both += both, nan_a += na & (nb ^ 1), nan_b += nb & (na ^ 1);
+    same += alike, opposite += ia & ib & (equal ^ 1);
+    infinite_a += ia & ((ib | nb) ^ 1), infinite_b += ib & ((ia | na) ^ 1);
+    special[i] = here;
+    odd[i] = here & ((both | alike) ^ 1);
+    x[i] &= here - 1, y[i] &= here - 1;
+  }
+  return {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, 0};
 }
 
 PYOPNB_VERSIONS int64_t count_unequal(const uint32_t* x, const uint32_t* y, size_t n) {
@@ -146,7 +158,7 @@ PYOPNB_VERSIONS int64_t mark_over(const double* d, const double* t, double rtol,
   return count;
 }
 
-PYOPNB_VERSIONS void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n) {
+PYOPNB_VERSIONS void spoil(const uint32_t* odd, double* d, uint64_t* hits, size_t n) {
 #pragma omp simd
   for (size_t i = 0; i < n; i++) {
     hits[i] |= odd[i];

@@ -32,11 +32,14 @@ struct Line {
 namespace loops {
 
 void widen(const uint32_t* bits, double* values, size_t n);
-// Of n pairs a, b the sums; d becomes |a-b|, and b its modulus. `away` is the range of d, `sizes` that of |a| and |b|.
-Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* sizes, double* peak);
+// Of n pairs a, b the sums; d becomes |a-b|, and b its modulus. `away` is the range of d, `reference` that of |b|; none of |a|
+// and |b| is below `least`.
+Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* reference, double* least);
 double sum_squares(const double* values, size_t n, Range* sizes);
 // Sets a and b to 0 where they are not two finite numbers; says where, and where no tolerance covers them.
-Specials clear_specials(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n);
+Specials clear_specials(double* a, double* b, uint32_t* special, uint32_t* odd, size_t n);
+// The same of float32, by their bits.
+Specials clear_specials(uint32_t* x, uint32_t* y, uint32_t* special, uint32_t* odd, size_t n);
 int64_t count_unequal(const uint32_t* x, const uint32_t* y, size_t n);
 int64_t count_between_zero_and(double limit, const double* values, size_t n);
 // The steps from each x to its y, in the integers that rise with the floats of which they are the bits; gives the most.
@@ -44,7 +47,7 @@ uint32_t count_steps(const uint32_t* x, const uint32_t* y, uint32_t* steps, size
 uint64_t count_steps(const uint64_t* x, const uint64_t* y, uint64_t* steps, size_t n);
 int64_t mark_over(const double* d, const double* t, double rtol, double atol, double slack, uint64_t* hits, size_t n);
 // Makes mismatches of what is odd, by an infinite difference.
-void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n);
+void spoil(const uint32_t* odd, double* d, uint64_t* hits, size_t n);
 // How many d there are where t is 0, and in `most` the largest.
 int64_t count_from_zero(const double* d, const double* t, double* most, size_t n);
 Range range(const double* values, size_t n);

@@ -78,15 +78,7 @@ Dtype dtype_of(const std::string& name) {
   throw nb::value_error(("no such dtype: " + name).c_str());
 }
 
-nb::int_ big(uint128 value) {
-  nb::object high = nb::int_(static_cast<uint64_t>(value >> 64)), low = nb::int_(static_cast<uint64_t>(value));
-  return nb::int_((high << nb::int_(64)) | low);
-}
-
-nb::int_ big(int128 value) {
-  uint128 size = value < 0 ? -static_cast<uint128>(value) : static_cast<uint128>(value);
-  return value < 0 ? nb::int_(-big(size)) : big(size);
-}
+nb::object big(const WideSum& sum) { return (nb::int_(sum.high) << nb::int_(64)) | nb::int_(sum.low); }
 
 nb::object position(int64_t at) { return at == kNowhere ? nb::none() : nb::object(nb::int_(at)); }
 
@@ -103,7 +95,7 @@ class Stats {
  public:
   Stats(const std::string& dtype, std::vector<int64_t> shape, double rtol, double atol, int64_t stride, double smallest_normal,
         nb::object values, nb::object order)
-      : dtype_(dtype_of(dtype)), exact_(dtype.find("int") != std::string::npos) {
+      : dtype_(dtype_of(dtype)), exact_(dtype.find("int") != std::string::npos), values_(values), order_(order) {
     int64_t rows = 1;
     for (size_t axis = 0; axis + 1 < shape.size(); axis++) rows *= shape[axis];
     task_.columns = shape.empty() ? 1 : shape.back();
@@ -113,11 +105,11 @@ class Stats {
     task_.allowed = atol < 0x1p64 ? static_cast<uint64_t>(atol) : UINT64_MAX;
     task_.stride = stride;
     task_.smallest_normal = smallest_normal;
-    task_.values = Buffer(values).copy<float>();
-    task_.order = Buffer(order).copy<int32_t>();
+    task_.values = reinterpret_cast<const float*>(values_.data());
+    task_.order = reinterpret_cast<const int32_t*>(order_.data());
     size_t patterns = size_t(1) << 8 * dtype_.itemsize % 64;
     if (dtype.compare(0, 5, "float") == 0 && dtype_.itemsize < 4 &&
-        (task_.values.size() < patterns || task_.order.size() < patterns)) {
+        (values_.size() < patterns * sizeof(float) || order_.size() < patterns * sizeof(int32_t))) {
       throw nb::value_error("the tables of a float dtype have a row for each pattern of its bits");
     }
   }
@@ -177,6 +169,7 @@ class Stats {
   }
 
   nb::dict result() {
+    if (!task_.stride) throw nb::value_error("with a stride of 0 there are only totals");
     if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(task_));
     Lane& all = *lanes_.front();
     for (size_t lane = 1; lane < lanes_.size(); lane++) all.merge(*lanes_[lane]);
@@ -194,8 +187,8 @@ class Stats {
     facts["left"] = all.sums.left;
     facts["right"] = all.sums.right;
     facts["product"] = all.sums.product;
-    facts["whole_total"] = big(all.whole_total);
-    facts["whole_bias"] = big(all.whole_bias);
+    facts["whole_total"] = big(all.whole_above) + big(all.whole_below);
+    facts["whole_bias"] = big(all.whole_above) - big(all.whole_below);
     facts["whole_largest"] = all.whole_largest;
     facts["largest"] = all.largest;
     facts["peak"] = all.peak;
@@ -212,7 +205,7 @@ class Stats {
     facts["sizes"] = nonzero(all.sizes, [](size_t i) { return nb::int_(static_cast<int64_t>(i) - 1); });
     facts["ulps"] = nonzero(all.ulps, [](size_t i) { return nb::int_(i); });
     nb::dict spread;
-    for (int64_t i = 0; i < 2048; i++) {
+    for (int64_t i = 0; i < static_cast<int64_t>(all.spread.size()); i++) {
       for (size_t j = 0; j < all.spread[static_cast<size_t>(i)].size(); j++) {
         uint32_t count = all.spread[static_cast<size_t>(i)][j];
         if (count) spread[nb::make_tuple(i - 1023, static_cast<int64_t>(j) - 1023)] = count;
@@ -261,6 +254,7 @@ class Stats {
 
   Dtype dtype_;
   bool exact_;
+  Buffer values_, order_;  // of the tables in task_
   Task task_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
