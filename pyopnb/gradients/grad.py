@@ -9,6 +9,7 @@ import onnx
 from onnx import GraphProto, ModelProto
 
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
+from pyopnb.gradients.scopes import distinguish
 from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.functions import function_key
@@ -83,10 +84,12 @@ def grad(model: Any, wrt: Sequence[str] | str, loss: str | None = None) -> Model
     source = open_for_edit(model, None)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     proto = _without_functions(source.proto)
+    distinguish(proto)
     name_outputs(proto)
     proto = with_ranks(proto)
     _check_wrt(proto.graph, names)
     reverse(proto, names, _loss(proto.graph, loss))
+    distinguish(proto)
     _check_types(proto)
     source.proto.CopyFrom(proto)
     return to_model(source)
@@ -122,6 +125,7 @@ def _check_types(proto: ModelProto) -> None:
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
     known = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    made = {output for node in graph.node for output in node.output}
     types = types_of(graph)
     if not names:
         raise ModelError("wrt", expected="names of inputs or initializers", got="none", next=f"wrt={sorted(known)[:3]!r}")
@@ -129,7 +133,8 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
         where = f"wrt {sanitize(repr(name))}"
         if name not in known:
             expected = "the name of an input or an initializer"
-            raise ModelError(where, expected=expected, got="no such name", next=suggest_key(str(name), sorted(known)))
+            got = "the output of a node" if name in made else "no such name"
+            raise ModelError(where, expected=expected, got=got, next=suggest_key(str(name), sorted(known)))
         if name in names[:place]:
             raise ModelError(where, expected="each name once", got="the name twice")
         kind = type_of_proto(types[name])

@@ -9,12 +9,12 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, Valu
 from onnx_ad import UnsupportedOperator
 from onnx_ad._build import Builder, Context
 from onnx_ad._graph import node_reads, reachable
-from onnx_ad._passes import reverse_nodes
 from onnx_ad.expand import expand_functions
 from onnx_ad.lower import lower
 from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
+from pyopnb.gradients.context import SingleContext
 from pyopnb.gradients.ranks import types_of
 from pyopnb.gradients.rules import Rules
 from pyopnb.models.external_data import is_external
@@ -56,8 +56,7 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     hidden = _hide(graph, wrt)
     try:
         work = inline_constant_ifs(expand_functions(lower(expand_recurrent(model))))
-        with rules.in_force():
-            nodes, added, outputs = _passes(work, wrt, loss, types, rules)
+        nodes, added, outputs = _passes(work, wrt, loss, types, rules)
     except UnsupportedOperator as error:
         got = sanitize(str(error))
         raise ModelError("model, gradient", expected="operators that onnx-ad derives", got=got) from None
@@ -94,7 +93,7 @@ def _passes(
     work: ModelProto, wrt: Sequence[str], loss: str, types: dict[str, TypeProto], rules: Rules
 ) -> tuple[list[object], list[TensorProto], list[ValueInfoProto]]:
     """All nodes, the new initializers and the new outputs."""
-    ctx = Context(work)
+    ctx = SingleContext(work)
     builder = ctx.b
     for name in wrt:
         _refuse_without_influence(ctx, work, name, loss)
@@ -105,7 +104,7 @@ def _passes(
     seed = builder.constant(np.ones([1] * (len(kind.shape.dim) + 1)), kind.elem_type)
     ctx.add_seed(seed)
     ctx._count = builder.ints([1])
-    primal, adjoint, found = reverse_nodes(ctx, list(work.graph.node), {loss: seed}, list(wrt))
+    primal, adjoint, found = rules.reverse_nodes(ctx, list(work.graph.node), {loss: seed}, list(wrt))
     outputs = []
     for name in wrt:
         grad = found.get(name)

@@ -1,14 +1,14 @@
 """The reverse rules that hold while `grad` works: those of our ops, those of onnx-ad, and refusals for the rest.
 
 onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of ONNX's own operators gets an
-op type of its own meanwhile, and nothing is registered with onnx-ad: it is given this table for the length of one call.
+op type of its own meanwhile. Nothing is registered with onnx-ad, and nothing in its modules is changed, which would need a
+lock: the functions of its reverse pass are bound anew, to find this table where they look for their own.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 from onnx import ModelProto, NodeProto
@@ -27,7 +27,6 @@ from pyopnb.ops.schema import Schema
 __all__ = ["Rules"]
 
 _DOMAIN = "pyopnb.gradients"
-_lock = threading.RLock()
 
 _Rule = Callable[[Any, NodeProto, Sequence[Any]], Any]
 
@@ -47,6 +46,11 @@ class Rules(Mapping[str, _Rule]):
     model : ModelProto
         It is changed: nodes of other domains than ONNX's, and those that an op of the registry serves, get op types of their
         own.
+
+    Attributes
+    ----------
+    reverse_nodes : callable
+        onnx-ad's reverse pass over nodes, by these rules, in bodies as well.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -56,6 +60,12 @@ class Rules(Mapping[str, _Rule]):
             op = registry.find(site.node.domain, site.node.op_type)
             if op is not None or canonical_domain(site.node.domain):
                 self._rename(site.node, op)
+        self.reverse_nodes: Callable[..., Any] = _bound(_passes.reverse_nodes, REVERSE=self)
+        self._control = {
+            op_type: _bound(rule, reverse_nodes=self.reverse_nodes)
+            for op_type, rule in REVERSE.items()
+            if "reverse_nodes" in getattr(getattr(rule, "__code__", None), "co_names", ())
+        }
 
     def _rename(self, node: NodeProto, op: Op | None) -> None:
         alias = f"n{len(self._nodes)}"
@@ -83,16 +93,6 @@ class Rules(Mapping[str, _Rule]):
             shown.domain, shown.op_type = self._nodes[node.op_type].domain, self._nodes[node.op_type].op_type
         name = f"node '{sanitize(node.name)}'" if node.name else f"the node of output '{sanitize(first_output(node))}'"
         return f"{name} ({sanitize(full_name(shown))})"
-
-    @contextmanager
-    def in_force(self) -> Iterator[None]:
-        """Let onnx-ad use these rules."""
-        with _lock:
-            before, _passes.REVERSE = _passes.REVERSE, self
-            try:
-                yield
-            finally:
-                _passes.REVERSE = before
 
     def __contains__(self, op_type: object) -> bool:
         return True  # a refusal for what is not there
@@ -135,7 +135,7 @@ class Rules(Mapping[str, _Rule]):
                 return self._of_op(ctx, node, grads)
             self.check(ctx, node)
             mends.refuse(ctx, node)
-            contributions = (mends.RULES.get(op_type) or REVERSE[op_type])(ctx, node, grads)
+            contributions = self._rule(op_type)(ctx, node, grads)
         except (UnsupportedOperator, mends.Refused) as error:
             raise self._refusal(node, sanitize(str(error))) from None
         except ModelError:
@@ -145,6 +145,9 @@ class Rules(Mapping[str, _Rule]):
         if type(contributions) is list:  # of control flow: pairs, each from a rule that was asked inside
             self._check_complete(ctx, node, contributions)
         return contributions
+
+    def _rule(self, op_type: str) -> _Rule:
+        return mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
 
     def _check_complete(self, ctx: Any, node: NodeProto, contributions: Sequence[Any]) -> None:
         """Refuse a rule that has nothing for an input that the outputs depend on: it would count as zero."""
@@ -206,6 +209,13 @@ class Rules(Mapping[str, _Rule]):
             ctx.unsqueeze(grad, [ctx.rank(name)]) if want else None
             for name, grad, want in zip(inputs, names, wanted, strict=True)
         ][: len(node.input)]
+
+
+def _bound(function: FunctionType, **names: object) -> FunctionType:
+    """A function that finds other values under names of its module."""
+    return FunctionType(
+        function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__, function.__closure__
+    )
 
 
 def _is_variadic(schema: Schema) -> bool:

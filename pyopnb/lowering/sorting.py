@@ -119,9 +119,7 @@ def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any 
 def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     to = np.asarray(result).dtype
     x = tensor_of(a)
-    x, at = (flat(x), 0) if axis is None else (x, axes_of(axis, x.ndim)[0])
-    if keepdims and axis is None:
-        refuse("np.median of all axes with keepdims", "axis=")
+    x, at = _one_axis(x, axis, keepdims)
     ordered, size = _sorted(x, at)[0], shape(x, at, at + 1)
     wide = np.dtype(np.float64 if to == np.float64 else np.float32)
     ordered = cast(ordered, wide)
@@ -136,6 +134,57 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
         made = where(is_nan(last), constant(np.nan, made.dtype), made)
     made = cast(made, to)
     return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+
+
+@lowers(np.quantile)
+def _quantile(result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear") -> Tensor:
+    return _between(result, a, _fraction(q), axis, keepdims, method)
+
+
+@lowers(np.percentile)
+def _percentile(result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear") -> Tensor:
+    return _between(result, a, _fraction(q) / 100, axis, keepdims, method)
+
+
+def _fraction(q: Any) -> float:
+    if isinstance(q, (list, tuple, np.ndarray)) and np.ndim(q):
+        refuse("several quantiles at once", "np.stack([np.quantile(x, q) for q in (0.1, 0.9)])")
+    return float(q)
+
+
+def _between(result: Any, a: Any, q: float, axis: Any, keepdims: bool, method: str) -> Tensor:
+    """The linear interpolation of two sorted elements, in the steps of NumPy's ``_lerp``."""
+    to = np.asarray(result).dtype
+    if method != "linear":
+        refuse(f"quantiles with method={method!r}", "np.sort(x) and an index")
+    x = tensor_of(a)
+    x, at = _one_axis(x, axis, keepdims)
+    wide = np.dtype(np.float64 if to == np.float64 else np.float32)
+    ordered, one = cast(_sorted(x, at)[0], wide), constant(np.array([1]))
+    last = elementwise("Sub", shape(x, at, at + 1), one)
+    place = elementwise("Mul", cast(last, np.float64), constant(np.array([q])))
+    below = elementwise("Floor", place)
+    weight, first = elementwise("Sub", place, below), cast(below, np.int64)
+    second = elementwise("Min", elementwise("Add", first, one), last)
+    step = elementwise("Sub", *(gather(ordered, each, at) for each in (second, first)))
+    # From the nearer of the two, which decides where one of them is infinite.
+    is_above = elementwise("GreaterOrEqual", weight, constant(np.array([0.5])), dtype=bool)
+    nearer = gather(ordered, where(is_above, second, first), at)
+    weight = where(is_above, elementwise("Sub", weight, constant(np.array([1.0]))), weight)
+    made = elementwise("Add", nearer, elementwise("Mul", step, cast(weight, wide)))
+    if x.dtype.kind == "f" and not graph().finite:
+        end = gather(ordered, last, at)
+        made = where(is_nan(end), constant(np.nan, made.dtype), made)
+    made = cast(made, to)
+    return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+
+
+def _one_axis(x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, int]:
+    """The axis to sort along, and the tensor that has it."""
+    axes = [0] if axis is None else axes_of(axis, x.ndim)
+    if len(axes) > 1 or (keepdims and axis is None):
+        refuse("a median or quantile of several axes", "x.reshape(…) and one axis")
+    return (flat(x), 0) if axis is None else (x, axes[0])
 
 
 def _and_nan(x: Tensor, axis: int) -> Tensor:
@@ -259,8 +308,6 @@ REASONS |= {
     np.argpartition: ("np.argpartition, whose order inside the parts is NumPy's own", "np.argsort(x)"),
     np.bincount: ("np.bincount, for which there is no operator", "(x[:, None] == np.arange(n)).sum(0)"),
     np.histogram: ("np.histogram, for which there is no operator", "sums of comparisons with the edges"),
-    np.percentile: ("np.percentile, for which there is no operator", "np.sort(x) and an index"),
-    np.quantile: ("np.quantile, for which there is no operator", "np.sort(x) and an index"),
     np.interp: ("np.interp, for which there is no operator", "np.searchsorted and np.take"),
     np.cumprod: ("np.cumprod, for which there is no operator", "np.exp(np.cumsum(np.log(x))) for positive numbers"),
     np.allclose: ("np.allclose, whose result is a condition", "np.isclose(a, b).all()"),

@@ -171,7 +171,8 @@ def check_grad(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (
     Notes
     -----
     Of an input with more than 100 elements, 100 are drawn. Of several outputs, each is also derived alone, with None as the
-    gradient of the others. Each call gets a new instance, so that an op that draws random numbers draws the same.
+    gradient of the others. Each call gets a new instance, so that an op that draws random numbers draws the same. A right
+    gradient is asked for again, for other gradients of the outputs and twice of one instance: it is linear, and keeps nothing.
 
     Examples
     --------
@@ -270,15 +271,49 @@ class _Comparison:
                 numeric = differences.values[:, columns].sum(axis=1)
                 name = self._name(number, places)
                 found.append(self._compare(name, array, elements, gradients[number], numeric, differences.kinks))
+        if all(each.outcome != _WRONG for each in found):
+            found += [InputGradient(str(self.example), "backward", _WRONG, note=note) for note in self._faults(analytic[0])]
         return found
 
-    def _backward(self, places: Sequence[int]) -> tuple[np.ndarray, ...]:
+    def _faults(self, first: Sequence[np.ndarray | None]) -> Iterator[str]:
+        """What is wrong with a backward that is right for one set of gradients, once."""
+        places, factor = tuple(self.weights), -3
+        times = self._backward(places, factor)
+        if not self._are_equal(times, [None if gradient is None else factor * gradient for gradient in first]):
+            yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
+            return
+        instance = self.subject.instance(self.example)
+        once, twice = (self.subject.call(self.example, instance) for _ in range(2))
+        if all(np.array_equal(a, b, equal_nan=is_float(a)) for a, b in zip(once, twice, strict=True)):  # it draws no numbers
+            instance = self.subject.instance(self.example)
+            calls = [self._backward(places, instance=instance) for _ in range(2)]
+            if not self._are_equal(calls[0], calls[1]):
+                yield "for the same arrays it returns something else the second time: sessions keep one instance"
+
+    def _are_equal(self, some: Sequence[np.ndarray | None], others: Sequence[np.ndarray | None]) -> bool:
+        tolerance = _TOLERANCES.get(dtype(self.dtype).name, _LOOSEST)
+        for a, b in zip(some, others, strict=True):
+            if a is None or b is None:
+                continue
+            scale = float(np.abs(b[np.isfinite(b)], dtype=np.float64).max(initial=0.0))
+            if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=0, atol=tolerance * scale, equal_nan=True):
+                return False
+        return True
+
+    def _backward(self, places: Sequence[int], factor: int = 1, instance: Any = None) -> tuple[np.ndarray, ...]:
+        """The gradients of the inputs, by a new instance if none is given; as in a session, no array can be written."""
         ports = self.subject.schema.inputs
         left_out = 0 if ports and ports[-1].variadic else len(ports) - len(self.example.inputs)
         inputs: Arrays = (*self.example.copies(), *(None,) * left_out)
-        given = tuple(self.weights[n].copy() if n in places else None for n in range(len(self.outputs)))
-        instance = self.subject.instance(self.example)
+        given = tuple(
+            np.asarray(self.weights[n] * factor, self.weights[n].dtype) if n in places else None
+            for n in range(len(self.outputs))
+        )
+        instance = self.subject.instance(self.example) if instance is None else instance
         outputs = tuple(output.copy() for output in self.outputs)
+        for array in (*inputs, *outputs, *given):
+            if array is not None:
+                array.setflags(write=False)
         returned, version = instance.backward(inputs, outputs, given), self.subject.version
         return checked_gradients(returned, inputs, version.cls.backward, version.schema, version.op)  # type: ignore[attr-defined]
 

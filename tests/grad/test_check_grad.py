@@ -204,6 +204,43 @@ def test_random_numbers_are_the_same_for_every_call(define):
     assert pyopnb.check_grad(name, X).ok
 
 
+@pytest.mark.parametrize(
+    ("compute", "backward", "said"),
+    [
+        ("x): return (x * x).sum()", "return 2 * inputs[0] * np.abs(grads[0])", "for -3 times the gradients of the outputs"),
+        ("x): return x * x", "self.n += 1; return 2 * inputs[0] * grads[0] * self.n", "something else the second time"),
+        ("x): return x * x", "g = grads[0]; g *= 2; g *= inputs[0]; return g", "ValueError: output array is read-only"),
+        (
+            "x, y): return x * y",
+            "x, y = inputs; x *= grads[0]; y *= grads[0]; return y, x",
+            "ValueError: output array is read-only",
+        ),
+        (
+            "x): return np.tanh(x)",
+            "y = outputs[0]; d = grads[0] * (1 - y * y); return np.where(inputs[0] < 0, 2 * d, d)",
+            r"x\[\d,\d\]: wrong",
+        ),
+        ("x): return np.tanh(x)", "y = outputs[0]; d = grads[0] * (1 - y * y); d[-1] *= 1.01; return d", r"x\[2,\d\]: wrong"),
+        (
+            "x, y): return x * np.sin(y)",
+            "x, y = inputs; return grads[0] * np.sin(y), grads[0] * x * np.sin(y)",
+            r"y\[\d,\d\]: wrong",
+        ),
+        ("x): self.y = np.tanh(x); return self.y", "return grads[0] * (1 - self.y ** 2) + 0 * self.n", r"wrong"),
+        (
+            "x): return np.tanh(x)",
+            "return (grads[0] * (1 - outputs[0] ** 2)).astype(np.float32)",
+            r"expected float64\[3,4\], got float32",
+        ),
+    ],
+)
+def test_mistakes_that_another_call_another_element_or_a_session_shows(define, compute, backward, said):
+    init = "def __init__(self): self.n, self.y = 0, 0"
+    inputs = (X, X + 1) if compute.startswith("x, y") else (X,)
+    report = pyopnb.check_grad(op(define, compute, backward, init), *inputs)
+    assert not report.ok and re.search(said, repr(report)), report
+
+
 def test_what_backward_raises_or_returns_wrongly_is_in_the_report(define):
     report = pyopnb.check_grad(op(define, "x): return x", "raise ArithmeticError('mine')"), X)
     assert not report.ok and "backward: wrong, ArithmeticError: mine (in backward, line" in repr(report)

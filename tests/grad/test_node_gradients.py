@@ -1,10 +1,16 @@
 """`pyopnb.grad` of ONNX's own node tests: each gradient is right or refused."""
 
 import importlib
+import re
 import warnings
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
 
 import onnx.backend.test.case.node as node_cases
-from node_gradients import outcome, survey
+import pytest
+from node_gradients import OUTCOMES, outcome, survey
+from node_tests import cases
 from onnx_ad.rules import REVERSE
 
 SAMPLE = (
@@ -58,3 +64,18 @@ def test_kinks_are_no_derivatives_and_a_refusal_is_told():
     assert {name: outcome(found[name]) for name in refused & set(found)} == dict.fromkeys(refused & set(found), "refused")
     values = {row.input: row.outcome for row in found["test_onehot_with_axis"]}
     assert values["values"] == "refused"
+
+
+@pytest.mark.everywhere  # many minutes
+@pytest.mark.one_python
+def test_all_of_them():
+    """None is wrong, and with the versions that the page names the counts are the page's."""
+    found = survey(cases())
+    counts = Counter(outcome(rows) for rows in found.values())
+    assert not counts["wrong"], {name: rows for name, rows in found.items() if outcome(rows) == "wrong"}
+    page = (Path(__file__).parents[2] / "docs/how_to/gradients.md").read_text()
+    named = dict(re.findall(r"(onnx|onnx-ad|onnxruntime|NumPy) (\d+\.\d+\.\d+)", page))
+    assert len(named) == 4
+    if all(version(package.lower()) == number for package, number in named.items()):
+        told = {kind: int(count) for kind, count in re.findall(r"\| ([a-z ]+) \| (\d+) \|", page)}
+        assert told == {kind: counts[kind] for kind in OUTCOMES}

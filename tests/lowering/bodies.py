@@ -34,6 +34,7 @@ BODIES: dict[str, str] = {
     "np.var": "x.var(axis=0) + np.var(x, ddof=1)", "np.std": "x.std(-1, keepdims=True)", "np.max": "x.max(-1, keepdims=True) - np.min(x) + np.maximum.reduce(x, axis=0)", "np.ptp": "np.ptp(x, axis=1)",
     "np.argmax": "np.argmax(x, axis=1) + x.argmin(1) + np.argmax(x)  # int64", "np.cumsum": "np.cumsum(x, axis=1) + x.cumsum(0) + np.cumsum(x).reshape(x.shape)", "np.count_nonzero": "np.count_nonzero(n, axis=1)  # int64",
     "np.nansum": "np.nansum(np.where(m, np.nan, x), 0) + np.nanmax(x) + np.nanmean(x)", "np.median": "np.median(x, axis=1) + np.median(x)",
+    "np.quantile": "np.quantile(x, 0.3, axis=1) + np.percentile(x, 77) - np.quantile(x, 1, axis=0, keepdims=True)[0, 0]",
     # shapes
     "np.reshape": "x.reshape(-1, 2).reshape(x.shape) + np.reshape(x, (-1,)).reshape(x.shape[0], -1)", "np.transpose": "x.T @ y + np.transpose(x, (1, 0)) @ y", "np.swapaxes": "np.swapaxes(x, 0, 1)",
     "np.moveaxis": "np.moveaxis(x[None], 0, -1)", "np.expand_dims": "np.expand_dims(x, (0, 2))", "np.squeeze": "np.squeeze(x[None], 0) + x[:, None].squeeze(axis=1)", "np.ravel": "x.ravel() + y.flatten()",
@@ -72,7 +73,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "np.fft.rfft": ("np.fft.rfft(x).real.astype(np.float32)", "np.fft.rfft, whose result is complex"),
     "np.unique": ("np.unique(x)", "np.unique of floats"),
     "np.cumprod": ("np.cumprod(x, 1)", "np.cumprod, for which there is no operator. Try: np.exp"),
-    "np.percentile": ("np.percentile(x, 50).astype(np.float32)", "np.percentile"),
+    "np.percentile": ("np.percentile(x, [10, 90], axis=1).astype(np.float32)", "several quantiles at once. Try: np.stack"),
     "np.partition": ("np.partition(x, 2, axis=1)", "np.partition, whose order inside the parts"),
     "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
     "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),

@@ -22,9 +22,7 @@ from pyopnb.lowering import verify as verify_module
 from pyopnb.lowering.listing import COMMON, common
 from pyopnb.models.ort_capabilities import takes_empty
 
-pytestmark = pytest.mark.libraries
-
-SORTED = {"np.sort", "np.argsort", "np.median", "np.take_along_axis", "topk", "np.searchsorted"}
+SORTED = {"np.sort", "np.argsort", "np.median", "np.quantile", "np.take_along_axis", "topk", "np.searchsorted"}
 REFUSED_OPS = {
     "Branch": "a condition that depends on values",
     "Inverse": "np.linalg.inv, for which ONNX has no operator",

@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import onnxruntime
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +16,6 @@ from pyopnb.lowering.verify import called
 from pyopnb.models.ort_capabilities import takes_empty
 from pyopnb.ops.op import Op
 from pyopnb.testing.subject import Example, Subject
-
-pytestmark = pytest.mark.libraries
 
 # Each gives an array of the shape of x and y, [A,B], from one or two of them; v is [B], i int64[B] below A, m bool[A,B].
 UNARY = [
@@ -32,6 +29,7 @@ UNARY = [
     "np.linalg.norm({a}, axis=1, keepdims=True) + {a}", "np.einsum('ij,ij->i', {a}, {a})[:, None] + {a}", "({a} @ {a}.T) @ {a}", "np.concatenate([{a}, {a}], 0)[{a}.shape[0]:]", "np.stack([{a}, -{a}], 1)[:, 0]",
     "np.pad({a}, ((1, 0), (0, 0)))[1:]", "np.repeat({a}, 2, axis=1)[:, ::2]", "np.tile({a}, (1, 2))[:, : {a}.shape[1]]", "np.ones_like({a}) + {a}", "np.full({a}.shape, 2.0) * {a}",
     "np.broadcast_to({a}[0], {a}.shape)", "np.broadcast_to({a}[:, :1], {a}.shape)", "{a}[:, None, :].sum(1)", "{a}[..., -1:] + {a}", "np.argmax({a}, axis=1)[:, None] + {a}", "({a} - np.median({a}, axis=1, keepdims=True))",
+    "({a} - np.quantile({a}, 0.3, axis=1)[:, None])", "np.percentile({a}, 77, axis=0, keepdims=True) + {a}", "np.quantile({a}, 0.5 + 0.4) * {a}",
     "written({a})", "masked({a})", "rows({a})",
 ]  # fmt: skip
 BINARY = [
