@@ -38,8 +38,8 @@ class Batches:
         if isinstance(data, Mapping):
             self._arrays: dict[str, np.ndarray] | None = {str(name): np.asarray(value) for name, value in data.items()}
             self.samples = _samples(self._arrays, where)
-            self.size = self.samples if size is None else size
-            if not isinstance(self.size, int) or not 1 <= self.size <= self.samples:
+            self.size = self.samples if size is None else int(size)
+            if not 1 <= self.size <= self.samples:
                 expected = f"1 to {self.samples:,}, the number of samples"
                 raise FeedError(
                     f"{where}, batch_size", expected=expected, got=sanitize(repr(size)), next="batch_size=None for all"
@@ -68,21 +68,20 @@ class Batches:
         """Refuse data that the model or the loss does not take, before anything runs."""
         check_names(self.first, types)
         self._types, self._loss = types, loss
-        whole = self._arrays if self._arrays is not None else self.first
+        self._checked(self.first)
+        loss.check(self._arrays if self._arrays is not None else self.first)
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """A batch whose types are the model's, and whose sizes are the same wherever a symbol is."""
         sizes: dict[str, int] = {}
-        for name in whole:
-            kind = types[name]
-            batch = self._fixed(check_feed(name, self.first[name], kind), name)
+        checked = {}
+        for name, value in feeds.items():
+            kind = self._types[name]
+            checked[name] = batch = np.asarray(check_feed(name, np.asarray(value), kind))
             if kind is not None and kind.shape and not kind.accepts_shape(batch.shape, sizes):
                 shown = ", ".join(f"{sanitize(symbol)} = {size}" for symbol, size in sizes.items())
                 raise FeedError(f"feed {sanitize(name)}", expected=f"{kind} with {shown}", got=str(list(batch.shape)))
-        loss.check(whole)
-
-    def _fixed(self, value: Any, name: str) -> np.ndarray:
-        array = np.asarray(value)
-        if array.ndim == 0 and self._arrays is not None:
-            raise FeedError(f"{self._where}, {sanitize(name)}", expected="an array of samples", got="a scalar")
-        return array
+        return checked
 
     def epoch(self, number: int, skip: int) -> Iterator[dict[str, np.ndarray]]:
         """The batches of an epoch, counted from 0, without so many at its beginning."""
@@ -100,7 +99,7 @@ class Batches:
             if not isinstance(feed, Mapping):
                 raise FeedError(f"{self._where}, feed {index}", expected="a dict of arrays", got=type(feed).__name__)
             check_names(feed, self._types)
-            checked = {name: check_feed(name, np.asarray(value), self._types[name]) for name, value in feed.items()}
+            checked = self._checked(feed)
             self._loss.check(checked)
             yield checked
 

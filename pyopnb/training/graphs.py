@@ -10,16 +10,19 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from pyopnb.gradients.grad import grad
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import type_of_proto
+from pyopnb.models.nodes import imported_versions, type_of_proto
 from pyopnb.models.types import Types
 from pyopnb.ops.errors import FeedError, ModelError, sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
+from pyopnb.training.simplify import squeeze_transposes
 
 __all__ = ["LOSSES", "Loss", "Step", "find_weights", "step_of", "with_inputs", "with_loss"]
 
-LOSSES = ("cross_entropy", "mse")
+LOSSES = {"cross_entropy": 16, "mse": 13}
+"""Losses by name, and the oldest opset that has the operators of their gradients."""
+
 _TRAINED = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _FLOATS = (*_TRAINED, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
@@ -81,6 +84,13 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
         raise FeedError(
             "train, loss", expected=f"one of {known}", got=sanitize(repr(loss)), next=suggest(str(loss), [*outputs, *LOSSES])
         )
+    if (opset := imported_versions(model).get("", 1)) < LOSSES[loss]:
+        raise ModelError(
+            f"train, loss {loss}",
+            expected=f"a model of opset {LOSSES[loss]} or newer",
+            got=f"opset {opset}",
+            next=f"onnx.version_converter.convert_version(model, {LOSSES[loss]})",
+        )
     output = outputs[0] if output is None else output
     if output not in outputs:
         known = ", ".join(map(sanitize, outputs))
@@ -108,7 +118,8 @@ def _cross_entropy(graph: GraphProto, output: str, kind: TensorType, name: str, 
             f"labels {sanitize(name)}", expected=f"int64[{','.join(axes)}], the number of each sample's class", got=got
         )
     nodes = Nodes(graph, "train")
-    nodes.input(name, labels.dtype.name, ("N", *[None] * (labels.ndim - 1)))
+    samples = kind.shape[0] if kind.shape else "N"
+    nodes.input(name, labels.dtype.name, (samples, *[None] * (labels.ndim - 1)))
     chosen = nodes.add("Unsqueeze", nodes.cast(name, "int64"), nodes.constant([1], "int64"))
     picked = nodes.add("GatherElements", nodes.add("LogSoftmax", output, axis=1), chosen, axis=1)
     return _declared(nodes, nodes.add("Neg", nodes.add("ReduceMean", picked, keepdims=0)), kind)
@@ -212,6 +223,7 @@ def step_of(model: ModelProto, loss: str, weights: Mapping[str, np.ndarray], opt
         scalar = f"{kind.dtype or 'float32'}[]"
         raise ModelError(f"loss {sanitize(loss)}", expected=scalar, got=str(kind), next="ReduceMean of it")
     proto = grad(model, list(weights), loss)
+    squeeze_transposes(proto)
     graph = proto.graph
     with_inputs(proto, weights)
     nodes = Nodes(graph, "step")

@@ -38,8 +38,10 @@ class Optimizer:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.type == "bool" and not isinstance(value, bool):
+                raise FeedError(f"{type(self).__name__}, {field.name}", expected="True or False", got=sanitize(repr(value)))
             if field.type == "float":
-                good = isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
+                good = type(value) is not bool and isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
                 expected = "a number from 0 on" if field.name not in self.below_one else "a number from 0 to below 1"
                 if not good or (field.name in self.below_one and value >= 1):
                     raise FeedError(f"{type(self).__name__}, {field.name}", expected=expected, got=sanitize(repr(value)))

@@ -10,8 +10,10 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.display import show
+from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
-from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
+from pyopnb.ops.arguments import check_arguments, describe, is_path
+from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize
 from pyopnb.runtime.recurrent import run_with_values
 from pyopnb.runtime.session import Session
 from pyopnb.training.batches import Batches
@@ -29,6 +31,7 @@ _Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 
 
 @hide_internal_frames
+@check_arguments
 def train(
     model: Any,
     data: Any,
@@ -38,7 +41,7 @@ def train(
     optimizer: str | Optimizer = "adam",
     epochs: int = 1,
     batch_size: int | None = 32,
-    train: Sequence[str] | None = None,
+    train: str | Sequence[str] | None = None,
     validation: Any = None,
     metric: str | _Metric | None = None,
     seed: int | None = 0,
@@ -71,7 +74,7 @@ def train(
     batch_size : int, optional
         Samples of a step; None takes all. The last batch of an epoch is smaller where the samples do not divide, and left out
         where the model's inputs have a fixed number of samples. Feeds are used as they are.
-    train : sequence of str, optional
+    train : sequence of str, or str, optional
         Names of initializers. By default those of float32 and float64 that have an axis and lead to the loss; the
         statistics of BatchNormalization stay.
     validation : as ``data``, optional
@@ -101,7 +104,9 @@ def train(
     ModelError
         A name of ``train`` is that of no weight; the loss is no scalar; a node has no gradient.
     FeedError
-        The data do not fit the model, or are empty; an argument makes no sense.
+        The data do not fit the model, or are empty; a number or a name makes no sense.
+    ArgumentError
+        An argument of another kind.
     NotFinite
         The loss or a gradient is NaN or infinite: it says in which step, and at which node that began.
     Exception
@@ -117,11 +122,15 @@ def train(
     (40, [3.0])
     """
     __tracebackhide__ = True
-    proto = to_model(read_model(model))
+    source = read_model(model)
+    if source.folder is not None:
+        take_in_all(source.proto, source.folder)
+    proto = to_model(source)
     optimizer = find_optimizer(optimizer)
-    for name, number in (("epochs", epochs), ("every", every)):
-        if not isinstance(number, int) or number < 1:
-            raise FeedError(f"train, {name}", expected="an int from 1 on", got=sanitize(repr(number)))
+    for name, number, least in (("epochs", epochs, 1), ("every", every, 1), ("seed", seed, 0)):
+        if number is not None and number < least:
+            raise FeedError(f"train, {name}", expected=f"a number from {least} on", got=f"{number}")
+    seed = None if seed is None else int(seed)  # a checkpoint has it as JSON
     batches = Batches(data, batch_size, seed)
     if not len(batches) and batches.is_single and epochs > 1:
         raise FeedError("train, data", expected="feeds that can be gone through again", got="a generator", next="epochs=1")
@@ -130,7 +139,7 @@ def train(
     inputs = {info.name for info in whole.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}
     found = with_loss(whole, loss, output, labels)
-    weights = find_weights(whole, found.name, train)
+    weights = find_weights(whole, found.name, [train] if isinstance(train, str) else train)
     step = step_of(whole, found.name, weights, optimizer)
     with_inputs(whole, weights)
     evaluation = Session(whole)
@@ -138,12 +147,12 @@ def train(
     batches.check(types, found)
     path = None if checkpoint is None else checkpoint_path(checkpoint)
     start = _start(resume, path, step.state, optimizer, seed)
-    kind = metric or ("accuracy" if loss == "cross_entropy" else "loss")
+    kind = ("accuracy" if loss == "cross_entropy" else "loss") if metric is None else metric
+    measure = _metric(kind, found)
     score = None
     if validation is not None:
         held = Batches(validation, batch_size and min(batch_size, _samples(validation)), None, "validation")
         held.check(types, found)
-        measure = _metric(kind, found)
 
         def score(values: Mapping[str, Any]) -> float:
             return _mean(evaluation, measure, held, {name: values[name] for name in weights})
@@ -158,10 +167,14 @@ def train(
 
 def _start(resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None) -> Checkpoint:
     """Where it begins: at the model's weights, or where another training was."""
+    if not (resume is None or isinstance(resume, (bool, Training)) or is_path(resume)):
+        raise ArgumentError(
+            "train, resume", expected="a Training, a path, True or None", got=describe(resume), next='resume="run.npz"'
+        )
     if resume is True and path is None:
         raise FeedError("train, resume", expected="a checkpoint to continue from", got="True", next='checkpoint="run.npz"')
-    source = path if resume is True else resume or None
-    if source is None or (resume is True and newest(source) is None):
+    source = path if resume is True else resume
+    if source is None or source is False or (resume is True and newest(source) is None):
         return Checkpoint(dict(state), repr(optimizer), seed)
     found = source.checkpoint() if isinstance(source, Training) else Checkpoint.read(source)
     found.check(state, repr(optimizer), seed)

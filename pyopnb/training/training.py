@@ -16,8 +16,9 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from pyopnb.models.index import GraphIndex
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import NotFinite, hide_internal_frames, plural, sanitize
+from pyopnb.ops.errors import FeedError, NotFinite, RunRefused, hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import Panel, panel
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.recurrent import RecurrentSession
@@ -68,6 +69,8 @@ class Training(Displayable):
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results
         self._epoch, self._versions = -1, self._versions_now()
+        self._going_on = threading.Lock()
+        self._standing = threading.Lock()  # held where a step is taken over, and while another thread may read
 
     # ---- what came of it -----------------------------------------------------------------------------------------------------
 
@@ -109,16 +112,18 @@ class Training(Displayable):
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """Copies of the weights by the names of their initializers."""
-        return {name: self._session.state[name].copy() for name in self._weights}
+        with self._standing:
+            return {name: self._session.state[name].copy() for name in self._weights}
 
     @property
     def model(self) -> ModelProto:
         """A copy of the model with these weights. The model that was given is not changed."""
         model = ModelProto()
         model.CopyFrom(self._model)
+        weights = self.weights
         for tensor in model.graph.initializer:
-            if tensor.name in self._weights:
-                tensor.CopyFrom(numpy_helper.from_array(self._session.state[tensor.name], tensor.name))
+            if tensor.name in weights:
+                tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
         return model
 
     def checkpoint(self) -> Checkpoint:
@@ -128,7 +133,8 @@ class Training(Displayable):
         -------
         Checkpoint
         """
-        return copy.deepcopy(replace(self._reached, state=self._session.state))
+        with self._standing:
+            return copy.deepcopy(replace(self._reached, state=self._session.state))
 
     def __repr__(self) -> str:
         facts = [f"{plural(self.steps, 'step')}, {self.epoch} of {plural(self.epochs, 'epoch')}"]
@@ -142,6 +148,7 @@ class Training(Displayable):
     # ---- going on ------------------------------------------------------------------------------------------------------------
 
     @hide_internal_frames
+    @check_arguments
     def go_on(self, epochs: int | None = None) -> Training:
         """Train further, from where it stands.
 
@@ -157,14 +164,35 @@ class Training(Displayable):
 
         Raises
         ------
+        FeedError
+            ``epochs`` is below 1.
+        RunRefused
+            It is going on already: in another thread, or in what it calls itself.
         NotFinite
             The loss or a gradient is NaN or infinite.
         Exception
             Whatever an op raised.
         """
         __tracebackhide__ = True
-        if epochs is not None:
-            self.epochs = self.epoch + epochs
+        if epochs is not None and epochs < 1:
+            raise FeedError("go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}")
+        if not self._going_on.acquire(blocking=False):  # two would take each other's steps
+            raise RunRefused(
+                "go_on",
+                expected="a training that stands still",
+                got="one that is going on, in another thread or in what it calls",
+                next="wait until it has ended",
+            )
+        try:
+            if epochs is not None:
+                self.epochs = self.epoch + epochs
+            self._go_to_end()
+        finally:
+            self._going_on.release()
+        return self
+
+    def _go_to_end(self) -> None:
+        __tracebackhide__ = True
         show = panel() if self._progress else None
         self.interrupted = False
         with _interrupts() as is_interrupted:
@@ -176,7 +204,6 @@ class Training(Displayable):
                     self._write()
                 if show is not None:
                     show(self, True)
-        return self
 
     def _go_through_epoch(self, is_interrupted: Callable[[], bool], show: Panel | None) -> None:
         __tracebackhide__ = True
@@ -193,9 +220,10 @@ class Training(Displayable):
             if is_interrupted():
                 self.interrupted = True
                 return
-        now.epoch, now.position = now.epoch + 1, 0
-        if self._score is not None:
-            now.scores.append((self.steps, self._score(self._session.values)))
+        scores = [] if self._score is None else [(self.steps, self._score(self._session.values))]
+        with self._standing:
+            now.epoch, now.position = now.epoch + 1, 0
+            now.scores += scores
 
     def _take(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Make one step; where it fails, nothing has changed."""
@@ -209,10 +237,11 @@ class Training(Displayable):
         loss, squares = results[self._loss], results[self._squares]
         if not np.isfinite(loss) or not np.isfinite(squares):
             raise self._not_finite(loss, feeds)
-        self._session.accept()
-        now.losses.append(loss)
-        now.norms.append(squares**0.5)
-        now.position += 1
+        with self._standing:
+            self._session.accept()
+            now.losses.append(loss)
+            now.norms.append(squares**0.5)
+            now.position += 1
 
     def _write(self) -> None:
         now = self._reached
@@ -244,16 +273,33 @@ class Training(Displayable):
         remedy = "a smaller learning rate"
         got = f"{what}, which a second run of the batch did not show"
         if names:
-            producer = GraphIndex(trace.model.graph).producers.get(names[0])
-            node = None if producer is None else trace.model.graph.node[producer[0]]
-            remedy = remedy if node else "np.isfinite(data) first"
-            origin = f"in node {sanitize(node.name or names[0])} ({node.op_type})" if node else "in the feed"
-            got = f"{what}: it begins {origin}, {sanitize(names[0])}: {trace.summaries[names[0]]}"
+            graph, name = GraphIndex(trace.model.graph), names[0]
+            source = _first_before(graph, name, set(seen))
+            remedy = "np.isfinite(data) first" if source in feeds else remedy
+            got = f"{what}: it begins {self._place(graph, name)}, {sanitize(name)}: {trace.summaries[name]}"
+            got += f", after an infinity {self._place(graph, source)}, {sanitize(source)}" if source != name else ""
         error = NotFinite(
             where, expected="a finite loss and gradient", got=got, next=f"{remedy}; error.training stands before the step"
         )
         error.training = self
         return error
+
+    def _place(self, graph: GraphIndex, name: str) -> str:
+        producer = graph.producers.get(name)
+        if producer is None:
+            return "in the state" if name in self._session.state else "in the feed"
+        node = graph.nodes[producer[0]]
+        return f"in node {sanitize(node.name or name)} ({node.op_type})"
+
+
+def _first_before(graph: GraphIndex, name: str, among: set[str]) -> str:
+    """What a value is computed from, as far back as it is among these."""
+    while (producer := graph.producers.get(name)) is not None:
+        before = next((read for _, read in graph.reads(producer[0]) if read in among), None)
+        if before is None:
+            break
+        name = before
+    return name
 
 
 @contextmanager

@@ -38,9 +38,9 @@ def view_training(thing: Training) -> View:
 
 def _charts(thing: Training) -> list[Chart]:
     losses = thing.losses
-    parts = np.array_split(losses, min(len(losses), _POINTS))
+    few = len(losses) < 2 * _POINTS
+    parts = np.array_split(losses, len(losses) if few else _POINTS)
     ends = np.cumsum([len(part) for part in parts])
-    few = len(parts) == len(losses)
     means = [float(part.mean()) for part in parts]
     title = "loss of each batch" if few else f"loss, means of {len(losses) // _POINTS} or more batches"
     charts = [line_chart(ends.tolist(), {"loss": means}, title, label="step", marks=thing.marks)]

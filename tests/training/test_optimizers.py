@@ -100,6 +100,8 @@ def test_names_of_optimizers():
     ("make", "text"),
     [
         (lambda: pyopnb.training.Adam(-1), r"Adam, learning_rate: expected a number from 0 on, got -1"),
+        (lambda: pyopnb.training.Adam(True), r"Adam, learning_rate: expected a number from 0 on, got True"),
+        (lambda: pyopnb.training.Momentum(nesterov="no"), r"Momentum, nesterov: expected True or False, got 'no'"),
         (lambda: pyopnb.training.SGD(float("nan")), r"SGD, learning_rate: expected a number from 0 on, got nan"),
         (lambda: pyopnb.training.Adam(beta=1.0), r"Adam, beta: expected a number from 0 to below 1, got 1\.0"),
         (lambda: pyopnb.training.Momentum("fast"), r"Momentum, learning_rate: expected a number from 0 on, got 'fast'"),

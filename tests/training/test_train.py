@@ -209,7 +209,26 @@ def bad(text, error=pyopnb.FeedError, **changes):
         bad(r"data: expected at least one sample, got 0 samples in x, kind", x=np.zeros((0, 4), "f"), kind=np.zeros(0, int)),
         bad(r"data, batch_size: expected 1 to 200, the number of samples, got 201", batch_size=201),
         bad(r"data, batch_size: expected 1 to 200, the number of samples, got 0", batch_size=0),
-        bad(r"train, epochs: expected an int from 1 on, got 0", epochs=0),
+        bad(r"train, epochs: expected a number from 1 on, got 0", epochs=0),
+        bad(r"train, epochs: expected a whole number, got bool True", pyopnb.ArgumentError, epochs=True),
+        bad(r"train, batch_size: expected a whole number, or None, got bool True", pyopnb.ArgumentError, batch_size=True),
+        bad(r"train, progress: expected True or False, got str 'no'", pyopnb.ArgumentError, progress="no"),
+        bad(r"train, output: expected str, or None, got int 3", pyopnb.ArgumentError, output=3),
+        bad(r"train, seed: expected a number from 0 on, got -1", seed=-1),
+        bad(r"train, seed: expected a whole number, or None, got str 'a'", pyopnb.ArgumentError, seed="a"),
+        bad(
+            r"train, resume: expected a Training, a path, True or None, got int 3\. Try: resume=",
+            pyopnb.ArgumentError,
+            resume=3,
+        ),
+        bad(r"train, metric: expected 'loss', 'accuracy'.*got 3", metric=3),
+        bad(
+            r"train, metric: expected 'loss', 'accuracy'.*got 'accuracy'",
+            metric="accuracy",
+            loss="mse",
+            output="y",
+            kind=np.zeros((200, 3), "f"),
+        ),
         bad(r"data: expected a dict of arrays, or feeds to iterate over, got ndarray", data=np.zeros(3)),
         bad(r"data: expected at least one feed, got none", data=[]),
         bad(r"data, feed 0: expected a dict of arrays, got tuple", data=[(1, 2)]),
@@ -225,6 +244,122 @@ def test_what_does_not_fit_is_said_before_the_first_step(changes, error, text, c
         rest["validation"] = flowers
     with pytest.raises(error, match=text):
         pyopnb.train(classifier, rest.pop("data", data), **rest)
+
+
+def test_a_later_feed_with_fewer_labels_than_samples(classifier, flowers):
+    renamed = onnx.ModelProto()
+    renamed.CopyFrom(classifier)
+    for info in (*renamed.graph.input, *renamed.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "batch"
+    feeds = [flowers, {"x": flowers["x"][:5], "kind": flowers["kind"][:4]}]
+    for model, symbol in ((classifier, "N"), (renamed, "batch")):
+        with pytest.raises(pyopnb.FeedError, match=rf"feed kind: expected int64\[{symbol}\] with {symbol} = 5, got \[4\]"):
+            pyopnb.train(model, feeds)
+
+
+def test_weights_in_a_file_beside_the_model(classifier, flowers, tmp_path):
+    onnx.save(classifier, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="weights.bin")
+    onnx.load_external_data_for_model(classifier, str(tmp_path))  # onnx.save took them out
+    result, same = (pyopnb.train(model, flowers) for model in (tmp_path / "model.onnx", classifier))
+    assert np.array_equal(result.losses, same.losses)
+    assert result.model.SerializeToString(deterministic=True) == same.model.SerializeToString(deterministic=True)
+
+
+def test_what_makes_no_sense_for_going_on(line, samples):
+    result = pyopnb.train(line, samples, loss="mse", train="w")
+    assert set(result.weights) == {"w"}
+    with pytest.raises(pyopnb.ArgumentError, match=r"go_on, epochs: expected a whole number, or None, got str '2'\."):
+        result.go_on("2")
+    with pytest.raises(pyopnb.FeedError, match=r"go_on, epochs: expected a number from 1 on, or None, got 0"):
+        result.go_on(0)
+
+
+def test_numbers_of_numpys_are_numbers(classifier, flowers, tmp_path):
+    two, path = np.int64(2), tmp_path / "run.npz"
+    result = pyopnb.train(classifier, flowers, epochs=two, batch_size=np.int32(50), seed=two, checkpoint=path, every=two)
+    assert np.array_equal(result.losses, pyopnb.train(classifier, flowers, epochs=2, batch_size=50, seed=2).losses)
+    assert pyopnb.train(classifier, flowers, epochs=3, batch_size=50, seed=2, resume=path).steps == 12
+
+
+def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(classifier, flowers, line, samples):
+    for model, data, loss, opset in ((classifier, flowers, "cross_entropy", 16), (line, samples, "mse", 13)):
+        model.opset_import[0].version, model.ir_version = opset - 1, 7
+        expected = (
+            rf"train, loss {loss}: expected a model of opset {opset} or newer, got opset {opset - 1}\. Try: onnx\.version"
+        )
+        with pytest.raises(pyopnb.ModelError, match=expected):
+            pyopnb.train(model, data, loss=loss)
+        converted = onnx.version_converter.convert_version(model, opset)
+        assert pyopnb.train(converted, data, loss=loss, batch_size=50).steps == len(data["x"]) // 50
+
+
+# ---- one at a time
+
+
+def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
+    feeds = [{name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)]
+    began, end = threading.Event(), threading.Event()
+
+    class Waiting:
+        def __iter__(self):
+            for number, feed in enumerate(feeds):
+                if number == 2 and training is not None:
+                    began.set()
+                    assert end.wait(60)
+                yield feed
+
+    training = None
+    training = pyopnb.train(classifier, Waiting())
+    thread = threading.Thread(target=training.go_on, args=(2,))
+    thread.start()
+    assert began.wait(60)
+    with pytest.raises(
+        pyopnb.RunRefused, match="go_on: expected a training that stands still, got one that is going on, in ano"
+    ):
+        training.go_on(9)
+    end.set()
+    thread.join()
+    whole = pyopnb.train(classifier, feeds, epochs=3)
+    assert (training.epoch, training.epochs) == (3, 3) and np.array_equal(training.losses, whole.losses)
+    assert training.go_on(1).epoch == 4
+
+
+def test_a_checkpoint_taken_meanwhile_is_of_one_step(classifier, flowers):
+    training = pyopnb.train(classifier, flowers, batch_size=50)
+    thread = threading.Thread(target=training.go_on, args=(40,))
+    thread.start()
+    taken = [training.checkpoint()]
+    while thread.is_alive():
+        taken.append(training.checkpoint())
+    thread.join()
+    for each in taken:
+        (count,) = (int(value) for value in each.state.values() if value.dtype == np.int64)
+        assert count == len(each.losses) == len(each.norms) == each.epoch * 4 + each.position
+
+
+def test_a_metric_that_fails_is_computed_when_it_goes_on(classifier, flowers):
+    broken = [True]
+
+    def metric(outputs, feeds):
+        if training and broken:
+            raise ZeroDivisionError(broken.pop())
+        return 1.0
+
+    training = None
+    training = pyopnb.train(classifier, flowers, validation=flowers, metric=metric, batch_size=50)
+    with pytest.raises(ZeroDivisionError):
+        training.go_on(2)
+    assert [step for step, _ in training.go_on().scores] == [4, 8, 12]
+
+
+def test_a_metric_that_goes_on_is_refused(classifier, flowers):
+    made = []
+    result = pyopnb.train(
+        classifier, flowers, validation=flowers, metric=lambda outputs, feeds: 0.0 if not made else made[0].go_on()
+    )
+    made.append(result)
+    with pytest.raises(pyopnb.RunRefused, match="go_on: expected a training that stands still"):
+        result.go_on(1)
 
 
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
@@ -279,6 +414,42 @@ def test_a_gradient_that_is_infinite_where_the_loss_is_not():
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([0])})
     with pytest.raises(pyopnb.NotFinite, match=r"step 1 in epoch 1: .*got a gradient that is not finite: it begins in node "):
         pyopnb.train(model, {"x": np.float32([1, 1])}, loss="loss", batch_size=2)
+
+
+def test_nan_that_an_infinity_makes_names_where_that_began(classifier, flowers):
+    flowers["x"][13] = np.inf
+    text = r"begins in node (h|a|y) .* NaN.*, after an infinity in the feed, x\. Try: np\.isfinite\(data\) first"
+    with pytest.raises(pyopnb.NotFinite, match=text):
+        pyopnb.train(classifier, flowers)
+
+
+def test_an_infinity_of_a_backward_names_its_node():
+    class Steep:
+        def compute(self, x: "float32[N,2]") -> "float32[N,2]":
+            return x.copy()
+
+        def backward(self, inputs, outputs, grads):
+            return np.full_like(grads[0], np.inf)
+
+    pyopnb.pyop("demo::Steep")(Steep)
+    nodes = [
+        pyopnb.node("MatMul", "x w", "p"),
+        pyopnb.node("demo::Steep", "p", "s"),
+        pyopnb.node("ReduceMean", "s", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N,2]"}, "loss", initializers={"w": np.ones((2, 2), np.float32)})
+    x = np.float32([[1, 0], [1, 0]])  # infinity times zero is NaN
+    with pytest.raises(pyopnb.NotFinite, match=r"got a gradient .*, after an infinity in node \S+ \(SteepGrad\), "):
+        pyopnb.train(model, {"x": x}, loss="loss", batch_size=2)
+    pyopnb.registry.remove("demo::Steep")
+
+
+def test_a_weight_that_overflows_is_no_feed():
+    nodes = [pyopnb.node("Mul", "x w", "p"), pyopnb.node("ReduceMean", "p", "loss", keepdims=0)]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
+    text = r"step 2 in epoch 2: .*begins in the state, w: .*Try: a smaller learning rate"
+    with pytest.raises(pyopnb.NotFinite, match=text):
+        pyopnb.train(model, {"x": np.float32([1e9, 1e9])}, loss="loss", batch_size=2, epochs=3, optimizer=SGD(1e30))
 
 
 # ---- what it shows
