@@ -44,7 +44,8 @@ def compared(form: str, name: str, x: np.ndarray) -> Iterator[Row]:
     peer = f"{milli(best['own'])} of ONNX Runtime's Div, Tanh, Mul"
     yield Row(f"SoftClip in {form}, 1M float32, one thread", milli(best["form"]), peer, best["form"] / best["own"], 2.0)
     with ThreadPoolExecutor(2) as pool:
-        threads = [min(seconds(lambda: session.run(None, feeds), 5, pool, n) for _ in range(REPEATS)) for n in (1, 2)]
+        taken = [[seconds(lambda: session.run(None, feeds), 5, pool, n) for n in (1, 2)] for _ in range(REPEATS)]  # in turns
+    threads = [min(column) for column in zip(*taken, strict=True)]
     what = f"times the runs of one thread: 2 threads, SoftClip in {form}"
     yield Row(what, milli(threads[0] / 5), "one thread", 2 * threads[0] / threads[1], 1.8, least=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -46,6 +47,26 @@ def _of_scripts() -> dict[str, str]:
     return {"ASAN_OPTIONS": options, "PYTHONMALLOC": "malloc"} if options else {}
 
 
+# Runs texts one after another, each with names, a stdout and a registry of its own; what went wrong in one ends that one alone.
+_TOGETHER = """
+import contextlib, io, json, traceback
+
+def alone(text):
+    out, err = io.StringIO(), ""
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(compile(text, "part", "exec"), dict(globals()))
+        except BaseException:
+            err = traceback.format_exc()
+    gc.enable()
+    gc.collect()
+    pyopnb.registry.clear()
+    return out.getvalue(), err
+
+print(json.dumps([alone(text) for text in json.loads(PARTS)]))
+"""
+
+
 @dataclass
 class Outcome:
     code: int
@@ -83,5 +104,19 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return Outcome(code, out.read_text(), err.read_text())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def together(fresh: Callable[..., Outcome]) -> Callable[[dict[str, str]], dict[str, Outcome]]:
+    """Runs texts that end no process in one, as each process takes most of a second to begin, and several under a sanitizer."""
+
+    def run(parts: dict[str, str]) -> dict[str, Outcome]:
+        texts = json.dumps([textwrap.dedent(part) for part in parts.values()])
+        done = fresh(f"PARTS = {texts!r}\n{_TOGETHER}")
+        if done.code or done.err:  # then nobody knows which part it was
+            return dict.fromkeys(parts, done)
+        return {name: Outcome(done.code, *got) for name, got in zip(parts, json.loads(done.out), strict=True)}
 
     return run

@@ -112,11 +112,11 @@ NAMES = [
 ]
 
 
-# Two of the options at once, after one for one.
-TWO = ("bare, in parallel, without an arena",)
+# Two of the options at once, after one for one; and what a run in parallel comes by as well.
+MARKS = {"bare, in parallel, without an arena": pytest.mark.everywhere, "in a session": pytest.mark.plain}
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.everywhere) if way in TWO else way for way in MAKE])
+@pytest.mark.parametrize("way", [pytest.param(way, marks=MARKS[way]) if way in MARKS else way for way in MAKE])
 def test_what_was_kept_can_be_read(fresh, way):
     done = fresh(MAKE[way] + READ)
     assert (done.code, done.err) == (0, "")
@@ -197,6 +197,7 @@ print(calls[0], kept[0].tobytes() == (X + 1)[1:].tobytes())
 """).clean("5 True\n")
 
 
+@pytest.mark.plain  # of Python's objects alone
 def test_nobody_is_asked_what_was_kept(fresh):
     """A look at every object would run this metaclass in the middle."""
     fresh("""
@@ -230,6 +231,7 @@ def test_nobody_is_asked_what_was_kept(fresh):
     """).clean("4 " * 20 + "[]\n")
 
 
+@pytest.mark.plain  # of Python's objects alone
 def test_other_threads_do_not_notice(fresh):
     """Half-made tuples of other threads are not for anybody's eyes: a reference to one makes its maker fail."""
     fresh("""
@@ -312,6 +314,7 @@ def test_threads_that_keep(fresh):
     """).clean("3\n")
 
 
+@pytest.mark.plain  # of how much memory there is, which a sanitizer keeps for itself
 def test_weights_go_with_their_session(fresh):
     """20 MB of weights in each of 15 sessions, whose op keeps a view in an attribute of its own."""
     fresh("""
@@ -348,6 +351,7 @@ def test_weights_go_with_their_session(fresh):
     """).clean("True True 0\n")
 
 
+@pytest.mark.plain  # of the text of an exception
 def test_a_note_only_where_more_than_the_traceback_holds_an_input(fresh):
     fresh("""
     kept = []

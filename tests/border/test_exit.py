@@ -21,6 +21,7 @@ def test_a_session_in_a_global(fresh, make):
 
 
 @makers
+@pytest.mark.plain  # one that ran ends in the same way
 def test_a_session_that_never_ran(fresh, make):
     fresh(f"{OP}\nsession = {make}(chain('exit::Twice'))").clean("")
 
@@ -82,6 +83,7 @@ def test_an_exception_kept_to_the_end(fresh, make):
     """).clean("")
 
 
+@pytest.mark.plain  # as an exception, test_misbehaviour.py has it; here the exit code counts
 def test_sys_exit_in_compute_ends_the_program(fresh):
     done = fresh("""
         @pyopnb.pyop("exit::Exit")
@@ -223,6 +225,7 @@ def test_a_thread_that_is_no_daemon_finishes_first(fresh):
     """).clean("[ 2. -1.  4.]\n")
 
 
+@pytest.mark.plain  # a run like others
 def test_a_run_in_an_exit_handler(fresh):
     fresh(f"""
         import atexit
@@ -281,6 +284,7 @@ def test_a_fork_and_both_go_on(fresh, make):
     """).clean("[-2.  4. -6.] [-3.  6. -9.]\nchild ended with 0\n[-2.  4. -6.] [-3.  6. -9.]\n")
 
 
+@pytest.mark.plain  # of ONNX Runtime's threads
 def test_a_forked_child_can_let_go_of_a_session_that_has_threads(fresh):
     fresh(f"""
         {OP.replace(chr(10), chr(10) + " " * 8)}
@@ -368,6 +372,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.plain  # interrupts at any moment come by the same
 def test_ctrl_c_in_compute(fresh):
     fresh(
         """

@@ -379,9 +379,10 @@ def test_chains_of_exceptions_stay_as_they_were(outcomes):
     assert got["implicit"]["cause"] == got["unchained"]["cause"] == "NoneType"
 
 
-@pytest.mark.plain
-def test_the_callers_own_exception_stays_outside(fresh):
-    fresh("""
+# None of these ends its process, so one is enough.
+PARTS = {
+    "the callers own exception stays outside": (
+        """
         @pyopnb.pyop("case::Implicit")
         class Implicit:
             def compute(self, x):
@@ -402,13 +403,12 @@ def test_the_callers_own_exception_stays_outside(fresh):
                         chained.append(type(error).__name__)
                         error = error.__context__
                     print(*chained, mine.__context__)
-    """).clean("ValueError KeyError Fail OSError None\n" * 2)
-
-
-@pytest.mark.plain
-def test_an_exception_leaves_no_cycle(fresh):
+    """,
+        "ValueError KeyError Fail OSError None\n" * 2,
+    ),
     # A traceback that holds itself would keep feeds and results of a failed run until a collection.
-    fresh("""
+    "an exception leaves no cycle": (
+        """
         @pyopnb.pyop("case::Bad")
         class Bad:
             def compute(self, x): raise ValueError("bad")
@@ -440,13 +440,12 @@ def test_an_exception_leaves_no_cycle(fresh):
             pass
         del feed, kept
         print(len(gone))
-    """).clean("3\n4\n")
-
-
-@pytest.mark.plain
-def test_a_refused_result_is_no_escape(fresh):
+    """,
+        "3\n4\n",
+    ),
     # The refusal's own frames hold the result, here a view of the input; the op keeps nothing and goes on getting views.
-    fresh("""
+    "a refused result is no escape": (
+        """
         ways = [lambda x: x.view(np.int32), lambda x: x[None], lambda x: (x, x), lambda x: [x, x[1:]], lambda x: x]
         owned = []
         @pyopnb.pyop("case::Views")
@@ -462,7 +461,21 @@ def test_a_refused_result_is_no_escape(fresh):
             except pyopnb.ResultError as error:
                 assert not hasattr(error, "__notes__")
         print(owned.count(True), _bridge.counters()["escapes"])
-    """).clean("1 0\n")
+    """,
+        "1 0\n",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def parts(together):
+    return together({name: text for name, (text, _) in PARTS.items()})
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_raised_holds_nothing_else(parts, name):
+    parts[name].clean(PARTS[name][1])
 
 
 def test_one_exception_raised_again_and_again_does_not_grow(outcomes):

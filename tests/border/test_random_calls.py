@@ -43,6 +43,7 @@ def test_that_a_changed_input_is_seen():
 
 
 @pytest.mark.one_python
+@pytest.mark.plain  # of the Makefile's line
 def test_what_the_makefile_runs():
     root = Path(__file__).parents[2]
     line = re.search(r"^random-calls:.*\n\t(\S+)=(\S+) (\S+)(.*)--count", (root / "Makefile").read_text(encoding="utf-8"), re.M)

@@ -1,5 +1,7 @@
 """The array objects of inputs are used again from call to call, where nothing that compute did can be seen in the next one."""
 
+import pytest
+
 OP = """
 log = []
 
@@ -24,18 +26,14 @@ for n in range(3):
     run(n, 1, 2, 3)  # the first call has copies
 """
 
-
-def test_the_same_object_serves_call_after_call(fresh):
-    fresh(f"""{OP}
+# None of them ends its process, so one process is enough for all.
+PARTS = {
+    "the same object serves call after call": """
 for n in range(5):
     run(n, 7, 8, 9)
 assert len(set(ids()[1:])) == 1, log
-print("same")
-""").clean("same\n")
-
-
-def test_other_shapes_and_dtypes(fresh):
-    fresh(f"""{OP}
+""",
+    "other shapes and dtypes": """
 for count in (4, 1, 0, 2, 4, 4, 0, 0, 3, 3):
     run(*range(count))
 seen = []
@@ -47,20 +45,16 @@ class Any:
         return x
 
 for kind in ("float32", "int8", "int64", "bool"):
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("reuse::Any", "x", "y")], {{"x": f"{{kind}}[N,M]"}}, "y"))
+    session = pyopnb.Session(pyopnb.model([pyopnb.node("reuse::Any", "x", "y")], {"x": f"{kind}[N,M]"}, "y"))
     for shape in ((2, 3), (2, 3), (3, 2), (1, 6), (6, 1), (2, 3), (0, 3), (0, 3)):
         x = np.arange(np.prod(shape)).reshape(shape).astype(kind)
         y = session(x=x)["y"]
         expected = (x.dtype, x.shape, True, x.flags.f_contiguous, False, True, x.tobytes())
         assert seen[-1] == expected, (seen[-1], expected)
         assert y.tobytes() == x.tobytes()
-print("right")
-""").clean("right\n")
-
-
-def test_what_is_kept_is_not_used_again(fresh):
-    fresh(f"""{OP}
-holds = {{
+""",
+    "what is kept is not used again": """
+holds = {
     "x": lambda x: x,
     "view": lambda x: x[1:],
     "view of a view": lambda x: x[1:][1:],
@@ -71,7 +65,7 @@ holds = {{
     "ctypes": lambda x: x.ctypes,
     "flat": lambda x: x.flat,
     "frombuffer": lambda x: np.frombuffer(x, np.uint8),
-}}
+}
 if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it refuses to export what must not be written to
     del holds["dlpack"]
 kept = []
@@ -97,12 +91,9 @@ for name, hold in holds.items():
         array = np.asarray(kept[-1]).tobytes()
         assert array in old.tobytes() and array, name
     assert escaped not in ids()[-5:], name
-print(len(kept) == len(holds))
-""").clean("True\n")
-
-
-def test_a_weak_reference_dies_with_its_call(fresh):
-    fresh(f"""{OP}
+assert len(kept) == len(holds)
+""",
+    "a weak reference dies with its call": """
 references = []
 def look(x):
     references.append(weakref.ref(x))
@@ -117,12 +108,8 @@ before = len(log)
 for n in range(4):
     run(n, 1, 2, 3)
 assert len(set(ids()[before:])) == 1
-print("dead")
-""").clean("dead\n")
-
-
-def test_what_compute_does_to_the_object_is_not_seen_by_the_next_call(fresh):
-    fresh(f"""{OP}
+""",
+    "what compute does to the object is not seen by the next call": """
 import warnings
 flags = str(feed(1, 2, 3, 4).flags).replace("OWNDATA : True", "OWNDATA : False").replace("WRITEABLE : True", "WRITEABLE : False")
 def reshape(x):
@@ -157,29 +144,21 @@ def writable(x):
     raise AssertionError("the runtime's memory can be written")
 look = writable
 run(1, 2, 3, 4)
-print("unseen")
-""").clean("unseen\n")
-
-
-def test_runs_inside_one_another(fresh):
-    fresh(f"""{OP}
+""",
+    "runs inside one another": """
 def look(x):
     if x[0] > 0:
         inner = session(x=x - 1)["y"]
         assert (inner == x - 1).all()
         assert x.tobytes() == before[int(x[0])], "the outer input changed"
     return x
-before = {{n: feed(n, 1 + n, 2 + n, 3 + n).tobytes() for n in range(9)}}
+before = {n: feed(n, 1 + n, 2 + n, 3 + n).tobytes() for n in range(9)}
 for _ in range(3):
     for depth in (8, 0, 3):
         result = session(x=feed(depth, 1 + depth, 2 + depth, 3 + depth))["y"]
         assert result.tobytes() == before[depth]
-print("right")
-""").clean("right\n")
-
-
-def test_threads_in_one_op(fresh):
-    fresh(f"""{OP}
+""",
+    "threads in one op": """
 barrier = threading.Barrier(4)
 wrong = []
 def look(x):
@@ -200,12 +179,9 @@ for thread in threads:
     thread.join()
 inside = [set(ids()[at : at + 4]) for at in range(3, len(log), 4)]
 assert all(len(four) == 4 for four in inside[:-1]), inside
-print(wrong)
-""").clean("[]\n")
-
-
-def test_a_call_that_raises(fresh):
-    fresh(f"""{OP}
+assert not wrong, wrong
+""",
+    "a call that raises": """
 def look(x):
     raise KeyError("on purpose")
 errors = []
@@ -223,5 +199,15 @@ def arrays(error):
         traceback = traceback.tb_next
     return traceback.tb_frame.f_locals["x"].tobytes()
 assert [arrays(error) for error in errors] == [feed(n, 0, 0, 0).tobytes() for n in range(3)]
-print("kept")
-""").clean("kept\n")
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(together):
+    return together({name: f"{OP}{text}print('right')\n" for name, text in PARTS.items()})
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_ops_see(outcomes, name):
+    outcomes[name].clean("right\n")

@@ -1,6 +1,7 @@
 """Definitions, sessions, runs, views and collections in any order, against a model of three lines: name → versions."""
 
 import gc
+import os
 import threading
 import warnings
 import weakref
@@ -214,7 +215,7 @@ def test_any_order_of_things_keeps_the_promises():
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=40,
+            max_examples=int(os.environ.get("PYOPNB_STATEFUL_EXAMPLES", "40")),
             stateful_step_count=30,
             derandomize=True,
             database=None,

@@ -1,5 +1,6 @@
 """Ops that Numba compiles: called by pointer, equal to Python, with Python's exceptions, and left to Python with a reason."""
 
+import ctypes
 import math
 from contextlib import suppress
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.runtime.compiled import numba_form
+from pyopnb.runtime.compiled import numba_form, numba_math
 
 X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(4, 3)
 
@@ -55,6 +56,87 @@ def test_other_sizes_are_not_compiled_again(monkeypatch):
     monkeypatch.setattr(numba_form, "_entry", lambda *args: pytest.fail("compiled"))
     np.testing.assert_allclose(session_of(graph.format(2))(x=X[:2])["y"], 2 * np.tanh(X[:2] / 2), rtol=1e-6)
     np.testing.assert_allclose(pyopnb.call("demo::SoftClip", X[1:], limit=2.0), 2 * np.tanh(X[1:] / 2), rtol=1e-6)
+
+
+def has_vector_functions():
+    try:
+        return hasattr(ctypes.CDLL("libmvec.so.1"), "_ZGVbN4v_tanhf")
+    except OSError:
+        return False
+
+
+class Elementary:
+    """Arrays of float32 and float64, a scalar, and another name of NumPy's."""
+
+    kernel = "numba"
+
+    def compute(self, x):
+        waves = np.tanh(x) + tanh(np.exp(np.float32(0)))
+        return waves, np.exp(x.astype(np.float64)) + np.pi
+
+
+tanh = np.tanh
+
+
+def test_elementary_functions_are_called_for_several_elements_at_once():
+    pyopnb.pyop("demo::Elementary")(Elementary)
+    session = session_of("(float[N] x) => (float[N] y, double[N] z) { y, z = demo.Elementary(x) }")
+    assert compiled(session)
+    x = np.float32([*np.linspace(-20, 20, 37), np.nan, np.inf, -np.inf, -0.0])
+    want = np.tanh(x) + np.tanh(np.float32(1)), np.exp(x.astype(float)) + np.pi
+    for got, expected in zip(session(x=x), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-6)
+    (entry,) = [entry for key, entry in numba_form._entries.items() if key[0] is Elementary.compute]
+    for name in ("tanhf", "exp"):
+        assert (f"v_{name}" in entry._library.get_asm_str()) == has_vector_functions(), name
+
+
+def loops(dtype):
+    """A compiled function with a loop over each function of the table."""
+    namespace = {f"call_{name}": numba_math._calling(name, dtype) for name in numba_math._NAMES}
+    lines = [f"    for i in range(x.size): out[{n}, i] = call_{name}(x[i])" for n, name in enumerate(numba_math._NAMES)]
+    exec("\n".join(["def every(x, out):", *lines]), namespace)
+    return numba.njit(namespace["every"])
+
+
+def points(dtype):
+    """Special ones, of all bit patterns, of the range where functions are neither constant nor infinite, and near where they turn."""
+    rng = np.random.default_rng(0)
+    special = np.repeat([0.0, -0.0, np.inf, -np.inf, np.nan], 8)  # 8 at a time
+    bits = rng.integers(0, 2 ** (8 * dtype.itemsize), 20_000, f"u{dtype.itemsize}").view(dtype)
+    near = [place + rng.normal(size=2000) * 10.0 ** -rng.integers(0, 8, 2000) for place in (-1, 0, 0.5, 1, 88, 709)]
+    turns = rng.integers(-(10**6), 10**6, 5000) * (np.pi / 2)
+    denormal = rng.uniform(-1, 1, 2000).astype(dtype) * np.finfo(dtype).tiny
+    return np.concatenate(
+        [part.astype(dtype) for part in (special, bits, rng.uniform(-1000, 1000, 20_000), *near, turns, denormal)]
+    )
+
+
+@pytest.mark.skipif(not has_vector_functions(), reason="glibc has these vector functions from 2.35 on")
+@pytest.mark.parametrize(("dtype", "wide"), [("float32", np.float64), ("float64", np.longdouble)])
+def test_vector_functions_are_as_exact_as_numpy_s(dtype, wide):
+    every, x = loops(dtype), points(np.dtype(dtype))
+    results = np.empty((len(numba_math._NAMES), x.size), dtype)
+    every(x, results)
+    for name, got in zip(numba_math._NAMES, results, strict=True):
+        with np.errstate(all="ignore"):
+            exact = getattr(np, name)(x.astype(wide))
+            want = exact.astype(dtype)
+            off = np.abs(got - exact) / np.spacing(np.abs(want))  # in units of the last place
+        wrong = x[~((got == want) | (np.isnan(got) & np.isnan(want)) | (off <= 4))]
+        assert not wrong.size, f"{name} of {wrong[:5]}"
+        zeros = (x == 0) & (want == 0)
+        np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]), name)
+    assembly = next(iter(every.inspect_asm().values()))
+    suffix = "f" * (dtype == "float32")
+    assert [name for name in numba_math._NAMES.values() if f"v_{name}{suffix}" not in assembly] == []
+
+
+def test_what_only_numba_s_own_function_takes_is_compiled_all_the_same(monkeypatch):
+    fails = numba_math.vectorised(lambda x: np.tanh(x))
+    monkeypatch.setattr(numba_form, "vectorised", lambda compute: lambda self, x: fails.no_such_name(x))
+    body("return -x")
+    assert compiled(session_of("(float[N] x) => (float[N] y) { y = demo.Body(x) }"))
 
 
 class SoftClipInPython(SoftClip):

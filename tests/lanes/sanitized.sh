@@ -1,4 +1,4 @@
-# Sourced by asan.sh and tsan.sh, which set `python` and `site`.
+# Sourced by asan.sh and tsan.sh, which set `python`, `site` and `sanitizers`.
 
 # Path of one of the compiler's runtime libraries.
 runtime() {
@@ -27,8 +27,9 @@ PY
 }
 
 # pytest on the instrumented build. -P: the repository's root must not come before `site`. --capture=sys: a sanitizer writes
-# its report to file descriptor 2 and ends the process; pytest would die with the report in its pocket.
+# its report to file descriptor 2 and ends the process; pytest would die with the report in its pocket. Ops in C++ are compiled for
+# the sanitizer too, by a compiler without it.
 tested() {
-    PYTHONPATH=$site "${without_aslr[@]}" "$python" -P -m pytest -q --hypothesis-seed=0 --capture=sys -p no:faulthandler -p no:cacheprovider "$@"
+    CXX="env -u LD_PRELOAD ${CXX:-g++}" CXXFLAGS="-fsanitize=$sanitizers -fno-sanitize-recover=all -g" PYTHONPATH=$site "${without_aslr[@]}" "$python" -P -m pytest -q --hypothesis-seed=0 --capture=sys -p no:faulthandler -p no:cacheprovider "$@"
 }
 without_aslr=()

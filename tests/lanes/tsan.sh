@@ -8,7 +8,7 @@
 # onnxruntime's own, or the loader's to a thread that has ended.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-python=$1 site=$(realpath "$2")
+python=$1 site=$(realpath "$2") sanitizers=thread
 . tests/lanes/sanitized.sh
 instrumented __tsan_init
 
@@ -20,7 +20,7 @@ export LD_PRELOAD="$(runtime libtsan.so):$(runtime libstdc++.so.6)"
 logs=build/tsan/reports
 rm -rf "$logs" && mkdir -p "$logs"
 export TSAN_OPTIONS=halt_on_error=0:exitcode=0:log_path=$PWD/$logs/log
-tested tests/threads tests/border/test_random_calls.py::test_no_call_lies_and_nothing_is_left_behind
+tested tests/threads tests/border/test_random_calls.py::test_no_call_lies_and_nothing_is_left_behind tests/border/test_compiled.py
 unset LD_PRELOAD
 ours=$("$python" - "$logs" <<'PY'
 import pathlib
@@ -29,7 +29,7 @@ import sys
 
 for log in pathlib.Path(sys.argv[1]).iterdir():
     for report in log.read_text(errors="replace").split("=================="):
-        if not re.search("_bridge|_stats", report):
+        if not re.search("_bridge|_stats|/compiled/[0-9a-f]{64}", report):
             continue
         # The stacks of the two accesses; then come those in which threads and memory were made.
         accesses = re.findall(r"^  (?:Previous |Atomic |Read |Write |Previous atomic ).*\n((?:    #.*\n)+)", report, re.M)

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,11 @@ CELL = "<op in C++>"
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
 _QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-fmax-errors=5")
 _LONGEST_BUILD = 300  # seconds
-_INSTALL = {"darwin": "xcode-select --install", "linux": "apt install g++, or conda install -c conda-forge cxx-compiler"}
+_INSTALL = {
+    "darwin": "xcode-select --install",
+    "win32": "g++ of MinGW-w64, or clang++, on the PATH or as CXX=…",
+}
+_INSTALL_ELSEWHERE = "apt install g++, or conda install -c conda-forge cxx-compiler"
 
 
 def find_compiler() -> tuple[str, ...]:
@@ -45,14 +50,10 @@ def find_compiler() -> tuple[str, ...]:
     DefinitionError
         There is none.
     """
-    said = shlex.split(os.environ.get("CXX", ""))
+    said = [part.strip('"') for part in shlex.split(os.environ.get("CXX", ""), posix=os.name == "posix")]
     program = next(filter(None, map(shutil.which, said[:1] or ("g++", "clang++", "c++"))), None)
     if program is None:
-        install = (
-            "xcode-select --install"
-            if sys.platform == "darwin"
-            else "apt install g++, or conda install -c conda-forge cxx-compiler"
-        )
+        install = _INSTALL.get(sys.platform, _INSTALL_ELSEWHERE)
         got = f"none at CXX={sanitize(said[0])}" if said else "none: no g++, clang++ or c++ on the PATH"
         raise DefinitionError("op in C++", expected="a C++ compiler", got=got, next=install)
     return (program, *said[1:])
@@ -118,7 +119,7 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     source, first : str, int
         The part of it that the user wrote, and the number of its first line, for messages.
     flags : tuple of str
-        Further arguments for the compiler.
+        Further arguments for the compiler, to which ``$CXXFLAGS`` adds.
 
     Returns
     -------
@@ -130,15 +131,41 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         There is no compiler, or it refuses the text.
     """
     compiler = find_compiler()
+    flags = (*flags, *shlex.split(os.environ.get("CXXFLAGS", "")))
     flags = ("-march=native", *flags) if platform.machine() in ("x86_64", "AMD64") else flags
     key = hashlib.sha256()
     headers = [path.read_text() for path in sorted(HEADERS.glob("*.h"))]
     for part in (text, *headers, *compiler, _version(compiler, os.stat(compiler[0]).st_mtime), *_FLAGS, *flags, _processor()):
         key.update(part.encode() + b"\0")
     path = cache_directory() / f"{key.hexdigest()}.so"
-    if not path.exists():
-        build(text, path, source, first, flags)
+    try:
+        os.utime(path)  # the least recently used go first
+    except FileNotFoundError:
+        try:
+            build(text, path, source, first, flags)
+        except PermissionError:  # Windows replaces no library that is loaded: another process was first, with the same one
+            if not path.exists():
+                raise
+        _prune(path.parent)
     return path
+
+
+_MOST_KEPT = 200_000_000  # bytes: thousands of ops
+
+
+def _prune(folder: Path) -> None:
+    """Remove the libraries that were not used for longest; one that a process has loaded goes on there."""
+    libraries = []
+    for path in folder.glob("*.so"):
+        with suppress(FileNotFoundError):  # another process prunes as well
+            facts = path.stat()
+            libraries.append((facts.st_mtime, facts.st_size, path))
+    kept = 0
+    for number, (_, size, path) in enumerate(sorted(libraries, reverse=True)):
+        kept += size
+        if number and kept > _MOST_KEPT:
+            with suppress(PermissionError):  # Windows keeps what is loaded
+                path.unlink(missing_ok=True)
 
 
 def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:

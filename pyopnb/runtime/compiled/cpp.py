@@ -183,7 +183,7 @@ namespace {{
 }}  // namespace
 }}  // namespace of_{entry}
 #line 1 "<entry>"
-extern "C" __attribute__((visibility("default"))) int32_t {entry}(pyopnb_call* call) {{
+extern "C" PYOPNB_EXPORT int32_t {entry}(pyopnb_call* call) {{
   return pyopnb::guarded(call, [&] {{ {call} }});
 }}
 """

@@ -60,8 +60,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         rows += list(_rows(version, f"entry_{number}"))
     table = "std::vector<pyopnb::LibraryOp> library_ops{\n" + ",\n".join(rows) + "\n};"
     register = (
-        'extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps(ort::Options* options, '
-        "const ort::ApiBase* base) {\n  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
+        'extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options, const ort::ApiBase* base) {\n'
+        "  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
     )
     flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]  # a CppOp has them
     target = Path(path)

@@ -1,4 +1,4 @@
-"""The Numba form of an op: ``compute`` as a function of the interface in ``pyopnb_call.h``. The only module that imports Numba.
+"""The Numba form of an op: ``compute`` as a function of the interface in ``pyopnb_call.h``.
 
 Attrs and other plain attributes of the instance are constants of the compiled code. Inputs are read-only arrays over ONNX
 Runtime's memory; results are copied into that of the outputs. Where the code raises, the call is left to Python, which raises
@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -23,6 +24,7 @@ from numba.np.numpy_support import from_dtype
 
 from pyopnb.ops.errors import one_line
 from pyopnb.ops.types import TensorType
+from pyopnb.runtime.compiled.numba_math import vectorised
 from pyopnb.runtime.notices import NotCompiled, level_of_user
 
 __all__ = ["form_of"]
@@ -75,10 +77,20 @@ def _known(instance: Any, inputs: _Types, outputs: _Types) -> Any:
     facts = tuple((name, type(value), np.asarray(value).tobytes()) for name, value in values._asdict().items())
     key = type(instance).compute, tuple(map(_dtype_and_rank, inputs)), tuple(map(_dtype_name, outputs)), facts
     if key not in _entries:
-        _entries[key] = _entry(instance, inputs, outputs)
+        _entries[key] = _compiled(instance, inputs, outputs)
         if len(_entries) > _MOST_KNOWN:
             _entries.popitem(last=False)
     return _entries[key]
+
+
+def _compiled(instance: Any, inputs: _Types, outputs: _Types) -> Any:
+    compute, options = _compute(instance)
+    fast = vectorised(compute)
+    if fast is not compute:
+        # What Numba takes of NumPy's functions and not of ours, such as a method of a ufunc, is slow and no error.
+        with suppress(numba.core.errors.NumbaError):
+            return _entry(instance, fast, options, inputs, outputs)
+    return _entry(instance, compute, options, inputs, outputs)
 
 
 def _dtype_and_rank(kind: TensorType | None) -> tuple[str | None, int | None] | None:
@@ -205,9 +217,8 @@ _OUTPUT = """\
 """
 
 
-def _entry(instance: Any, inputs: _Types, outputs: _Types) -> Any:
+def _entry(instance: Any, compute: Any, options: dict[str, Any], inputs: _Types, outputs: _Types) -> Any:
     """A ``cfunc`` of the interface that calls ``compute`` for inputs of these types."""
-    compute, options = _compute(instance)
     arrays = [None if kind is None else _array(kind, place) for place, kind in enumerate(inputs)]
     constants = _constants(instance, inputs)
     function = numba.njit(**options)(compute)

@@ -35,6 +35,17 @@ _ATTRS: dict[str, object] = {
     "vector<double>": list[float],
 }
 
+# What ops in Python can have.
+_HALF = re.compile(r"_*b?(half|float16|float8)", re.IGNORECASE)
+_INSTEAD = {
+    "Tensor": "Input<float>, which a node can have from an initializer",
+    "vector<string>": "std::string with the texts in one, or an op in Python",
+    "optional": "a default that stands for none",
+    **dict.fromkeys(
+        ("int8_t", "int16_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "long", "unsigned"), "int64_t"
+    ),
+}
+
 _NEXT = "void SoftClip(Input<float> x, Output<float> y, float limit = 1.0f) { … }"
 
 
@@ -237,7 +248,12 @@ def _read(head: _Head) -> Signature:
             attrs.append(Attr(name, _ATTRS[kind], _literal(default, _ATTRS[kind], where, name) if equals else REQUIRED))
         else:
             accepted = "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>, or an attr of " + ", ".join(_ATTRS)
-            raise DefinitionError(f"{where}, parameter {name}", expected=accepted, got=sanitize(kind))
+            raise DefinitionError(
+                f"{where}, parameter {name}",
+                expected=accepted,
+                got=sanitize(kind),
+                next=_INSTEAD.get(kind, _INSTEAD.get(kind.partition("<")[0])),
+            )
     if any(port.variadic for port in inputs[:-1]):
         raise DefinitionError(where, expected="std::vector<Input<T>> as the last input", got="another one after it")
     if letter and not any(port.element is None and not (port.optional or port.variadic) for port in inputs):
@@ -271,7 +287,9 @@ def _element(text: str, letter: str, where: str, name: str) -> str | None:
         return None
     if text not in ELEMENTS:
         accepted = ", ".join([*ELEMENTS, *([letter] if letter else [])])
-        raise DefinitionError(f"{where}, parameter {name}", expected=f"elements of {accepted}", got=sanitize(text))
+        next_ = "Input<float>, with a Cast before the node; or an op in Python" if _HALF.match(text) else None
+        next_ = "an op in Python" if text == "string" else next_
+        raise DefinitionError(f"{where}, parameter {name}", expected=f"elements of {accepted}", got=sanitize(text), next=next_)
     return ELEMENTS[text]
 
 

@@ -1,19 +1,22 @@
 """Ops in C++: signature, numbers, errors, reload, and the group norm of PyTorch's page on custom operators."""
 
 import ast
+import os
 import subprocess
 import sys
 import threading
 from textwrap import dedent
 
 import numpy as np
+import onnxruntime
 import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 
 import pyopnb
 from pyopnb.ops.schema import REQUIRED
+from pyopnb.runtime.compiled import compiler
 from pyopnb.runtime.compiled.compiler import cache_directory
-from pyopnb.runtime.compiled.cpp import _literal
+from pyopnb.runtime.compiled.cpp import _literal, cpp_class
 from pyopnb.runtime.compiled.signature import read_signature
 
 pytestmark = pytest.mark.one_python  # compilers take long
@@ -168,7 +171,15 @@ def test_compiler_error_names_the_line():
     [
         ("int f() { return 1; }", "expected one function with an Output among its parameters, got none"),
         ("void f(Output<float> y) {} void g(Output<float> y) {}", r"got 2 \(f, g\)"),
-        ("\nvoid f(Input<half> x, Output<float> y) {}", "line 2, f, parameter x: expected elements of bool"),
+        (
+            "\nvoid f(Input<half> x, Output<float> y) {}",
+            "line 2, f, parameter x: expected elements of bool.*Try: Input<float>, with a Cast",
+        ),
+        ("void f(Input<std::string> x, Output<float> y) {}", "got string. Try: an op in Python"),
+        ("void f(Output<float> y, Tensor w) {}", "parameter w: expected Input<T>.* got Tensor. Try: Input<float>, which"),
+        ("void f(Output<float> y, size_t n = 1) {}", "got size_t. Try: int64_t"),
+        ("void f(Output<float> y, std::vector<std::string> n) {}", "Try: std::string with the texts in one"),
+        ("void f(Output<float> y, std::optional<float> n) {}", "got optional<float>. Try: a default"),
         ("void f(Input<float> x, Output<float> y, char* text) {}", r"parameter text: expected Input<T>.* got char\*"),
         ("void f(Input<float> x, Output<float> y, float by = other()) {}", "attr by: expected a literal"),
         ("template <typename T> void f(Input<T> x, Output<T> y) {}", "Try: template <typename T = AnyOf<float, double>>"),
@@ -205,6 +216,23 @@ def test_no_compiler_says_what_to_install(monkeypatch):
         pyopnb.cpp_op(SOFT_CLIP)
 
 
+def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp_path):
+    """Where a library is loaded, Windows does not let it be replaced."""
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+    replace, arrived = os.replace, [True, False]
+
+    def refused(source, target):
+        if arrived.pop(0):
+            replace(source, target)
+        raise PermissionError(13, "The process cannot access the file", str(target))
+
+    monkeypatch.setattr(os, "replace", refused)
+    np.testing.assert_array_equal(cpp_class(SOFT_CLIP)(limit=1.0).compute(np.zeros(2, np.float32)), [0, 0])
+    with pytest.raises(PermissionError):
+        cpp_class(SOFT_CLIP, flags=["-DOTHER"])
+    assert len(list(cache_directory().iterdir())) == 1  # and nothing unfinished
+
+
 def test_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
     assert cache_directory().stat().st_mode & 0o777 == 0o700
@@ -217,6 +245,26 @@ def test_a_text_is_compiled_once(monkeypatch):
     pyopnb.cpp_op(SOFT_CLIP)
     monkeypatch.setattr("pyopnb.runtime.compiled.compiler.build", lambda *_: pytest.fail("compiled again"))
     pyopnb.cpp_op(SOFT_CLIP)
+
+
+def test_the_cache_forgets_what_was_not_used_for_longest(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+    made = []
+
+    def build(text, path, *_):
+        made.append(path)
+        path.write_bytes(bytes(40))
+        os.utime(path, (len(made), len(made)))
+
+    monkeypatch.setattr(compiler, "build", build)
+    monkeypatch.setattr(compiler, "_MOST_KEPT", 100)
+    first, second = (compiler.library_of(text, text, 1) for text in "ab")
+    assert compiler.library_of("a", "a", 1) == first and len(made) == 2
+    third = compiler.library_of("c", "c", 1)
+    assert (first.exists(), second.exists(), third.exists()) == (True, False, True)
+    monkeypatch.setattr(compiler, "_MOST_KEPT", 10)
+    os.utime(first, (0, 0))
+    assert compiler.library_of("d", "d", 1).exists()  # not even where it alone is too large
 
 
 WAIT = """
@@ -266,6 +314,23 @@ def test_bare_session_and_exit_while_a_function_runs():
     """
     done = subprocess.run([sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_template_with_an_output_of_another_dtype_in_a_bare_session():
+    text = """
+        template <typename T = AnyOf<float, double>>
+        void Halves(Input<int64_t> by, Input<T> x, Output<int64_t> n, Output<T> y) {
+          y.allocate(x.shape());
+          for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i] / by[0];
+          *n.allocate({}) = x.size();
+        }"""
+    pyopnb.cpp_op(text, "demo::Halves")
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(pyopnb.get_library_path())
+    graph = "(int64[1] by, double[N] x) => (m, z) { n, y = demo.Halves(by, x)  m = Add(n, n)  z = Add(y, y) }"
+    session = onnxruntime.InferenceSession(pyopnb.parse(graph).SerializeToString(), options)
+    m, z = session.run(None, {"by": np.int64([2]), "x": np.float64([1, 3])})
+    assert (m, m.dtype, z.tolist(), z.dtype) == (4, np.int64, [1, 3], np.float64)
 
 
 def test_numba_that_is_not_installed_is_named(monkeypatch):

@@ -10,6 +10,13 @@
 
 #define PYOPNB_CALL_VERSION 1
 
+/* Before a function that others find by its name in the library. */
+#ifdef _WIN32
+#define PYOPNB_EXPORT __declspec(dllexport)
+#else
+#define PYOPNB_EXPORT __attribute__((visibility("default")))
+#endif
+
 /* What the function returns. */
 enum {
   PYOPNB_DONE = 0,
