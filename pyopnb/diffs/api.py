@@ -20,9 +20,11 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
+from pyopnb.runtime.profile.profile import Profile
 from pyopnb.runtime.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from pyopnb.diffs.profiles import ProfileDiff
     from pyopnb.diffs.traces.diff import TraceDiff
 
 __all__ = ["diff"]
@@ -34,6 +36,8 @@ _Value: TypeAlias = np.ndarray | Mapping[str, Any] | list[Any]
 def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> TraceDiff: ...
 @overload
 def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
+@overload
+def diff(a: Profile, b: Profile) -> ProfileDiff: ...
 @overload
 def diff(
     a: ModelProto, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None
@@ -63,6 +67,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         first may be a run in torch, by `pyopnb.torch.trace`.
     a, b : Version or Op
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
+    a, b : Profile
+        Two profiles, as before and after a change.
     rtol, atol, stol : float, optional
         An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the largest finite ``|b|`` of
         the array; for models, an element of a weight. Without any, ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5
@@ -74,7 +80,7 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
     Returns
     -------
-    Diff, TraceDiff, ModelDiff or OpDiff
+    Diff, TraceDiff, ModelDiff, OpDiff or ProfileDiff
         For values, a `Diff`, whose verdict is one of
 
         - ``bit-identical``,
@@ -86,7 +92,8 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         ``ok`` says whether it is one of the first three. For runs, a `TraceDiff`: what each node does to the difference, and
         as ``origin`` the first node that introduces one. For models, a `ModelDiff`: ``identical``, ``close`` (only weights
         differ, all within the tolerance) or ``different``; other names, another order of nodes, a default that is written out
-        and documentation do not count. For versions of an op, an `OpDiff`: ``identical`` or ``different``.
+        and documentation do not count. For versions of an op, an `OpDiff`: ``identical`` or ``different``. For profiles,
+        a `ProfileDiff`: ``slower``, ``faster`` or ``same`` within the spread of the runs.
 
     Raises
     ------
@@ -117,16 +124,22 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
     >>> diff({"y": np.zeros(2)}, {"z": np.zeros(2)}).verdict
     'incomparable'
     """
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return compared(a, b, rtol, atol, stol)
     _refuse_folders(a, b)
     a, b = _read_arrays(a, b)
     if isinstance(a, Trace) or isinstance(b, Trace):
         return _diff_runs(a, b, (rtol, atol, stol))
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
         _require((a, b), (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
-        for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
-            if tolerance is not None:
-                raise FeedError(f"diff, {name}", expected="none, for versions of an op", got=str(tolerance))
+        _refuse_tolerances("versions of an op", rtol, atol, stol)
         return diff_versions(a, b)
+    if isinstance(a, Profile) or isinstance(b, Profile):
+        from pyopnb.diffs.profiles import diff_profiles  # what other diffs do not need
+
+        _require((a, b), (Profile,), "a profile", "pyopnb.profile(session, x)")
+        _refuse_tolerances("profiles", rtol, atol, stol)
+        return diff_profiles(a, b)
     sure = (ModelProto, os.PathLike)
     held = tuple(held_model(side)[0] for side in (a, b))
     if any(isinstance(side, sure) for side in held) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
@@ -171,6 +184,12 @@ def _require(sides: tuple[Any, ...], types: tuple[type, ...], what: str, suggest
         if not isinstance(side, types):
             expected = f"{what}, as the other side is one"
             raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
+
+
+def _refuse_tolerances(what: str, rtol: float | None, atol: float | None, stol: float | None) -> None:
+    for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
+        if tolerance is not None:
+            raise FeedError(f"diff, {name}", expected=f"none, for {what}", got=str(tolerance))
 
 
 def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]) -> TraceDiff:

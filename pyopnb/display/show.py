@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.ops import OpDiff
+from pyopnb.diffs.profiles import ProfileDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display import plots
 from pyopnb.display.array_diff import view_diff
@@ -22,6 +23,7 @@ from pyopnb.display.batches import view_batches
 from pyopnb.display.model_diff import view_model_diff, view_op_diff
 from pyopnb.display.models import view_model
 from pyopnb.display.ops import view_loaded, view_op, view_registry, view_version
+from pyopnb.display.profiles import view_profile, view_profile_diff
 from pyopnb.display.save import write
 from pyopnb.display.sweeps import view_sweep
 from pyopnb.display.tensors import view_array, view_arrays
@@ -36,13 +38,14 @@ from pyopnb.ops.registry import Registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.batches import Batches
 from pyopnb.runtime.live_attrs import model_in_use
+from pyopnb.runtime.profile.profile import Profile
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.sweep import Sweep
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["html", "plot", "save", "show", "view"]
 
-_EXPECTED = "a model, session, trace, result, array, diff, sweep, op version, op or the registry"
+_EXPECTED = "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
 
 
 @hide_internal_frames
@@ -52,13 +55,14 @@ def show(thing: Any, **options: Any) -> View:
     Parameters
     ----------
     thing : object
-        A model (ModelProto, path or bytes), a session, a trace, a result or other arrays by name, an array, a diff, an op, a
-        version of an op, or `pyopnb.registry`.
+        A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other arrays by name, an array, a diff,
+        an op, a version of an op, or `pyopnb.registry`.
     **options
         - of everything with a graph: ``open=True`` opens bodies and functions, ``names=`` and ``shapes=`` show or hide the
           nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
           ``notes={output: text}`` adds to what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
+        - of a profile: ``by="time"`` or ``"python"`` does;
         - of a sweep: ``output=`` chooses the output that is drawn;
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
@@ -132,12 +136,14 @@ _VIEWS: dict[type, Callable[..., View]] = {
     Session: _view_session,
     Result: _view_result,
     Trace: view_trace,
+    Profile: view_profile,
     Sweep: view_sweep,
     Batches: view_batches,
     Diff: view_diff,
     TraceDiff: view_trace_diff,
     ModelDiff: view_model_diff,
     OpDiff: view_op_diff,
+    ProfileDiff: view_profile_diff,
     Version: view_version,
     Op: view_op,
     Registry: view_registry,

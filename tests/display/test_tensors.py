@@ -333,6 +333,7 @@ def test_small_stacks_are_read_as_numbers(survives: Any) -> None:
     assert survives(pyopnb.show(np.arange(24.0).reshape(2, 3, 4), size=200).body).pictures, "a picture, since its size is told"
 
 
+@pytest.mark.one_python  # 4 s; what NumPy does for a picture is in the other tests
 @pytest.mark.parametrize("value", [PHOTOGRAPH.repeat(6, 0).repeat(6, 1), RNG.integers(0, 255, (4000, 6000), np.uint8)])
 def test_large_pictures_stay_small(value: np.ndarray, survives: Any) -> None:
     for options in ({}, {"size": 2000}):

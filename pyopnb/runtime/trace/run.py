@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import copy
-import math
-import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import onnxruntime
 from onnx import GraphProto, ModelProto, TensorProto
 
-from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.external_data import is_absent, is_external, original
+from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model, without_weights
-from pyopnb.models.nodes import first_output, walk
-from pyopnb.models.ort_capabilities import schema_domains
+from pyopnb.models.nodes import first_output
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.errors import FeedError, ModelError, closest, sanitize
+from pyopnb.ops.errors import FeedError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.built import Built
-from pyopnb.runtime.live_attrs import write_attrs
-from pyopnb.runtime.options import copied_options
 from pyopnb.runtime.ortvalues import from_ortvalue
-from pyopnb.runtime.plan import Clock, Plan, PlannedNode, is_op
+from pyopnb.runtime.plan import Clock, Plan, PlannedNode
+from pyopnb.runtime.trace.beside import (
+    absent_initializers,
+    can_save,
+    executed_graph,
+    model_beside,
+    needs_libraries,
+    options_beside,
+    profiling,
+)
 from pyopnb.runtime.trace.exposure import exposure_of
 from pyopnb.runtime.trace.initializers import Initializers
+from pyopnb.runtime.trace.node_names import name_nodes
 from pyopnb.runtime.trace.origins import origins
 from pyopnb.runtime.trace.profile import ProfiledRun, read_profile
 from pyopnb.runtime.trace.select import NamedTensor, expose, match_names, named_tensors, tappable_tensors
@@ -47,13 +48,10 @@ from pyopnb.runtime.trace.trace import Trace
 if TYPE_CHECKING:
     from pyopnb.runtime.session import Session
 
-__all__ = ["LEVELS", "TraceOptions", "run_traced", "select_tensors"]
+__all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_text", "select_tensors"]
 
 LEVELS = ("all", "summaries")
 
-_changing = threading.RLock()  # while options of the user's are changed; an op can trace in __init__
-_SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
-_MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
 _MOST_RUNS = 1_000_000  # that one trace times
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -88,14 +86,7 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
     """Run a session's model with its tensors exposed, in the versions and with the attrs of what it has built."""
     __tracebackhide__ = True
     feeds = built.feeds.arrays(feeds)
-    source = built.source()
-    if not source.proto.HasField("graph"):
-        raise ModelError("trace", expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
-    source.given = None  # the bytes or the file, which are not what is to be loaded
-    # An op may be new since the session was built.
-    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops))
-    model = without_weights(source.proto).proto
-    write_attrs(built, model)
+    source, model = model_beside(built, "trace")
     outputs = list(built.feeds.outputs)
     instances, unchecked = _instances(built, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
@@ -111,7 +102,7 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
         arrays,
         initializers=Initializers(_loader(built), {name: arrays[name] for name in traced.absent}),
         times=times,
-        runtime=_runtime(built, wanted),
+        runtime=runtime_text(built, optimised=wanted.optimised),
         exposure=exposure,
         unchecked=unchecked,
     )
@@ -169,13 +160,13 @@ class _TracedRun:
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
         seen = set(map(id, self.tapped)) if sums else set()
-        self.absent = _absent_initializers(source, built.taken_out)
+        self.absent = absent_initializers(source, built.taken_out)
         expose(source.proto, [*(t.name for t in self.tensors if t.inside is None and id(t) not in seen), *self.absent])
-        self.saves = bool(self.wanted.times) and _can_save(built, source)
+        self.saves = bool(self.wanted.times) and can_save(built, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(built, source, folder) as options:
                 exposed = self._build(session, built, source, options)
-                executed = self._executed(options)
+                executed = executed_graph(options) or self.named
             names = exposed._feeds.output_names
             try:
                 arrays = dict(zip(names, self._run_once(exposed, names, feeds), strict=True))
@@ -189,9 +180,9 @@ class _TracedRun:
     def _run_once(self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         __tracebackhide__ = True
         for clock in self.clocks.values():
-            clock.spent.clear()
+            clock.take()
         arrays = exposed._built.run(names, feeds)  # as it is: a rebuilt one would expose and measure nothing
-        self.python.append({output: sum(clock.spent) / 1000 for output, clock in self.clocks.items()})
+        self.python.append({output: sum(call.took for call in clock.take()) for output, clock in self.clocks.items()})
         return arrays
 
     def _build(self, session: Session, built: Built, source: ModelSource, options: onnxruntime.SessionOptions) -> Session:
@@ -208,60 +199,28 @@ class _TracedRun:
     def _more_runs(self) -> int:
         return int(self.wanted.times) if self.wanted.times > 1 else 0
 
-    def _executed(self, options: onnxruntime.SessionOptions) -> GraphProto:
-        """The graph that runs, or where it was not saved the one that ONNX Runtime was given."""
-        path = options.optimized_model_filepath
-        return onnx.load(path, load_external_data=False).graph if path else self.named
-
     def _times(self, profile: str, executed: GraphProto) -> Times:
         with open(profile, "rb") as file:
             runs: list[ProfiledRun] = read_profile(file, executed, f"{DOMAIN}/")
         counted = self._more_runs() or 1
         return times_of(runs[-counted:], self.python[-counted:], self.named, origins(self.named, executed), self.labels)
 
-    @contextmanager
-    def _options(self, built: Built, source: ModelSource, folder: str) -> Iterator[onnxruntime.SessionOptions]:
+    def _options(self, built: Built, source: ModelSource, folder: str) -> AbstractContextManager[onnxruntime.SessionOptions]:
         """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack what they hold."""
-        options = built.recipe.options
-        is_copy = options is None or not (self.absent or _needs_libraries(source.proto, built.recipe.modules))
-        if options is not None and is_copy:
-            options = copied_options(options, built.runtime)
-        elif options is None:
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 4
-            if self.tapped:  # else ONNX Runtime's spinning threads and the summaries slow each other down
-                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-            if self.saves and os.name == "posix":  # without the data of the weights
-                os.symlink(os.devnull, os.path.join(folder, "weights"))
-                options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
-        mine: dict[str, Any] = {
-            "enable_profiling": bool(self.wanted.times),
-            "profile_file_prefix": os.path.join(folder, "profile"),
-            "optimized_model_filepath": os.path.join(folder, "executed.onnx") if self.saves else "",
+        changes = {
+            **profiling(folder, profiles=bool(self.wanted.times), saves=self.saves),
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
-        if self.saves:  # ONNX Runtime warns that what it saves is for this machine alone
-            mine["log_severity_level"] = max(options.log_severity_level, 3)
         if not self.wanted.optimised:
-            mine["graph_optimization_level"] = _DISABLED
+            changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
-            mine["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see insert_taps
-        if is_copy:
-            for name, value in mine.items():
-                setattr(options, name, value)
-            yield options
-            return
-        with _changing:
-            before = {name: getattr(options, name) for name in mine}
-            try:
-                for name, value in mine.items():
-                    setattr(options, name, value)
-                yield options
-            finally:
-                for name, value in before.items():
-                    setattr(options, name, value)
+            changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see insert_taps
+        lent = bool(self.absent) or needs_libraries(source.proto, built.recipe.modules)
+        # Else ONNX Runtime's spinning threads and the summaries slow each other down.
+        entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
+        return options_beside(built, changes, folder, lent=lent, entries=entries)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""
@@ -282,17 +241,7 @@ class _TracedRun:
 
     def _time(self, plan: Plan, proto: ModelProto) -> None:
         """Give every node a unique name, by which the profile lists its times, and each op a clock."""
-        taken = {site.node.name for site in walk(proto)}
-        used: set[str] = set()
-        labels = []
-        for number, node in enumerate(proto.graph.node):
-            labels.append(node.name or first_output(node))
-            if not node.name or node.name in used:
-                node.name = f"{node.op_type}_{number}"
-                while node.name in taken:
-                    node.name += "_"
-                taken.add(node.name)
-            used.add(node.name)
+        labels = name_nodes(proto)
         if not self.labels:  # not when the session is built again: the nodes have their new names then
             self.labels, self.named = labels, without_weights(proto).proto.graph
         main = {id(node): first_output(node) for node in proto.graph.node}
@@ -330,32 +279,6 @@ class _TracedRun:
                 yield tensor.name
             else:
                 yield from inner.pop(tensor.inside, ())
-
-
-def _needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
-    """Whether nodes of the model are of domains that nobody knows here: options do not hand on the libraries that know them."""
-    functions = {function.domain for function in proto.functions}
-    op = is_op(proto, modules)
-    return any(
-        canonical_domain(site.node.domain) not in schema_domains() and site.node.domain not in functions and not op(site.node)
-        for site in walk(proto)
-    )
-
-
-def _absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto]) -> list[str]:
-    """Names of those that are in no file: the user's options hand them to sessions, and cannot be asked for them."""
-    folder = source.folder
-    stored = () if folder is None else (tensor for tensor in source.proto.graph.initializer if is_external(tensor))
-    return [tensor.name for tensor in stored if tensor.name not in taken_out and is_absent(tensor, folder or "")]
-
-
-def _can_save(built: Built, source: ModelSource) -> bool:
-    """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
-
-    Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
-    """
-    weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
-    return _SAVING.issuperset(built.runtime.get_providers()) and (built.recipe.options is None or weights <= _MOST_WEIGHTS)
 
 
 def _loader(built: Built) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
@@ -406,9 +329,10 @@ def _copy_feed(value: Any) -> Any:
     return np.array(value)
 
 
-def _runtime(built: Built, wanted: TraceOptions) -> str:
+def runtime_text(built: Built, *, optimised: bool = True) -> str:
+    """What runs a session's model: onnxruntime's version and its level of optimisation."""
     options = built.recipe.options
     level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    name = (level if wanted.optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
+    name = (level if optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
     text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
     return f"onnxruntime {onnxruntime.__version__}, {text or name.removeprefix('enable ') + ' optimisations'}"

@@ -12,7 +12,7 @@ from pyopnb.models.nodes import first_output
 from pyopnb.runtime.trace.origins import Origin
 from pyopnb.runtime.trace.profile import ProfiledRun
 
-__all__ = ["NodeTime", "Times", "times_of"]
+__all__ = ["NodeTime", "Times", "group_text", "times_of"]
 
 _SHOWN = 4  # nodes of a group that its text names
 
@@ -154,8 +154,8 @@ def times_of(
             continue
         ops = [output for output in outputs if any(output in spent for _, spent in middle)]
         times[outputs[-1]] = NodeTime(
-            _joined([labels[index] for index in origin.nodes]),
-            _joined([graph.node[index].op_type for index in origin.nodes]),
+            group_text([labels[index] for index in origin.nodes]),
+            group_text([graph.node[index].op_type for index in origin.nodes]),
             fmean(sum(run.nodes.get(index, 0.0) for index in origin.executed) for run, _ in middle),
             fmean(sum(run.kernels.get(index, 0.0) for index in origin.executed) for run, _ in middle),
             fmean(sum(spent.get(output, 0.0) for output in ops) for _, spent in middle) if ops else None,
@@ -165,7 +165,8 @@ def times_of(
     return Times(times, total, looking=looking, runs=len(runs))
 
 
-def _joined(texts: Sequence[str]) -> str:
+def group_text(texts: Sequence[str]) -> str:
+    """The texts of a group's nodes as one: of many the first two and the last."""
     if len(texts) > _SHOWN:
         texts = (*texts[: _SHOWN - 2], f"{len(texts) - _SHOWN + 1} more", texts[-1])
     return " + ".join(texts)

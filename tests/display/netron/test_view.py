@@ -105,6 +105,7 @@ def harmless(model, name):
     return bundle
 
 
+@pytest.mark.one_python  # 4 s, of our own escaping
 @settings(max_examples=25)
 @given(st.text(max_size=40))
 @example(HOSTILE)

@@ -1,0 +1,389 @@
+"""Profiles: the times of many runs, node by node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from onnx import ModelProto
+
+from pyopnb.ops.arguments import check_arguments, describe, is_path
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.errors import ArgumentError, UnknownName, hide_internal_frames, plural, sanitize, suggest_key
+from pyopnb.ops.text_table import Table
+from pyopnb.runtime.profile.events import Events, write_chrome_trace
+from pyopnb.runtime.profile.spread import Spread, microseconds
+
+__all__ = ["NodeProfile", "OpTypeProfile", "Profile"]
+
+_LINES = 12  # nodes in the text
+_OVERLAP = 1.02  # times the nodes' times that kernels add up to, from which on they are said to have run at once
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProfile:
+    """The times of a node, or of a group of nodes that ONNX Runtime ran as one; an element of each array is a run's.
+
+    Attributes
+    ----------
+    node : str
+        The node's name, or its first output; of a group ``"conv1 + relu1"``; of a node in a body with what leads there,
+        ``"loop/body/q"``.
+    op_type : str
+        Of a group ``"Conv + Relu"``.
+    key : str
+        The first output of its last node; of a node in a body the same as ``node``.
+    outputs : tuple of str
+        First outputs of the nodes of the group, or of the node.
+    inside : str
+        The key of the node whose body it is in, whose times include it; empty in the main graph.
+    calls : ndarray
+        int64[runs]: how often its kernels ran.
+    totals : ndarray
+        float64[runs], microseconds: from the start of its kernels to that of the next ones, as ``NodeTime.total``. Of a node in
+        a body, the same as ``kernels``.
+    kernels : ndarray
+        float64[runs], microseconds: in its kernels, those in its bodies included.
+    owns : ndarray
+        float64[runs], microseconds: ``totals`` without the kernels in its bodies.
+    pythons : ndarray or None
+        float64[runs], microseconds: in ``compute`` of the op, or of the ops in its bodies. None where there is no op.
+    """
+
+    node: str
+    op_type: str
+    key: str
+    outputs: tuple[str, ...]
+    inside: str
+    calls: np.ndarray
+    totals: np.ndarray
+    kernels: np.ndarray
+    owns: np.ndarray
+    pythons: np.ndarray | None = None
+
+    @cached_property
+    def total(self) -> Spread:
+        """Of ``totals``."""
+        return Spread.of(self.totals)
+
+    @cached_property
+    def kernel(self) -> Spread:
+        """Of ``kernels``."""
+        return Spread.of(self.kernels)
+
+    @cached_property
+    def own(self) -> Spread:
+        """Of ``owns``."""
+        return Spread.of(self.owns)
+
+    @cached_property
+    def python(self) -> Spread | None:
+        """Of ``pythons``."""
+        return None if self.pythons is None else Spread.of(self.pythons)
+
+    @property
+    def calls_text(self) -> str:
+        """How often it ran in a run: a number, or the least and the largest."""
+        low, high = int(self.calls.min()), int(self.calls.max())
+        return f"{low:,}" if low == high else f"{low:,} – {high:,}"
+
+    def __str__(self) -> str:
+        split = "" if self.python is None else f", {microseconds(self.python.median)} in Python"
+        many = "" if self.calls_text == "1" else f", {self.calls_text} calls"
+        return f"{self.total}{split}{many}"
+
+
+@dataclass(frozen=True, eq=False)
+class OpTypeProfile:
+    """The times of all nodes of an op type, each without what its bodies took.
+
+    Attributes
+    ----------
+    op_type : str
+    nodes : int
+    calls : ndarray
+        int64[runs].
+    owns : ndarray
+        float64[runs], microseconds.
+    """
+
+    op_type: str
+    nodes: int
+    calls: np.ndarray
+    owns: np.ndarray
+
+    @cached_property
+    def own(self) -> Spread:
+        """Of ``owns``."""
+        return Spread.of(self.owns)
+
+
+class Profile(Displayable):
+    """The times of many runs of a session, as `profile` measures them; all of them microseconds.
+
+    In each run, the nodes of the main graph and what is `unattributed` add up to the whole. Medians do not: the median of a
+    sum is not the sum of medians. So shares are those of the mean run among the middle half of the runs, and add up.
+
+    Attributes
+    ----------
+    model : ModelProto
+        The model that ran, with the names of its user and the attrs that the session had; without the data of large weights.
+    nodes : list of NodeProfile
+        Nodes of the main graph, each followed by those in its bodies.
+    walls : ndarray
+        float64[runs]: each run as its caller waited for it, from the feeds' check to the arrays that it gave.
+    sessions : ndarray
+        float64[runs]: the part of it in ONNX Runtime.
+    pythons : ndarray
+        float64[runs]: in ``compute`` of all ops.
+    unprofiled : Spread or None
+        Of some runs of the session itself without a profile; None where it writes one anyway.
+    asked : int
+        How many runs were wanted; there are less if they were interrupted, or were too much for ONNX Runtime's profile.
+    warmup : int
+        Runs before them, which are not in the profile.
+    runtime : str
+        What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
+    events : Events
+        What ran when.
+    remarks : list of str
+        What to know of these numbers.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        nodes: Sequence[NodeProfile],
+        *,
+        walls: np.ndarray,
+        sessions: np.ndarray,
+        pythons: np.ndarray,
+        events: Events,
+        unprofiled: Spread | None = None,
+        asked: int = 0,
+        warmup: int = 0,
+        runtime: str = "",
+        remarks: Sequence[str] = (),
+    ) -> None:
+        self.model, self.nodes, self.events = model, list(nodes), events
+        self.walls, self.sessions, self.pythons = walls, sessions, pythons
+        self.unprofiled, self.asked, self.warmup, self.runtime = unprofiled, asked or len(walls), warmup, runtime
+        self.remarks = [*remarks, *self._overlaps()]
+
+    def _overlaps(self) -> list[str]:
+        kernels = self.mean(sum(node.kernels for node in self.nodes if not node.inside))
+        attributed = self.mean(self.attributed)
+        if kernels <= _OVERLAP * attributed:
+            return []
+        times = f"kernels of {microseconds(kernels)} µs in {microseconds(attributed)} µs of a run"
+        return [f"nodes ran at the same time: {times}; an instant with several of them is divided between them"]
+
+    @property
+    def runs(self) -> int:
+        """How many runs are in the profile."""
+        return len(self.walls)
+
+    @cached_property
+    def wall(self) -> Spread:
+        """Of ``walls``."""
+        return Spread.of(self.walls)
+
+    @cached_property
+    def python(self) -> Spread:
+        """Of ``pythons``."""
+        return Spread.of(self.pythons)
+
+    @cached_property
+    def attributed(self) -> np.ndarray:
+        """float64[runs]: the sum of the times of the main graph's nodes."""
+        return sum((node.totals for node in self.nodes if not node.inside), np.zeros(self.runs))
+
+    @cached_property
+    def unattributed(self) -> np.ndarray:
+        """float64[runs]: what no node accounts for, as checking feeds, preparing the run and handing out its outputs."""
+        rest: np.ndarray = self.walls - self.attributed
+        return rest
+
+    @cached_property
+    def _middle(self) -> np.ndarray:
+        cut = (self.runs + 1) // 4
+        return np.argsort(self.walls, kind="stable")[cut : self.runs - cut]
+
+    def mean(self, values: np.ndarray | float) -> float:
+        """The mean over the middle half of the runs, ordered by ``walls``.
+
+        Parameters
+        ----------
+        values : ndarray
+            float64[runs].
+
+        Returns
+        -------
+        float
+        """
+        return float(np.broadcast_to(values, self.walls.shape)[self._middle].mean())
+
+    def share(self, values: np.ndarray) -> float:
+        """Times as a share of the runs, by `mean`: the shares of nodes in the main graph and of `unattributed` add up to 1.
+
+        Parameters
+        ----------
+        values : ndarray
+            float64[runs], microseconds.
+
+        Returns
+        -------
+        float
+        """
+        return self.mean(values) / self.mean(self.walls)
+
+    @property
+    def op_types(self) -> list[OpTypeProfile]:
+        """The times by op type, the largest first."""
+        found: dict[str, list[NodeProfile]] = {}
+        for node in self.nodes:
+            found.setdefault(node.op_type, []).append(node)
+        rows = [
+            OpTypeProfile(op_type, len(nodes), sum(node.calls for node in nodes), sum(node.owns for node in nodes))  # type: ignore[arg-type]
+            for op_type, nodes in found.items()
+        ]
+        return sorted(rows, key=lambda row: -self.mean(row.owns))
+
+    def __getitem__(self, name: str) -> NodeProfile:
+        """The profile of a node, by its name or first output."""
+        for node in self.nodes if isinstance(name, str) else ():
+            if name in (node.key, node.node) or (name in node.outputs and not node.inside):
+                return node
+        known = [node.node for node in self.nodes]
+        expected = "a node of the profile, by its name or first output"
+        next_ = suggest_key(name if isinstance(name, str) else "", known)
+        raise UnknownName("profile", expected=expected, got=describe(name), next=next_)
+
+    def ranked(self) -> list[NodeProfile]:
+        """The nodes by their own times, the slowest first; what is in bodies comes right after their node.
+
+        Returns
+        -------
+        list of NodeProfile
+        """
+        order = {key: place for place, key in enumerate(node.key for node in self._by_time() if not node.inside)}
+        return sorted(self._by_time(), key=lambda node: (order[node.inside or node.key], bool(node.inside)))
+
+    def _by_time(self) -> list[NodeProfile]:
+        return sorted(self.nodes, key=lambda node: -self.mean(node.totals))
+
+    @hide_internal_frames
+    @check_arguments
+    def to_chrome(self, path: str | os.PathLike[str], runs: str = "all") -> None:
+        """Write the events as JSON that https://ui.perfetto.dev and ``chrome://tracing`` open.
+
+        ONNX Runtime's threads and Python's ``compute`` have tracks of their own.
+
+        Parameters
+        ----------
+        path : path
+            The name may end in anything; ``.json`` is usual.
+        runs : {"all", "median"}
+            ``"median"`` writes only the run of the median time.
+
+        Raises
+        ------
+        ArgumentError
+            Neither of the two.
+        ModelError, OSError
+            The file cannot be written.
+
+        Notes
+        -----
+        The format is the Trace Event Format of Chrome, as a JSON object with complete events. ONNX Runtime counts whole
+        microseconds; an event that would end after the one around it ends with that.
+        """
+        if not is_path(path) or not os.fspath(path):
+            raise ArgumentError("to_chrome, path", expected="a path", got=describe(path), next='"trace.json"')
+        if runs not in ("all", "median"):
+            expected, got = '"all" or "median"', sanitize(repr(runs), 40)
+            raise ArgumentError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
+        chosen = range(self.runs) if runs == "all" else [int(np.argsort(self.walls, kind="stable")[self.runs // 2])]
+        write_chrome_trace(self.events.chrome(chosen, f"pyopnb, {sanitize(self.model.graph.name, 60)}"), path)
+
+    # ---- text ----------------------------------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """What was profiled, in a line.
+
+        Returns
+        -------
+        str
+        """
+        few = f" of {self.asked:,}" if self.runs < self.asked else ""
+        return f"Profile of {self.runs:,}{few} run{'s' * (self.runs != 1)}, {self.runtime}"
+
+    def headline(self) -> str:
+        """How long a run takes, and how much of it is Python.
+
+        Returns
+        -------
+        str
+        """
+        without = "" if self.unprofiled is None else f", {microseconds(self.unprofiled.median)} µs without the profile"
+        ops = any(node.pythons is not None for node in self.nodes)
+        python = f"; in Python {microseconds(self.python.median)} µs, {_percent(self.share(self.pythons))}" if ops else ""
+        return f"a run: {self.wall}{without}{python}"
+
+    @hide_internal_frames
+    @check_arguments
+    def table(self, most: int = 40) -> Table:
+        """The nodes as rows, the slowest first, and what no node accounts for.
+
+        Parameters
+        ----------
+        most : int
+            Rows of nodes.
+
+        Returns
+        -------
+        Table
+        """
+        ops = any(node.pythons is not None for node in self.nodes)
+        nodes, most = self.ranked(), max(most, 0)
+        rows = [self._row(node, ops=ops) for node in nodes[:most]]
+        keys = [node.outputs if not node.inside else (node.inside,) for node in nodes[:most]]
+        if rest := [node for node in nodes[most:] if not node.inside]:
+            rows.append(self._sum(f"{len(rest):,} faster ones", np.sum([node.totals for node in rest], axis=0), ops=ops))
+        rows.append(self._sum("not attributed to a node", self.unattributed, ops=ops))
+        rows.append(self._sum("the whole run", self.walls, ops=ops, python=self.pythons))
+        head = ("node", "op", "calls", "share", "median µs", "middle half", "least", *(("in Python",) if ops else ()))
+        return Table(head, rows, keys=keys)
+
+    def _row(self, node: NodeProfile, *, ops: bool) -> tuple[str, ...]:
+        total, python = node.total, node.python
+        # A share of its node's, which is not to be added to the others.
+        share = f"({_percent(self.share(node.totals))})" if node.inside else _percent(self.share(node.totals))
+        cells = (microseconds(total.median), total.range, microseconds(total.least))
+        split = () if not ops else ("" if python is None else microseconds(python.median),)
+        return (
+            f"{'  ' * bool(node.inside)}{sanitize(node.node, 60)}",
+            sanitize(node.op_type, 60),
+            node.calls_text,
+            share,
+            *cells,
+            *split,
+        )
+
+    def _sum(self, what: str, values: np.ndarray, *, ops: bool, python: np.ndarray | None = None) -> tuple[str, ...]:
+        spread = Spread.of(values)
+        split = () if not ops else ("" if python is None else microseconds(Spread.of(python).median),)
+        share = _percent(self.share(values))
+        return what, "", "", share, microseconds(spread.median), spread.range, microseconds(spread.least), *split
+
+    def __repr__(self) -> str:
+        counts = plural(len(self.model.graph.node), "node")
+        head = [f"{self.title()}, {counts}", self.headline()]
+        return "\n".join([*head, repr(self.table(_LINES)), *self.remarks])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,68 @@
+"""A time of many runs in a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Spread", "microseconds"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Microseconds of many runs.
+
+    Attributes
+    ----------
+    median : float
+    low, high : float
+        The first and the third quartile: half of the runs are between them.
+    least : float
+
+    Examples
+    --------
+    >>> spread = Spread.of(np.array([10.0, 12, 11, 90, 13]))
+    >>> spread, spread.range
+    (Spread(median=12.0, low=11.0, high=13.0, least=10.0), '11 – 13')
+    """
+
+    median: float
+    low: float
+    high: float
+    least: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Spread:
+        """The spread of some values; quartiles are interpolated linearly, as NumPy does by default.
+
+        Parameters
+        ----------
+        values : ndarray
+            float64[N], not empty.
+
+        Returns
+        -------
+        Spread
+        """
+        least, low, median, high = np.percentile(values, (0, 25, 50, 75)).tolist()
+        return cls(median, low, high, least)
+
+    @property
+    def range(self) -> str:
+        """The quartiles as text."""
+        return f"{microseconds(self.low)} – {microseconds(self.high)}"
+
+    def __str__(self) -> str:
+        return f"{microseconds(self.median)} µs ({self.range})"
+
+
+def microseconds(value: float) -> str:
+    """A number of microseconds: a decimal where there are few.
+
+    Examples
+    --------
+    >>> microseconds(3.25), microseconds(0.0), microseconds(12345.6)
+    ('3.2', '0', '12,346')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.1f}"

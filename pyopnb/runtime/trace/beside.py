@@ -1,0 +1,161 @@
+"""The model and the options of a session that is built beside the user's, to look at runs of the same model."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnx import GraphProto, ModelProto, TensorProto
+
+from pyopnb.models.edit.inline import inline_ops
+from pyopnb.models.external_data import is_absent, is_external
+from pyopnb.models.io import ModelSource, without_weights
+from pyopnb.models.nodes import walk
+from pyopnb.models.ort_capabilities import schema_domains
+from pyopnb.ops.errors import ModelError
+from pyopnb.ops.names import canonical_domain
+from pyopnb.runtime.built import Built
+from pyopnb.runtime.live_attrs import write_attrs
+from pyopnb.runtime.options import copied_options
+from pyopnb.runtime.plan import is_op
+
+__all__ = [
+    "absent_initializers",
+    "can_save",
+    "executed_graph",
+    "model_beside",
+    "needs_libraries",
+    "options_beside",
+    "profiling",
+]
+
+_changing = threading.RLock()  # while options of the user's are changed; an op can trace in __init__
+_SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
+_MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
+
+
+def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
+    """A session's model, to be built again, and a copy of it without weights, with the attrs that serve now.
+
+    Parameters
+    ----------
+    built : Built
+    where : str
+        For the message.
+
+    Returns
+    -------
+    source : ModelSource
+    model : ModelProto
+
+    Raises
+    ------
+    ModelError
+        The model is in ONNX Runtime's own format.
+    """
+    __tracebackhide__ = True
+    source = built.source()
+    if not source.proto.HasField("graph"):
+        raise ModelError(where, expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
+    source.given = None  # the bytes or the file, which are not what is to be loaded
+    # An op may be new since the session was built.
+    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops))
+    model = without_weights(source.proto).proto
+    write_attrs(built, model)
+    return source, model
+
+
+@contextmanager
+def options_beside(
+    built: Built, changes: Mapping[str, Any], folder: str, *, lent: bool, entries: Mapping[str, str] | None = None
+) -> Iterator[onnxruntime.SessionOptions]:
+    """A copy of a session's options with other fields, or the user's own for a while.
+
+    Parameters
+    ----------
+    built : Built
+    changes : mapping
+        Fields and their values.
+    folder : str
+        For what ONNX Runtime writes.
+    lent : bool
+        Whether a copy would lack what the user's options hold.
+    entries : mapping, optional
+        Entries of the configuration, where the user gave no options.
+    """
+    options = built.recipe.options
+    saves = bool(changes.get("optimized_model_filepath"))
+    if options is None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        for key, entry in (entries or {}).items():
+            options.add_session_config_entry(key, entry)
+        if saves and os.name == "posix":  # without the data of the weights
+            os.symlink(os.devnull, os.path.join(folder, "weights"))
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+    elif not lent:
+        options = copied_options(options, built.runtime)
+    changes = dict(changes)
+    if saves:  # ONNX Runtime warns that what it saves is for this machine alone
+        changes["log_severity_level"] = max(options.log_severity_level, 3)
+    if not (lent and built.recipe.options is not None):
+        for name, value in changes.items():
+            setattr(options, name, value)
+        yield options
+        return
+    with _changing:
+        before = {name: getattr(options, name) for name in changes}
+        try:
+            for name, value in changes.items():
+                setattr(options, name, value)
+            yield options
+        finally:
+            for name, value in before.items():
+                setattr(options, name, value)
+
+
+def profiling(folder: str, *, profiles: bool, saves: bool) -> dict[str, Any]:
+    """The fields by which ONNX Runtime writes a profile, and the graph that it runs, into a folder."""
+    return {
+        "enable_profiling": profiles,
+        "profile_file_prefix": os.path.join(folder, "profile"),
+        "optimized_model_filepath": os.path.join(folder, "executed.onnx") if saves else "",
+    }
+
+
+def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
+    """The graph that runs; None where it was not saved."""
+    path = options.optimized_model_filepath
+    return onnx.load(path, load_external_data=False).graph if path else None
+
+
+def needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
+    """Whether nodes of the model are of domains that nobody knows here: options do not hand on the libraries that know them."""
+    functions = {function.domain for function in proto.functions}
+    op = is_op(proto, modules)
+    return any(
+        canonical_domain(site.node.domain) not in schema_domains() and site.node.domain not in functions and not op(site.node)
+        for site in walk(proto)
+    )
+
+
+def absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto]) -> list[str]:
+    """Names of those that are in no file: the user's options hand them to sessions, and cannot be asked for them."""
+    folder = source.folder
+    stored = () if folder is None else (tensor for tensor in source.proto.graph.initializer if is_external(tensor))
+    return [tensor.name for tensor in stored if tensor.name not in taken_out and is_absent(tensor, folder or "")]
+
+
+def can_save(built: Built, source: ModelSource) -> bool:
+    """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
+
+    Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
+    """
+    weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
+    return _SAVING.issuperset(built.runtime.get_providers()) and (built.recipe.options is None or weights <= _MOST_WEIGHTS)

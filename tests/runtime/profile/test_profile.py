@@ -1,0 +1,267 @@
+"""Profiles: every microsecond of each run is that of a node, or said to be nobody's; and nothing is there without one."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from light import feeds, light
+
+import pyopnb
+from pyopnb.runtime.plan import Clock
+from pyopnb.runtime.profile import run as run_module
+
+BODIES = """
+(float[N,3,16,16] x, float[8,3,3,3] w, int64 n, bool go) => (float[N,8,14,14] y) {
+    c = Conv(x, w)
+    r = Relu(c)
+    s = demo.Burn(r)
+    l = Loop(n, go, s) <body = turn (int64 i, bool k, float[N,8,14,14] u) => (bool z, float[N,8,14,14] q) {
+        z = Identity(k)  e = Exp(u)  q = demo.Burn(e)
+    }>
+    y = Neg(l)
+}
+"""
+
+
+@pytest.fixture
+def burn():
+    @pyopnb.pyop("demo::Burn")
+    class Burn:
+        def compute(self, x):
+            end = time.perf_counter() + 0.005
+            while time.perf_counter() < end:
+                pass
+            return np.zeros_like(x)
+
+    return Burn
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def with_bodies() -> tuple[pyopnb.Session, dict[str, Any]]:
+    fed = {"x": drawn(1, 3, 16, 16), "w": drawn(8, 3, 3, 3), "n": np.int64(3), "go": np.array(True)}
+    return pyopnb.Session(pyopnb.parse(BODIES)), fed
+
+
+def adds_up(found: pyopnb.Profile) -> None:
+    main = [node for node in found.nodes if not node.inside]
+    np.testing.assert_allclose(sum(node.totals for node in main) + found.unattributed, found.walls, rtol=1e-9)
+    # Python's clock and ONNX Runtime's are two, the latter of whole microseconds.
+    assert (found.sessions <= found.walls + 2).all() and (found.unattributed >= -len(main) - 2).all()
+    assert abs(sum(found.share(node.totals) for node in main) + found.share(found.unattributed) - 1) < 1e-9
+    own = sum(row.owns for row in found.op_types)
+    np.testing.assert_allclose(own, found.attributed, atol=2 * len(found.nodes) * 4)
+
+
+def test_python_and_kernels_add_up_to_the_run(burn):
+    session, fed = with_bodies()
+    found = pyopnb.profile(session, fed, runs=4, warmup=1)
+    adds_up(found)
+    assert found.runs == found.asked == 4 and found.warmup == 1 and not [r for r in found.remarks if "interrupted" in r]
+    rows = [(node.node, node.op_type, node.calls_text, node.inside) for node in found.nodes]
+    main = [("c + r", "Conv + Relu", "1", ""), ("s", "Burn", "1", ""), ("l", "Loop", "1", "")]
+    body = [("l/body/e", "Exp", "3", "l"), ("l/body/q", "Burn", "3", "l"), ("l/body/z", "Identity", "3", "l")]
+    assert rows[:3] == main and sorted(rows[3:6]) == body and rows[6:] == [("y", "Neg", "1", "")]
+    alone, inside, loop = found["s"], found["l/body/q"], found["l"]
+    assert alone.pythons is not None and inside.pythons is not None and found["y"].pythons is None
+    assert (alone.pythons >= 5_000).all() and (inside.pythons >= 15_000).all()
+    np.testing.assert_allclose(found.pythons, alone.pythons + inside.pythons)
+    assert (alone.kernels >= alone.pythons - 1).all() and (loop.kernels >= inside.kernels - 3).all()
+    assert (loop.owns <= loop.totals - inside.totals + 3).all()  # what is in the body counts once
+    assert found.share(found.pythons) > 0.5
+
+
+def test_the_text_says_what_is_not_attributed(burn):
+    session, fed = with_bodies()
+    text = repr(pyopnb.profile(session, fed, runs=2, warmup=0))
+    assert text.startswith(f"Profile of 2 runs, onnxruntime {onnxruntime.__version__}, all optimisations, 5 nodes\na run: ")
+    rows = {line.split("  ")[0] for line in text.splitlines()}
+    assert {"c + r", "s", "l", "not attributed to a node", "the whole run"} <= rows and "without the profile; in Python" in text
+
+
+def test_a_network_of_convolutions_is_fused_as_the_sessions_own(tmp_path):
+    model = light("squeezenet")
+    session, fed = pyopnb.Session(model), feeds(model)
+    found = pyopnb.profile(session, fed, runs=3, warmup=1)
+    adds_up(found)
+    plain = onnxruntime.SessionOptions()
+    plain.enable_profiling, plain.profile_file_prefix = True, str(tmp_path / "own")
+    own = onnxruntime.InferenceSession(model.SerializeToString(), plain)
+    own.run(None, fed)
+    names = [line for line in Path(own.end_profiling()).read_text(encoding="utf-8").splitlines() if '_kernel_time"' in line]
+    assert sum(int(node.calls[0]) for node in found.nodes) == len(names) < len(model.graph.node)  # as many kernels as alone
+    assert any(node.op_type == "Conv + Relu" for node in found.nodes)
+    assert found.share(found.unattributed) < 0.5
+
+
+def test_nothing_is_hooked_into_a_session(burn, monkeypatch):
+    monkeypatch.setattr(Clock, "wrap", None)  # what a profile does to ops
+    session, fed = with_bodies()
+    session(fed)
+    with pytest.raises(TypeError):
+        pyopnb.profile(session, fed, runs=1)
+    monkeypatch.undo()
+    before = session._built
+    pyopnb.profile(session, fed, runs=1, warmup=0)
+    assert session._built.runtime is before.runtime and session._built.kernels is before.kernels
+    assert len(session._kernels) == 2 and all(kernel.clock is None for kernel in session._kernels)
+    assert not session.get_session_options().enable_profiling
+
+
+def test_an_ops_state_is_left_alone():
+    @pyopnb.pyop("demo::Count")
+    class Count:
+        def __init__(self):
+            self.calls = 0
+
+        def compute(self, x):
+            self.calls += 1
+            return x + self.calls
+
+    session = pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Count(x) }"))
+    x = np.zeros(1, np.float32)
+    assert session(x)["y"] == 1
+    pyopnb.profile(session, x, runs=3)
+    assert session(x)["y"] == 2
+
+
+def test_the_users_options_and_attrs_hold(tmp_path):
+    @pyopnb.pyop("demo::By")
+    class By:
+        def __init__(self, by: float = 1.0):
+            self.by = np.float32(by)
+
+        def compute(self, x):
+            if self.by != 3:
+                raise ValueError(self.by)
+            return x * self.by
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(tmp_path / "mine.onnx")
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Identity(x)  b = demo.By(a)  y = Identity(b) }")
+    session = pyopnb.Session(model, options, ["CPUExecutionProvider"], [{}])
+    session.set_attrs(by=3.0)
+    written = (tmp_path / "mine.onnx").stat().st_mtime_ns
+    found = pyopnb.profile(session, onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([1, 2])), runs=2)
+    assert [node.node for node in found.nodes] == ["a", "b", "y"] and found.runtime.endswith("no optimisations")
+    assert (tmp_path / "mine.onnx").stat().st_mtime_ns == written and not options.enable_profiling
+    assert found.model.graph.node[1].attribute[0].f == 3
+
+
+def test_nodes_that_run_at_once_are_said_to():
+    options = onnxruntime.SessionOptions()
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    options.inter_op_num_threads = 2
+    nodes = [pyopnb.node("Erf", "x", "a"), pyopnb.node("Erf", "x", "b"), pyopnb.node("Sum", ["a", "b"], "y")]
+    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"), options)
+    found = pyopnb.profile(session, drawn(200_000), runs=3)
+    adds_up(found)
+    overlap = found.mean(sum(node.kernels for node in found.nodes)) > 1.02 * found.mean(found.attributed)
+    assert overlap == any(remark.startswith("nodes ran at the same time") for remark in found.remarks)
+
+
+def test_names_that_json_escapes_and_no_names():
+    nodes = [
+        pyopnb.node("Exp", "x", "a", name='q"\\\n'),
+        pyopnb.node("Neg", "a", "b", name="Abs_2"),
+        pyopnb.node("Abs", "b", "y"),
+    ]
+    found = pyopnb.profile(pyopnb.model(nodes, {"x": "float32[N]"}, "y"), drawn(10), runs=2)
+    assert [node.node for node in found.nodes] == ['q"\\\n', "Abs_2", "y"] and all(
+        (node.calls == 1).all() for node in found.nodes
+    )
+    assert len(repr(found).splitlines()) == 2 + 1 + 3 + 2
+
+
+def test_it_can_be_pickled(burn):
+    session, fed = with_bodies()
+    found = pyopnb.profile(session, fed, runs=2, warmup=0)
+    assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
+
+
+# ---- what goes wrong -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({"runs": 0}, "profile, runs: expected a whole number from 1 to 1,000,000, got int 0. Try: runs=100"),
+        ({"runs": 10**7}, "profile, runs: expected a whole number from 1 to 1,000,000, got int 10000000. Try: runs=100"),
+        ({"runs": 1.5}, "profile, runs: expected a whole number, got float 1.5. Try: runs=1"),
+        ({"warmup": -1}, "profile, warmup: expected a whole number from 0 to 1,000,000, got int -1. Try: warmup=5"),
+    ],
+)  # fmt: skip
+def test_numbers_of_runs(wanted, text):
+    with pytest.raises(pyopnb.ArgumentError) as raised:
+        pyopnb.profile(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), **wanted)
+    assert str(raised.value) == text
+
+
+def test_more_runs_than_the_profile_of_the_runtime_holds(monkeypatch):
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  y = Exp(a) }")
+    with pytest.raises(pyopnb.ArgumentError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"):
+        pyopnb.profile(model, drawn(2), runs=250_000)
+
+
+def test_a_feed_that_does_not_fit():
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }")
+    with pytest.raises(pyopnb.FeedError, match="float32"):
+        pyopnb.profile(model, np.zeros(2), runs=1)
+    with pytest.raises(pyopnb.FeedError):
+        pyopnb.profile(model, z=drawn(2), runs=1)
+
+
+def failing(error: type[BaseException], at: int) -> pyopnb.Session:
+    @pyopnb.pyop("demo::Fails")
+    class Fails:
+        calls = 0
+
+        def compute(self, x):
+            type(self).calls += 1
+            if type(self).calls == at:
+                raise error("enough")
+            return x
+
+    return pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Fails(x) }"))
+
+
+@pytest.mark.parametrize(("at", "where"), [(2, "in run 2 of 4 before the profile"), (5, "in run 1 of 2 to warm up"), (9, "in run 3 of 4 of the profile")])  # fmt: skip
+def test_an_exception_arrives_as_itself(at, where):
+    with pytest.raises(ValueError, match="enough") as raised:
+        pyopnb.profile(failing(ValueError, at), drawn(2), runs=4, warmup=2)
+    assert where in raised.value.__notes__
+
+
+def test_an_interrupt_keeps_what_was_measured():
+    found = pyopnb.profile(failing(KeyboardInterrupt, 9), drawn(2), runs=4, warmup=2)
+    assert (found.runs, found.asked) == (2, 4) and found.remarks == ["interrupted after 2 of 4 runs"]
+    assert repr(found).startswith("Profile of 2 of 4 runs")
+    adds_up(found)
+    with pytest.raises(KeyboardInterrupt):
+        pyopnb.profile(failing(KeyboardInterrupt, 7), drawn(2), runs=4, warmup=2)
+
+
+def test_a_profile_that_is_full(monkeypatch):
+    real = run_module.profiled_runs
+    monkeypatch.setattr(
+        run_module, "profiled_runs", lambda *given: [one for _, one in zip(range(4), real(*given), strict=False)]
+    )
+    found = pyopnb.profile(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), runs=9, warmup=1)
+    assert found.runs == 3 and found.remarks == ["ONNX Runtime's profile, which holds 1,000,000 events, was full after 3 runs"]
+    adds_up(found)
+
+
+def test_a_node_that_is_not_there(burn):
+    session, fed = with_bodies()
+    found = pyopnb.profile(session, fed, runs=1, warmup=0)
+    with pytest.raises(pyopnb.UnknownName, match="a node of the profile, by its name or first output"):
+        found["nothing"]
