@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyopnb.ops.progress import Panel, Progress, Throttled, progress_text, text_bar
 
@@ -12,6 +14,9 @@ __all__ = ["progress_bar", "progress_panel"]
 
 _REST = 10  # times as long as an update took, nothing is drawn
 _INTERVAL = 0.25  # seconds between updates at least
+
+_shown: MutableMapping[object, int] = WeakKeyDictionary()
+"""What a panel shows in its last state, and the number of the cell whose output has the panel."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,9 +57,15 @@ def progress_bar(what: str, since: float) -> Progress:
 
 
 def progress_panel() -> Panel:
-    """An output of its own that shows a thing again and again; its last state stays in the saved notebook."""
+    """An output of its own that shows a thing again and again; its last state stays in the saved notebook.
+
+    As the last expression of the same cell the thing is a line of text, as its picture is there.
+    """
+    from IPython.core.getipython import get_ipython
     from IPython.display import display
 
+    shell = get_ipython()
+    cell = 0 if shell is None else shell.execution_count
     handles: list[Any] = []
     after = 0.0
 
@@ -63,11 +74,24 @@ def progress_panel() -> Panel:
         began = time.monotonic()
         if began < after and not done:
             return
+        _shown.pop(thing, None)
         if handles:
             handles[0].update(thing)
         else:
             handles.append(display(thing, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+        if done and shell is not None and shell.display_formatter is not None:
+            _shown[thing] = cell
+            shell.display_formatter.formatters["text/html"].for_type(type(thing), _html_once)
         ended = time.monotonic()
         after = ended + max(_INTERVAL, _REST * (ended - began))
 
     return show
+
+
+def _html_once(thing: Any) -> str | None:
+    """The HTML of a thing, but in the cell whose output has it already."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    is_there = shell is not None and _shown.get(thing) == shell.execution_count
+    return None if is_there else str(thing._repr_html_())

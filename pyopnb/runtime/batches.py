@@ -178,12 +178,15 @@ def map(
     Returns
     -------
     Batches
-        An interrupt cancels what has not begun, and returns what is there.
+        An interrupt gives what is with the executor a second to finish, cancels the rest, and returns what is there.
 
     Raises
     ------
     Exception
-        What an op raised, as itself, with a note that says in which batch; `FeedError` for a batch that does not fit.
+        What an op raised, as itself, with a note that says in which batch; `FeedError` for a batch that does not fit. What
+        ``batches`` raised, once those before it have run.
+    ArgumentError
+        The executor is shut down, its workers have no pyopnb, or a batch cannot be pickled.
     DefinitionError
         An op cannot be sent.
     concurrent.futures.BrokenExecutor
@@ -263,4 +266,4 @@ def _ready(state: tuple[Session, Built]) -> Callable[[Any], Run]:
     return ready
 
 
-_BATCHES = Kind("batch", "batches", _begin, _ready)
+_BATCHES = Kind("map", "batch", "batches", _begin, _ready)

@@ -2,22 +2,27 @@
 
 The engine is the executor's: this module sends it chunks of work, few at a time, and takes what comes back. The session goes to
 a worker when that says that it lacks it, and stays there under the digest of its pickle.
+
+An engine is given ``pickle.loads`` and bytes, in which `_Call` has the rest. So what reads its messages needs no pyopnb: Dask's
+workers hang where they cannot unpickle a task, and those of ``ProcessPoolExecutor`` end. That pyopnb is not there is then an
+exception of the task, which comes back.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import pickle
+import re
 import threading
 import time
 import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import onnxruntime
@@ -35,6 +40,7 @@ _CHUNK_SECONDS = 0.05  # of work in a chunk, so that what an engine spends on ea
 _MOST_IN_CHUNK = 256
 _SMALL = 16_384  # bytes of a session that goes along with each chunk, and saves asking
 _KEPT = 4  # sessions that a worker keeps
+_LAST_SECONDS = 1.0  # which what is with the executor has to finish, once the call is over
 
 Run = Callable[[], tuple[Sequence[str], Sequence[Any]]]
 """One run, made ready: the names of its outputs, and their values."""
@@ -46,6 +52,8 @@ class Kind:
 
     Attributes
     ----------
+    function : str
+        Whose argument the executor is.
     one, many : str
         What is counted.
     begin : callable
@@ -55,6 +63,7 @@ class Kind:
         Called with that for each chunk; returns what makes an item of work ready to run.
     """
 
+    function: str
     one: str
     many: str
     begin: Callable[[Session, bool], Any]
@@ -133,6 +142,7 @@ class Work:
         self._size = 1
         self._flying: dict[Future[Any], _Chunk] = {}
         self._versions: set[str] = set()
+        self._has_said_lost = False
         self._sent = None if executor is None or isinstance(executor, ThreadPoolExecutor) else _Sent.of(session)
         self._state = kind.begin(session, False) if self._sent is None else None
 
@@ -141,35 +151,42 @@ class Work:
         return self._stops and any(run.error is not None for run in self.done)
 
     def run(self, items: Iterator[Any]) -> None:
-        """Have all of them run. What an interrupt or an exception leaves is cancelled, as far as it has not begun."""
+        """Have all of them run.
+
+        What ``items`` raises is raised after those before it have run. An interrupt, or an exception of the engine, leaves a
+        second to what is with the executor, and cancels the rest; another interrupt ends that second.
+        """
+        source = _Source(items)
         try:
-            while True:
-                while len(self._flying) < self._in_flight and not self._is_over and (chunk := self._next(items)):
-                    self._submit(chunk, None if self._sent is None else self._sent.small)
-                if not self._flying:
-                    return
-                done = wait(self._flying, return_when=FIRST_COMPLETED).done
-                for future in sorted(done, key=lambda future: self._flying[future].first):
-                    self._take(self._flying.pop(future), future)
+            self._run(source)
         except BaseException:
             self._keep_finished()
             raise
         finally:
+            self.begun = source.count
             for future in self._flying:
                 future.cancel()
 
+    def _run(self, source: _Source) -> None:
+        while True:
+            while len(self._flying) < self._in_flight and not self._is_over and (chunk := source.take(self._size)):
+                self._submit(chunk, None if self._sent is None else self._sent.small)
+            if not self._flying:
+                break
+            done = wait(self._flying, return_when=FIRST_COMPLETED).done
+            for future in sorted(done, key=lambda future: self._flying[future].first):
+                self._take(self._flying.pop(future), future)
+        if source.error is not None and not self._is_over:  # the error of a run came before
+            raise source.error
+
     def _keep_finished(self) -> None:
-        """Take the results that are there, which an interrupt or a lost worker is no reason to throw away."""
+        """Take the results that are there soon, which an interrupt or a lost worker is no reason to throw away."""
+        wait(self._flying, timeout=_LAST_SECONDS)
         for future in [future for future in self._flying if future.done() and not future.cancelled()]:
             reply = None if future.exception() is not None else future.result()
-            if reply is not None:
+            if isinstance(reply, _Reply):
                 del self._flying[future]
                 self.done += reply.runs(self._kind.one)
-
-    def _next(self, items: Iterator[Any]) -> _Chunk | None:
-        held = tuple(itertools.islice(items, self._size))
-        first, self.begun = self.begun, self.begun + len(held)
-        return _Chunk(first, held) if held else None
 
     def _submit(self, chunk: _Chunk, session: bytes | None) -> None:
         try:
@@ -179,13 +196,36 @@ class Work:
             raise
 
     def _future(self, chunk: _Chunk, session: bytes | None) -> Future[Any]:
-        if self._sent is not None and self._executor is not None:
-            return self._executor.submit(_run_sent, self._kind, self._sent.digest, session, chunk)
-        if self._executor is not None:
-            return self._executor.submit(_run_chunk, self._kind, self._state, chunk)
-        done: Future[Any] = Future()
-        done.set_result(_run_chunk(self._kind, self._state, chunk))
-        return done
+        if self._executor is None:
+            done: Future[Any] = Future()
+            done.set_result(_run_chunk(self._kind, self._state, chunk))
+            return done
+        packed = None if self._sent is None else self._packed(chunk, self._sent.digest, session)
+        try:
+            if packed is None:
+                return self._executor.submit(_run_chunk, self._kind, self._state, chunk)
+            return self._executor.submit(pickle.loads, packed[0], buffers=packed[1])
+        except BrokenExecutor:
+            raise
+        except Exception as error:  # the engine's: each has its own for one that was shut down
+            raise ArgumentError(
+                f"{self._kind.function}, executor",
+                expected="one that takes work",
+                got=sanitize(f"{type(error).__name__}: {error}", 120),
+                next=f"{self._kind.function} inside the executor's with block, or with a new one where it was shut down",
+            ) from error
+
+    def _packed(self, chunk: _Chunk, digest: str, session: bytes | None) -> tuple[bytes, tuple[bytes, ...]]:
+        """A chunk's call as bytes, and beside them the session's: many chunks share those."""
+        held = None if session is None else pickle.PickleBuffer(session)
+        call = _Call(self._kind, digest, held, chunk.first, chunk.items, os.urandom(8))
+        try:
+            data = pickle.dumps(call, pickle.HIGHEST_PROTOCOL, buffer_callback=lambda buffer: buffer is not held)
+        except Exception as error:  # a user's class can raise anything here
+            expected = f"{self._kind.many} that can be pickled, as arrays can"
+            where = f"{self._kind.function}, {self._kind.one} {chunk.first + _first_unpickled(chunk.items)}"
+            raise ArgumentError(where, expected=expected, got=sanitize(f"{type(error).__name__}: {error}", 120)) from error
+        return data, () if session is None else (session,)
 
     def _explain_lost(self, error: Exception, chunk: _Chunk) -> None:
         first = min(each.first for each in (chunk, *self._flying.values()))
@@ -201,15 +241,20 @@ class Work:
         except BrokenExecutor as error:
             self._explain_lost(error, chunk)
             raise
-        except Exception as error:  # the engine's, or what its worker could not even begin
-            if not chunk.is_again:
-                # Of a worker that was killed as it had sent its result, Dask makes an error of its own.
-                data = None if self._sent is None else self._sent.small
-                self._submit(replace(chunk, is_again=True), data)
-                return
-            where = f"in a worker, before {self._kind.one} {chunk.first} began"
-            add_note(error, f"{where}; it needs pyopnb, as here, and what the ops import")
-            raise
+        except Exception as error:  # the engine's
+            if _lacks_pyopnb(error):
+                raise self._lacking(error) from error
+            if not _has_lost_a_worker(error) or chunk.is_again:
+                self._explain_engine(error, chunk)
+                raise
+            self._say_lost(chunk)
+            self._submit(replace(chunk, is_again=True), None if self._sent is None else self._sent.small)
+            return
+        if isinstance(reply, _Failure):  # it could not open the session
+            failure = reply.error(f"in a worker, before {self._kind.one} {chunk.first} began")
+            if reply.version != onnxruntime.__version__:
+                add_note(failure, _versions("that worker", reply.version))
+            raise failure
         if reply is None:  # it has no such session
             assert self._sent is not None  # noqa: S101  # threads have the session itself
             self._submit(chunk, self._sent.data)
@@ -220,15 +265,41 @@ class Work:
         seconds = sum(run.seconds for run in self.done[-len(chunk.items) :]) / len(chunk.items)
         self._size = min(_MOST_IN_CHUNK, max(1, int(_CHUNK_SECONDS / max(seconds, 1e-5))), 2 * self._size)
 
+    def _lacking(self, error: Exception) -> ArgumentError:
+        wanted = _requirement()
+        return ArgumentError(
+            f"{self._kind.function}, executor",
+            expected=f"workers that have {wanted}",
+            got=f"one that says: {sanitize(getattr(error, 'evalue', str(error)), 120)}",
+            next=f'pip install "{wanted}", by the Python of the workers',
+        )
+
+    def _explain_engine(self, error: Exception, chunk: _Chunk) -> None:
+        one, many = self._kind.one, self._kind.many
+        if isinstance(error, CancelledError):
+            note = f"{one} {chunk.first} was cancelled by its engine, as it is when that is shut down or started anew"
+        elif _has_lost_a_worker(error) or type(error).__name__ == "KilledWorker":
+            span = f"{many} {chunk.first} to {chunk.first + len(chunk.items) - 1}"
+            note = f"each worker that had {span} ended: one of them may end the process, or need more memory than there is"
+        else:
+            note = f"in a worker, before {one} {chunk.first} began; it needs what the ops and the {many} import"
+        add_note(error, note)
+
+    def _say_lost(self, chunk: _Chunk) -> None:
+        if self._has_said_lost:
+            return
+        self._has_said_lost = True
+        warnings.warn(
+            f"a worker ended with {self._kind.one} {chunk.first}, which is sent to another one. "
+            "What is lost later in this call is sent again as well",
+            UserWarning,
+            stacklevel=6,
+        )
+
     def _check_versions(self, reply: _Reply) -> None:
         if reply.version != onnxruntime.__version__ and reply.version not in self._versions:
             self._versions.add(reply.version)
-            warnings.warn(
-                f"{reply.worker} has onnxruntime {sanitize(reply.version)}, and this process {onnxruntime.__version__}: "
-                "their results can differ. Install the same on all workers",
-                UserWarning,
-                stacklevel=6,
-            )
+            warnings.warn(f"{_versions(reply.worker, reply.version)}: their results can differ", UserWarning, stacklevel=6)
 
 
 @dataclass(frozen=True)
@@ -238,6 +309,80 @@ class _Chunk:
     first: int
     items: tuple[Any, ...]
     is_again: bool = False
+
+
+class _Source:
+    """Items of work, asked for as they are needed.
+
+    Attributes
+    ----------
+    count : int
+        How many were given.
+    error : Exception or None
+        What they raised instead of another one.
+    """
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        self.count = 0
+        self.error: Exception | None = None
+
+    def take(self, size: int) -> _Chunk | None:
+        """A chunk of them, which is smaller where they end."""
+        first, held = self.count, list[Any]()
+        try:
+            while self.error is None and len(held) < size:
+                held.append(next(self._items))
+                self.count += 1
+        except StopIteration:
+            pass
+        except Exception as error:  # the user's, and raised once those before it have run
+            self.error = error
+        return _Chunk(first, tuple(held)) if held else None
+
+
+def _first_unpickled(items: Sequence[Any]) -> int:
+    """The place of the first item that cannot be pickled."""
+    for place, item in enumerate(items):
+        try:
+            pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # as it did for all of them
+            return place
+    return 0
+
+
+def _lacks_pyopnb(error: Exception) -> bool:
+    """Whether a worker has no pyopnb, or one that lacks what was sent. ipyparallel's exceptions name the one of the engine."""
+    name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+    return name in ("ModuleNotFoundError", "AttributeError") and re.search(r"(named|module|of) '?pyopnb\b", text) is not None
+
+
+def _versions(worker: str, found: str) -> str:
+    here = onnxruntime.__version__
+    return f"{worker} has onnxruntime {sanitize(found)}, and this process {here}; install the same on all workers"
+
+
+def _requirement() -> str:
+    """The pyopnb of this process, as pip takes it."""
+    try:
+        return f"pyopnb=={version('pyopnb')}"
+    except PackageNotFoundError:  # it runs from its sources
+        return "pyopnb"
+
+
+def _has_lost_a_worker(error: Exception) -> bool:
+    """Whether an engine's exception says that a worker ended with a chunk, and that the engine does not run it again.
+
+    Dask runs it again by itself, and says ``KilledWorker`` where that ended several. But where a worker ends while its result
+    is fetched, the future is pending once more, and ``distributed.cfexecutor`` takes the result for an exception.
+    """
+    if type(error).__module__.startswith("ipyparallel."):
+        return getattr(error, "ename", type(error).__name__) == "EngineError"
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    where = last.tb_frame.f_globals.get("__name__") if last is not None else None
+    return isinstance(error, TypeError) and where == "distributed.cfexecutor"
 
 
 @dataclass(frozen=True)
@@ -258,6 +403,19 @@ class _Sent:
 
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------------
+
+
+class _Call:
+    """A call of `_run_sent`: to unpickle it is to run it, and gives what that returns.
+
+    The last argument is another one for each call: Dask gives equal tasks the result of one.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _run_sent, self._arguments
 
 
 @dataclass(frozen=True)
@@ -284,6 +442,7 @@ class _Failure:
     notes: tuple[str, ...]
     trace: str
     data: bytes | None
+    version: str
     itself: Exception | None = None
 
     @classmethod
@@ -294,7 +453,7 @@ class _Failure:
             data = None
         trace = "" if stays else "".join(traceback.format_exception(error))
         notes = tuple(getattr(error, "__notes__", ()))
-        return cls(type(error).__name__, str(error), notes, trace, data, error if stays else None)
+        return cls(type(error).__name__, str(error), notes, trace, data, onnxruntime.__version__, error if stays else None)
 
     def error(self, where: str) -> Exception:
         """The exception itself; where this process does not know its class, a RuntimeError that names it."""
@@ -322,10 +481,15 @@ _states: OrderedDict[tuple[str, str], Any] = OrderedDict()
 _opening = threading.Lock()
 
 
-def _run_sent(kind: Kind, digest: str, data: bytes | None, chunk: _Chunk) -> _Reply | None:
-    """Run a chunk in a worker; None if it has neither the session nor its pickle."""
-    state = locked(_opening, _open, kind, digest, data)
-    return None if state is None else _run_chunk(kind, state, chunk, stays=False)
+def _run_sent(
+    kind: Kind, digest: str, data: bytes | None, first: int, items: tuple[Any, ...], _: bytes
+) -> _Reply | _Failure | None:
+    """Run a chunk in a worker; None if it has neither the session nor its pickle, a `_Failure` if it cannot open that."""
+    try:
+        state = locked(_opening, _open, kind, digest, data)
+    except Exception as error:  # an op's source can raise anything here
+        return _Failure.of(error, stays=False)
+    return None if state is None else _run_chunk(kind, state, _Chunk(first, items), stays=False)
 
 
 def _open(kind: Kind, digest: str, data: bytes | None) -> Any:

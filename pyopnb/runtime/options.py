@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import onnxruntime
+from onnx import ModelProto
 
 from pyopnb.models.io import ModelSource
 from pyopnb.ops.arguments import describe, is_text
@@ -21,10 +23,12 @@ __all__ = [
     "check_providers",
     "check_run_options",
     "copied_options",
+    "free_dimensions",
     "model_folder",
     "options_from",
     "quiet_options",
     "read_options",
+    "refuse_unread_options",
     "session_options",
     "shrinks_arena",
 ]
@@ -226,13 +230,65 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
     return {"fields": {name: _plain(value) for name, value in fields.items()}, "entries": entries}
 
 
+def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) -> dict[str, int]:
+    """The sizes that a session's options give to symbols of the model, read from its inputs, as options do not tell them.
+
+    Raises
+    ------
+    ArgumentError
+        They give one to a dimension that has no symbol.
+    """
+    shapes = {node.name: node.shape for node in runtime._sess.inputs_meta}
+    found = {}
+    for value in proto.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        for dim, size in zip(dims, shapes.get(value.name, ()), strict=False):
+            if dim.HasField("dim_value") or not isinstance(size, int):
+                continue
+            if not dim.dim_param:
+                raise _unread("add_free_dimension_override_by_denotation", f"{size} for an axis of input {value.name}")
+            found[dim.dim_param] = size
+    return found
+
+
+def refuse_unread_options(runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]) -> None:
+    """Raise `ArgumentError` for what a session has of its options, and no other process would.
+
+    Parameters
+    ----------
+    runtime : onnxruntime.InferenceSession
+    proto : ModelProto
+        Its model.
+    unserved : iterable of str
+        The operators in it that neither onnxruntime nor the registry have.
+    """
+    for name in unserved:
+        raise _unread("register_custom_ops_library", f"one that has {name}")
+    copied = runtime._sess.session_options
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32))
+    for tensor in proto.graph.initializer:
+        try:
+            copied.add_initializer(tensor.name, value)
+        except RuntimeError:  # how onnxruntime says that it is there already
+            raise _unread("add_initializer", f"a value of {tensor.name}") from None
+
+
+def _unread(method: str, got: str) -> ArgumentError:
+    return ArgumentError(
+        f"Session: pickle, SessionOptions.{method}",
+        expected="options that can be read again",
+        got=sanitize(got, 120),
+        next="make the session in the other process, or pyopnb.save the model with what they add",
+    )
+
+
 def _plain(value: Any) -> Any:
     # Enumerations of onnxruntime's cannot be pickled by every protocol.
     return (type(value).__name__, value.name) if hasattr(type(value), "__members__") else value
 
 
 def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
-    """Options of their own with what `read_options` found."""
+    """Options of their own with what `read_options` and `free_dimensions` found, the latter under ``sizes``."""
     options = onnxruntime.SessionOptions()
     for name, value in read["fields"].items():
         if isinstance(value, tuple):
@@ -240,4 +296,6 @@ def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         setattr(options, name, value)
     for key, entry in read["entries"].items():
         options.add_session_config_entry(key, entry)
+    for name, size in read["sizes"].items():
+        options.add_free_dimension_override_by_name(name, size)
     return options

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
+from onnxruntime import SessionOptions
 
 from pyopnb.models.external_data import find_data, is_external
 from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.support.missing import missing
 from pyopnb.models.tensors import tensors
 from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
 from pyopnb.ops.op import Op
+from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.parcel import InstanceParcel, OpParcel, open_op, pack_instance, pack_op
-from pyopnb.ops.registry import ReceivedOps
 from pyopnb.runtime.built import Built, Recipe
-from pyopnb.runtime.options import options_from, read_options
+from pyopnb.runtime.options import free_dimensions, options_from, read_options, refuse_unread_options
 from pyopnb.runtime.plan import Plan
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.settings import Setting
@@ -87,7 +89,8 @@ def pack_session(session: Session, protocol: int) -> tuple[type[Session], Any, _
     DefinitionError
         An op, or what one has kept on ``self``, cannot be packed.
     ArgumentError
-        The session has what belongs to this process: weights in its options, or more than 2 GB of them in memory.
+        The session has what belongs to this process: a library or weights in its options, or more than 2 GB of weights in
+        memory.
     """
     __tracebackhide__ = True
     built = session._update()
@@ -95,7 +98,7 @@ def pack_session(session: Session, protocol: int) -> tuple[type[Session], Any, _
     _refuse_lent(built)
     packed = _Packed(
         folder=built.folder,
-        options=None if recipe.options is None else read_options(recipe.options),
+        options=None if recipe.options is None else _options(built, recipe.options),
         providers=recipe.providers,
         provider_options=recipe.provider_options,
         keywords=recipe.keywords,
@@ -110,6 +113,15 @@ def pack_session(session: Session, protocol: int) -> tuple[type[Session], Any, _
     )
     kind = Session if isinstance(session, SharedSession) else type(session)
     return kind, _model(built, protocol), packed
+
+
+def _options(built: Built, options: SessionOptions) -> dict[str, Any]:
+    """The user's options, as far as they can be read; raises for the rest."""
+    read = read_options(options)
+    proto = built.source().proto
+    unknown = (row.op for row in missing(proto) if row.kind in ("unknown op", "unknown domain"))
+    refuse_unread_options(built.runtime, proto, (name for name in unknown if name not in built.ops))
+    return {**read, "sizes": free_dimensions(built.runtime, proto)}
 
 
 def _ops(built: Built) -> dict[str, Op]:

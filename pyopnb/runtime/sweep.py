@@ -16,8 +16,8 @@ from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import ArgumentError, FeedError, PyopError, hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.op_sources import FixedOps
 from pyopnb.ops.progress import advance, tracking
-from pyopnb.ops.registry import FixedOps
 from pyopnb.ops.result import Result
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
@@ -224,7 +224,8 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     Returns
     -------
     Sweep
-        An exception of a run is part of it, unless all runs raise. An interrupt cancels what has not begun, and keeps the rest.
+        An exception of a run is part of it, unless all runs raise. An interrupt keeps what is done; with an executor it is as
+        for `map`.
 
     Raises
     ------
@@ -374,7 +375,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
     return ready
 
 
-_RUNS = Kind("run", "runs", _begin, _ready)
+_RUNS = Kind("sweep", "run", "runs", _begin, _ready)
 
 
 # ---- what is varied

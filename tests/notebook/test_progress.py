@@ -52,12 +52,19 @@ def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
     nodes = [pyopnb.node("Mul", "x w", "p"), pyopnb.node("ReduceMean", "p", "loss", keepdims=0)]
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
     with capture_output() as seen:
-        pyopnb.train(model, {"x": np.ones(8, np.float32)}, loss="loss", batch_size=2, optimizer=pyopnb.training.SGD(0.1))
+        result = pyopnb.train(
+            model, {"x": np.ones(8, np.float32)}, loss="loss", batch_size=2, optimizer=pyopnb.training.SGD(0.1)
+        )
     assert len({output.transient["display_id"] for output in seen.outputs}) == 1
     assert [output.update for output in seen.outputs] == [False, *[True] * (len(seen.outputs) - 1)]
     last = seen.outputs[-1].data
     assert last["text/plain"].startswith("4 steps, 1 of 1 epoch, loss 1 → 0.7, ")
     assert 'src="data:image/svg+xml;base64,' in last["text/html"]
+    data, _ = bare.display_formatter.format(result)
+    assert list(data) == ["text/plain"], "as the last expression of the same cell it does not repeat the picture"
+    bare.execution_count += 1
+    data, _ = bare.display_formatter.format(result)
+    assert data["text/html"] == last["text/html"]
     bare.run_line_magic("unload_ext", "pyopnb")
     assert progress._make_panel == []
 

@@ -45,6 +45,37 @@ class Held:
         return x * 2
 
 
+class Slow:
+    """It takes long enough for a worker to be killed in it, and for a profiler to look at it."""
+
+    def __init__(self, by: float = 2.0):
+        self.by = by
+
+    def compute(self, x):
+        import time
+
+        time.sleep(0.003)
+        if x[0] < 0:
+            raise ValueError("below zero")
+        return x * np.float32(self.by)
+
+
+class Gated:
+    """It waits for a file with all but zero."""
+
+    def __init__(self, gate: str):
+        self.gate = gate
+
+    def compute(self, x):
+        import os
+        import time
+
+        end = time.monotonic() + 60
+        while x[0] and not os.path.exists(self.gate) and time.monotonic() < end:
+            time.sleep(0.01)
+        return x
+
+
 class Limited:
     def __init__(self, limit: float = 1.0, power: int = 1):
         if limit < 0:
@@ -99,8 +130,8 @@ def beside_another(session, name, factor, x):
     return *before, session(x)["y"], number
 
 
-def session_model(name):
-    return pyopnb.model(pyopnb.node(name, "x", "y"), {"x": "float32[N]"}, {"y": "float32[N]"})
+def session_model(name, **attrs):
+    return pyopnb.model(pyopnb.node(name, "x", "y", **attrs), {"x": "float32[N]"}, {"y": "float32[N]"})
 
 
 def round_trip(session):

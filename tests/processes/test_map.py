@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
 import sys
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+import threading
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -65,9 +68,9 @@ def test_a_generator_is_read_as_far_as_the_workers_need_it(session, threads):
             yield np.float32([n])
 
     class Counting:
-        def submit(self, function, *arguments):
-            future = threads.submit(function, *arguments)
-            future.add_done_callback(lambda _: done.__setitem__(0, done[0] + len(arguments[-1].items)))
+        def submit(self, function, *arguments, **named):
+            future = threads.submit(function, *arguments, **named)
+            future.add_done_callback(lambda future: done.__setitem__(0, done[0] + len(future.result().outcomes)))
             return future
 
     slow = pyopnb.Session(remote_work.session_model("travel::Checked"))
@@ -127,9 +130,9 @@ def test_the_session_goes_to_a_worker_once(processes):
     sizes = []
 
     class Counting:
-        def submit(self, function, kind, digest, session, chunk):
-            sizes.append(len(session or b""))
-            return processes.submit(function, kind, digest, session, chunk)
+        def submit(self, function, data, buffers):
+            sizes.append(sum(map(len, buffers)))
+            return processes.submit(function, data, buffers=buffers)
 
     session = pyopnb.Session(model)
     for _ in range(2):
@@ -154,20 +157,59 @@ def test_a_worker_that_is_killed_is_said_and_the_results_before_are_kept(session
     assert len(error.batches.runs) >= 1 and error.batches.missing
 
 
-def test_an_interrupt_keeps_what_is_done_and_cancels_the_rest(session, threads):
-    class Interrupting:
-        futures = []
+def ending(count, error):
+    yield from numbers(count)
+    raise error
 
-        def submit(self, function, *arguments):
-            if len(self.futures) == 4:
+
+def test_what_the_generator_raises_comes_after_the_batches_before_it(session, executor):
+    with pytest.raises(LookupError, match="no file 50") as raised:
+        pyopnb.map(session, ending(50, LookupError("no file 50")), executor)
+    batches = raised.value.batches
+    assert [run.result["y"].item() for run in batches.runs] == [2 * n for n in range(50)]
+    assert batches.total == 50 and batches.missing == []
+
+
+def test_the_exception_of_a_batch_goes_before_that_of_the_generator(session, executor):
+    def failing():
+        yield np.float32([-1])
+        yield from ending(3, LookupError("no file 4"))
+
+    with pytest.raises(remote_work.BelowZero):
+        pyopnb.map(session, failing(), executor)
+    with pytest.raises(LookupError) as raised:
+        pyopnb.map(session, failing(), executor, errors="keep")
+    assert raised.value.batches.missing == [0] and len(raised.value.batches.runs) == 4
+
+
+def test_an_interrupt_keeps_what_is_with_the_executor(session, executor, monkeypatch):
+    monkeypatch.setattr(chunks, "_MOST_IN_CHUNK", 1)
+    monkeypatch.setattr(chunks, "_LAST_SECONDS", 60)
+    results = pyopnb.map(session, ending(30, KeyboardInterrupt()), executor, in_flight=4)
+    assert [run.result["y"].item() for run in results.runs] == [2 * n for n in range(30)]
+
+
+def test_an_interrupt_cancels_what_takes_long(define, shell, monkeypatch):
+    monkeypatch.setattr(chunks, "_LAST_SECONDS", 0.05)
+    gate, given = threading.Event(), []
+    define(
+        "%%pyop -q -d travel\nclass Gated:\n    def compute(self, x):\n        return x if x[0] == 0 or gate.wait(60) else x"
+    )
+    shell.push({"gate": gate})
+
+    class Given(ThreadPoolExecutor):
+        def submit(self, *arguments, **named):
+            given.append(super().submit(*arguments, **named))
+            if len(given) == 5:
+                given[0].result()
                 raise KeyboardInterrupt
-            future = threads.submit(function, *arguments)
-            self.futures.append(future)
-            future.result()
-            return future
+            return given[-1]
 
-    results = pyopnb.map(session, numbers(100), Interrupting(), in_flight=2)
-    assert 0 < len(results.runs) < 100
+    with Given(1) as pool:
+        results = pyopnb.map(pyopnb.Session(remote_work.session_model("travel::Gated")), numbers(100), pool)
+        is_cancelled = [future.cancelled() for future in given[:4]]
+        gate.set()
+    assert [run.number for run in results.runs] == [0] and is_cancelled == [False, False, True, True]
 
 
 def test_an_op_that_cannot_be_sent_is_named(processes, run, shell):
@@ -185,23 +227,102 @@ def test_a_worker_with_another_onnxruntime_is_named(session, processes, monkeypa
         pyopnb.map(session, numbers(3), processes)
 
 
-def test_what_the_engine_loses_once_is_run_again(session, processes):
-    class Losing:
-        """As Dask, whose future of a result that came just before its worker was killed fails."""
+class RemoteError(Exception):
+    """As ipyparallel's, which carries the name of what was raised."""
 
-        count = 0
+    ename = "EngineError"
 
-        def submit(self, *arguments):
-            self.count += 1
-            if self.count % 5 or arguments[-1].is_again:
-                return processes.submit(*arguments)
-            future = Future()
-            future.set_exception(TypeError("cannot unpack non-iterable _Reply object"))
-            return future
 
-    results = pyopnb.map(session, numbers(300), Losing())
+RemoteError.__module__ = "ipyparallel.error"
+
+
+def of_dask(reply):
+    """The error that Dask makes of a result which it fetched as its worker ended."""
+    there = {"__name__": "distributed.cfexecutor"}
+    exec("def cascade(result):\n    typ, exc, tb = result", there)
+    try:
+        there["cascade"](reply)
+    except TypeError as error:
+        return error
+
+
+class Reading(pickle.Unpickler):
+    """It reads what a call was given, and does not make it."""
+
+    def find_class(self, module, name):
+        return (lambda *arguments: arguments) if name == "_run_sent" else super().find_class(module, name)
+
+
+class Losing:
+    """An engine that fails with every fifth chunk once, or every time."""
+
+    def __init__(self, pool, error, *, always=False):
+        self.pool, self.error, self.always, self.count, self.lost = pool, error, always, 0, set()
+
+    def submit(self, function, data, buffers):
+        self.count += 1
+        first = Reading(io.BytesIO(data), buffers=buffers).load()[3]
+        if not self.always and (self.count % 5 or first in self.lost):
+            return self.pool.submit(function, data, buffers=buffers)
+        self.lost.add(first)
+        future = Future()
+        future.set_exception(self.error())
+        return future
+
+
+@pytest.mark.parametrize(
+    "error", [lambda: of_dask(object()), lambda: RemoteError("Engine '1' died")], ids=["dask", "ipyparallel"]
+)
+def test_what_the_engine_loses_once_is_run_again_and_said(session, processes, error):
+    with pytest.warns(UserWarning, match=r"a worker ended with batch \d+, which is sent to another one") as said:
+        results = pyopnb.map(session, numbers(300), Losing(processes, error))
+    assert len(said) == 1
     np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(300) * 2)
     assert [run.number for run in results.runs] == list(range(300))
+    with (
+        pytest.warns(UserWarning, match="a worker ended with"),
+        pytest.raises((TypeError, RemoteError)) as raised,
+    ):
+        pyopnb.map(session, numbers(1), Losing(processes, error, always=True))
+    assert raised.value.__notes__[0].startswith("each worker that had batches 0 to 0 ended")
+
+
+@pytest.mark.parametrize("error", [TypeError("cannot unpack"), OSError("no route"), CancelledError()])
+def test_another_error_of_the_engine_is_not_tried_again(session, processes, error):
+    engine = Losing(processes, lambda: error, always=True)
+    with pytest.raises(type(error)) as raised:
+        pyopnb.map(session, numbers(1), engine)
+    assert engine.count == 1
+    expected = (
+        "batch 0 was cancelled by its engine" if isinstance(error, CancelledError) else "in a worker, before batch 0 began"
+    )
+    assert raised.value.__notes__[0].startswith(expected)
+
+
+def test_a_session_that_a_worker_cannot_open_is_told_once(session, monkeypatch):
+    class Refusing:
+        """A worker that has another version of an op's module."""
+
+        def submit(self, function, data, buffers):
+            future = Future()
+            with monkeypatch.context() as there:
+                there.setattr(chunks.onnxruntime, "__version__", "1.0.0")
+                future.set_result(function(data, buffers=[pickle.dumps(Unopened())]))
+            return future
+
+    with pytest.raises(LookupError, match="not here") as raised:
+        pyopnb.map(session, numbers(3), Refusing())
+    assert "in a worker, before batch 0 began" in raised.value.__notes__
+    assert any(note.startswith("that worker has onnxruntime 1.0.0, and this process") for note in raised.value.__notes__)
+
+
+class Unopened:
+    def __reduce__(self):
+        return refuse, ()
+
+
+def refuse():
+    raise LookupError("not here")
 
 
 def test_what_a_profiler_of_the_worker_holds_is_an_error_as_here(processes):
@@ -213,16 +334,97 @@ def test_what_a_profiler_of_the_worker_holds_is_an_error_as_here(processes):
     pyopnb.registry.clear()
 
 
-def test_a_worker_without_pyopnb_is_told_what_it_needs(session):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No module named 'pyopnb'",
+        "No module named 'pyopnb.runtime'",
+        "Can't get attribute '_run_sent' on <module 'pyopnb.runtime.chunks' from 'chunks.py'>",
+    ],
+)
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_worker_without_pyopnb_is_told_what_it_needs(session, text, remote):
     class Lacking:
-        def submit(self, *arguments):
+        def submit(self, *arguments, **named):
+            kind = ModuleNotFoundError if text.startswith("No") else AttributeError
+            error = RemoteError(text) if remote else kind(text)
+            if remote:
+                error.ename, error.evalue = kind.__name__, text
             future = Future()
-            future.set_exception(ModuleNotFoundError("No module named 'pyopnb'"))
+            future.set_exception(error)
             return future
 
-    with pytest.raises(ModuleNotFoundError) as raised:
+    with pytest.raises(pyopnb.ArgumentError) as raised:
         pyopnb.map(session, numbers(3), Lacking())
-    assert raised.value.__notes__[0] == "in a worker, before batch 0 began; it needs pyopnb, as here, and what the ops import"
+    where, rest = str(raised.value).split(": expected workers that have pyopnb")
+    assert where == "map, executor" and "got one that says: " in rest and 'Try: pip install "pyopnb' in rest
+    with pytest.raises(pyopnb.ArgumentError, match="^sweep, executor: expected workers that have pyopnb"):
+        pyopnb.sweep(session, x=[np.float32([1]), np.float32([2])], executor=Lacking())
+
+
+def test_a_module_that_a_batch_lacks_is_not_taken_for_pyopnb(session):
+    class Lacking:
+        def submit(self, *arguments, **named):
+            future = Future()
+            future.set_exception(AttributeError("Can't get attribute 'X' on <module 'mine' from '/home/me/pyopnb/mine.py'>"))
+            return future
+
+    with pytest.raises(AttributeError) as raised:
+        pyopnb.map(session, numbers(3), Lacking())
+    note = "in a worker, before batch 0 began; it needs what the ops and the batches import"
+    assert raised.value.__notes__[0] == note
+
+
+def test_what_goes_to_an_engine_needs_no_pyopnb_to_be_read(session, processes):
+    """A worker reads messages outside of tasks, where Dask's hang and the standard library's end for want of a module."""
+    sent = []
+
+    class Looking:
+        def submit(self, *arguments, **named):
+            sent.append(pickle.dumps((arguments, named)))
+            return processes.submit(*arguments, **named)
+
+    assert len(pyopnb.map(session, numbers(40), Looking())) == 40
+    code = "import pickle, sys; sys.modules['pyopnb'] = None; [pickle.loads(one) for one in pickle.load(sys.stdin.buffer)]"
+    subprocess.run([sys.executable, "-I", "-c", code], input=pickle.dumps(sent), check=True)
+
+
+def test_no_call_is_equal_to_another(session, processes):
+    """Dask would give the second the result of the first, whatever state the op has."""
+    sent = []
+
+    class Looking:
+        def submit(self, function, data, buffers):
+            sent.append(data)
+            return processes.submit(function, data, buffers=buffers)
+
+    for _ in range(2):
+        pyopnb.map(session, numbers(1), Looking())
+    assert len(set(sent)) == 2
+
+
+def test_a_batch_that_cannot_be_sent_is_named(session, processes):
+    batches = [np.float32([1]), np.float32([2]), {"x": lambda: 3}]
+    with pytest.raises(
+        pyopnb.ArgumentError, match="map, batch 2: expected batches that can be pickled, as arrays can"
+    ) as raised:
+        pyopnb.map(session, batches, processes)
+    assert [run.result["y"].item() for run in raised.value.batches.runs] == [2, 4]
+
+
+class Sending:
+    """An engine that takes pickles, and has threads."""
+
+    def __init__(self, pool):
+        self.submit = lambda *arguments, **named: pool.submit(*arguments, **named)
+
+
+@pytest.mark.parametrize("engine", [lambda pool: pool, Sending], ids=["threads", "by pickle"])
+def test_an_executor_that_is_shut_down(session, engine):
+    with ThreadPoolExecutor(1) as pool:
+        pass
+    with pytest.raises(pyopnb.ArgumentError, match=r"map, executor: expected one that takes work, got .*shutdown.*\. Try: map"):
+        pyopnb.map(session, numbers(3), engine(pool))
 
 
 @pytest.mark.parametrize("wrong", [{"executor": 3}, {"errors": "ignore"}])

@@ -11,6 +11,7 @@ import remote_work
 
 import pyopnb
 from pyopnb.ops.definitions import class_source
+from pyopnb.runtime import chunks
 
 X = np.float32([1, 2, 3])
 
@@ -62,12 +63,12 @@ def test_the_versions_at_the_beginning_serve_all_runs(executor, shell, define):
     class Redefining:
         count = 0
 
-        def submit(self, *arguments):
+        def submit(self, *arguments, **named):
             self.count += 1
             if self.count == 3:
                 define(text.format(3))
                 session.set_attrs(by=7.0)
-            return executor.submit(*arguments)
+            return executor.submit(*arguments, **named)
 
     if isinstance(executor, ThreadPoolExecutor):  # by the session itself, and not by its pickle
         engine = type("Threads", (Redefining, ThreadPoolExecutor), {"submit": Redefining.submit})
@@ -99,10 +100,10 @@ def test_a_lost_worker_is_said_and_what_was_run_is_kept(session):
         class Breaking:
             count = 0
 
-            def submit(self, *arguments):
+            def submit(self, *arguments, **named):
                 self.count += 1
                 if self.count < 3:
-                    return pool.submit(*arguments)
+                    return pool.submit(*arguments, **named)
                 future = Future()
                 future.set_exception(BrokenExecutor("a process was terminated"))
                 return future
@@ -114,19 +115,20 @@ def test_a_lost_worker_is_said_and_what_was_run_is_kept(session):
     assert len(kept.missing) == 50 - len(kept) and "interrupted after" in repr(kept) and "<" in kept._repr_html_()
 
 
-def test_what_an_interrupt_leaves_has_its_own_labels(session):
+def test_what_an_interrupt_leaves_has_its_own_labels(session, monkeypatch):
+    monkeypatch.setattr(chunks, "_LAST_SECONDS", 0.05)
     with ThreadPoolExecutor(2) as pool:
 
         class Interrupting:
             held = []
 
-            def submit(self, *arguments):
+            def submit(self, *arguments, **named):
                 if len(self.held) == 3:
                     raise KeyboardInterrupt
                 if not self.held:  # the first is not done yet
                     self.held.append(Future())
                     return self.held[0]
-                self.held.append(pool.submit(*arguments))
+                self.held.append(pool.submit(*arguments, **named))
                 self.held[-1].result()
                 return self.held[-1]
 

@@ -1,0 +1,159 @@
+"""Batches on Dask and ipyparallel, whose workers are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import remote_work
+
+import pyopnb
+from pyopnb.ops.definitions import class_source
+from pyopnb.runtime import chunks
+
+COUNT = 400
+
+# What a worker does that is to be as one without pyopnb, and not any more. As texts, since it has no module of the tests.
+HIDE = """
+import sys
+
+class Absent:
+    def __init__(self):
+        names = [name for name in sys.modules if name.partition(".")[0] == "pyopnb"]
+        self.hidden = {name: sys.modules.pop(name) for name in names}
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pyopnb":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+SHOW = "import sys; sys.modules.update(sys.meta_path.pop(0).hidden)"
+
+
+@pytest.fixture(scope="module")
+def dask_client():
+    import dask
+    from dask.distributed import Client, LocalCluster
+
+    # The default is 10 ms: the profiler is to look at each call of compute.
+    with (
+        dask.config.set({"distributed.worker.profile.interval": "1ms", "distributed.worker.profile.enabled": True}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ipyparallel_client(tmp_path_factory):
+    import ipyparallel
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")  # of its own start
+        patch.chdir(tmp_path_factory.mktemp("engines"))  # they import what is in the folder that they start in
+        cluster = ipyparallel.Cluster(n=2, log_level=50)
+        client = cluster.start_and_connect_sync(activate=False)
+    yield client
+    client.close()
+    cluster.stop_cluster_sync()
+
+
+@dataclass
+class Engine:
+    executor: object
+    everywhere: object
+    """A function that calls one in each worker."""
+
+
+@pytest.fixture(params=["dask", "ipyparallel"])
+def engine(request):
+    client = request.getfixturevalue(f"{request.param}_client")
+    if request.param == "dask":
+        return Engine(client.get_executor(), client.run)
+    return Engine(client.executor(), client[:].apply_sync)
+
+
+@pytest.fixture
+def executor(engine):
+    return engine.executor
+
+
+@pytest.fixture
+def session():
+    pyopnb.registry.define(remote_work.Slow, "travel::Slow", source=class_source(remote_work.Slow))
+    yield pyopnb.Session(remote_work.session_model("travel::Slow"))
+    pyopnb.registry.clear()
+
+
+def killing(pid):
+    for n in range(COUNT):
+        if n == COUNT // 2:
+            os.kill(pid, signal.SIGKILL)
+        yield np.float32([n])
+
+
+def test_an_exception_arrives_as_itself(session, executor):
+    batches = [np.float32([n]) for n in range(40)]
+    with pytest.raises(ValueError, match="below zero") as raised:
+        pyopnb.map(session, [*batches, np.float32([-1])], executor)
+    assert type(raised.value) is ValueError and "in batch 40" in raised.value.__notes__
+    assert [raised.value.batches[n]["y"].item() for n in (0, 39)] == [0, 78]
+
+
+def test_an_interrupt_keeps_what_is_done_and_cancels_the_rest(executor, tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "_LAST_SECONDS", 0.05)
+    pyopnb.registry.define(remote_work.Gated, "travel::Gated", source=class_source(remote_work.Gated))
+    gate, given = tmp_path / "gate", []
+
+    class Interrupting:
+        def submit(self, *arguments, **named):
+            if len(given) == 6:
+                given[0].result()
+                raise KeyboardInterrupt
+            given.append(executor.submit(*arguments, **named))
+            return given[-1]
+
+    try:
+        session = pyopnb.Session(remote_work.session_model("travel::Gated", gate=str(gate)))
+        found = pyopnb.map(session, (np.float32([n]) for n in range(100)), Interrupting())
+        assert [run.number for run in found.runs] == [0] and found.missing == list(range(1, found.total))
+        assert [future.cancelled() for future in given] == [False] + [True] * 5
+    finally:
+        gate.touch()
+        pyopnb.registry.clear()
+
+
+def test_a_worker_without_pyopnb_is_an_error_and_serves_again_once_it_has_it(session, engine):
+    class Waiting:
+        """It takes one chunk at a time: a worker that hangs is to fail the test."""
+
+        def submit(self, *arguments, **named):
+            future = engine.executor.submit(*arguments, **named)
+            future.exception(timeout=60)
+            return future
+
+    engine.everywhere(exec, HIDE, {})
+    try:
+        with pytest.raises(
+            pyopnb.ArgumentError, match=r"workers that have pyopnb.*, got one that says: No module named 'pyopnb"
+        ):
+            pyopnb.map(session, [np.float32([1])], Waiting())
+    finally:
+        engine.everywhere(exec, SHOW, {})
+    assert pyopnb.map(session, [np.float32([1])], Waiting())[0]["y"].item() == 2
+
+
+@pytest.mark.filterwarnings("default:a worker ended with")
+def test_nothing_is_lost_with_a_worker_that_is_killed(session, executor):
+    first = pyopnb.map(session, [np.float32([n]) for n in range(20)], executor)
+    pid = int(first.runs[0].worker.removeprefix("process "))
+    found = pyopnb.map(session, killing(pid), executor)
+    np.testing.assert_array_equal(found.array("y")[:, 0], 2 * np.arange(COUNT))
+    assert found.missing == [] and [run.number for run in found.runs] == list(range(COUNT))
+    swept = pyopnb.sweep(session, np.float32([1]), by=np.linspace(1, 3, 40), executor=executor)
+    np.testing.assert_array_equal(swept.array("y")[:, 0], np.linspace(1, 3, 40).astype(np.float32))
