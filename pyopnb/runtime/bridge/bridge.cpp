@@ -16,7 +16,11 @@
 //          others are Refs on a callback's stack, which leak if the interpreter is ending.
 // GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes it once, before it
 //          touches anything, and releases it at its end, while it copies large results, and while a compiled function runs.
-//          There is no C++ mutex: the GIL guards all state but `closing`, which is atomic.
+//          There is no C++ mutex: the GIL guards all state but `closing`, which is atomic. So the module does not declare that
+//          it works without the GIL, and a free-threaded interpreter that imports it turns the GIL on. What would need a lock
+//          there: epochs_in_flight, kernels, kept_by and the counters; Kernel::state with its epoch; State::idle, `copies` and
+//          `fresh`; ParallelRuns; ops, offers and their numbers. And what no lock mends: that a reference count of 1 means that
+//          nobody else reaches an array (is_kept, is_reusable).
 // Errors.  A function that fails throws nb::python_error, which carries the Python exception to the callback. The callback
 //          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again, and returns an OrtStatus
 //          with its text. No exception of either language leaves a callback. KernelDestroy can return no status; what an op's
@@ -429,8 +433,7 @@ std::vector<Signature> signatures(nb::handle rows) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) ort::Status* RegisterCustomOps(ort::Options* options,
-                                                                                 const ort::ApiBase* base) {
+extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options, const ort::ApiBase* base) {
   if (closing || !python_is_up()) return ort::refusal(base, "pyopnb: the interpreter is exiting");
   bool loaded = survive_exit([&] {
     Gil gil;
@@ -459,7 +462,7 @@ NB_MODULE(_bridge, module) {
       .def_ro("instance", &State::instance)
       .def_ro("outputs", &State::outputs)
       .def_ro("results", &State::results)
-      .def_ro("copies", &State::copies)
+      .def_rw("copies", &State::copies)
       .def_prop_ro("compiled", [](const State& state) { return state.native.function != nullptr; });
 
   nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));

@@ -90,7 +90,7 @@ struct State {
   size_t results;            // how many values compute must return
   std::vector<Shape> input_shapes, output_shapes;
   size_t symbols;
-  bool copies;        // inputs are always copied: the class asks for it, or an input escaped
+  bool copies;        // inputs are always copied: the class asks for it, an input escaped, or a profiler holds frames
   bool writable;      // … and may be written
   bool fresh = true;  // no call has returned yet
   Workspace idle;     // of the last call; empty while a call uses it

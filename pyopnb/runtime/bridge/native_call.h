@@ -68,7 +68,7 @@ class NativeCall : private pyopnb_call {
                      tensor.type};
       for (const Shape& row : state_.input_shapes)
         if (row.port == static_cast<int>(i) && !symbols_.fits(row, tensor.rank, tensor.dims) && row.strict)
-          ask("refuse_input", i, stand_in(tensor.type, tensor.dims, tensor.rank));
+          ask("refuse_input", i, stand_in(tensor.type, reinterpret_cast<const int64_t*>(tensor.dims), tensor.rank));
     }
     inputs = tensors_.data();
     input_count = static_cast<int32_t>(count);
