@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyopnb.diffs.arrays.diff import Diff
     from pyopnb.diffs.models.diff import ModelDiff
     from pyopnb.diffs.ops import OpDiff
+    from pyopnb.diffs.profiles import ProfileDiff
     from pyopnb.diffs.traces.bisect import first_divergence
     from pyopnb.diffs.traces.diff import TraceDiff
     from pyopnb.display.netron.view import NetronView, netron
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from pyopnb.runtime.compiled.cpp import cpp_op
     from pyopnb.runtime.compiled.library import write_library
     from pyopnb.runtime.one_run import run, trace
+    from pyopnb.runtime.profile.profile import Profile
+    from pyopnb.runtime.profile.run import profile
     from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
@@ -101,6 +104,8 @@ __all__ = [
     "NotLowered",
     "NotationError",
     "OpDiff",
+    "Profile",
+    "ProfileDiff",
     "PyopError",
     "Result",
     "ResultError",
@@ -137,6 +142,7 @@ __all__ = [
     "netron",
     "node",
     "parse",
+    "profile",
     "pyop",
     "reference",
     "reference_ops",
@@ -162,6 +168,7 @@ _AT_FIRST_USE = {
     "pyopnb.runtime.compiled.library": ["write_library"],
     "pyopnb.diffs.models.diff": ["ModelDiff"],
     "pyopnb.diffs.ops": ["OpDiff"],
+    "pyopnb.diffs.profiles": ["ProfileDiff"],
     "pyopnb.testing.check": ["check"],
     "pyopnb.testing.gradients": ["GradientReport", "check_grad"],
     "pyopnb.diffs.arrays.diff": ["Diff"],
@@ -185,6 +192,8 @@ _AT_FIRST_USE = {
     "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.call": ["call"],
     "pyopnb.runtime.one_run": ["run", "trace"],
+    "pyopnb.runtime.profile.profile": ["Profile"],
+    "pyopnb.runtime.profile.run": ["profile"],
     "pyopnb.runtime.batches": ["Batches", "map"],
     "pyopnb.runtime.sweep": ["Sweep", "sweep"],
     "pyopnb.onnx_reference.fill": ["Filled", "fill"],

@@ -65,6 +65,8 @@ LIBRARIES = [
     "display/test_models.py",
     "display/test_show.py",
     "display/test_tensors.py",
+    "lowering/test_lower.py",
+    "lowering/test_random_expressions.py",
     "models",
     "notebook",
     "onnx_reference",
@@ -81,15 +83,33 @@ LIBRARIES = [
 ]
 
 
+# Their rows are marked one by one.
+MARKED = {HERE / "mistakes/test_mistakes.py"}
+LISTS = {"pythons": {HERE / place for place in PYTHONS}, "libraries": {HERE / place for place in LIBRARIES}}
+
+
+def listed(path: Path, mark: str) -> bool:
+    return not LISTS[mark].isdisjoint((path, *path.parents))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave alone a file of which `-m`, when it ends in a list's mark, would select nothing: to import all takes 20 s."""
+    mark = config.option.markexpr.rpartition(" and ")[2]
+    needless = mark in LISTS and collection_path.is_file() and collection_path not in MARKED
+    return True if needless and not listed(collection_path, mark) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what stands in the lists above."""
-    lists = {"pythons": {HERE / place for place in PYTHONS}, "libraries": {HERE / place for place in LIBRARIES}}
-    for place in set().union(*lists.values()):
+    for place in set().union(*LISTS.values()):
         assert place.exists(), f"{place} is in a list of tests/conftest.py, and is not there"
     for item in items:
-        for mark, places in lists.items():
-            if not places.isdisjoint((item.path, *item.path.parents)):
+        for mark in LISTS:
+            assert item.path in MARKED or item.get_closest_marker(mark) is None, (
+                f"put {item.path} into a list of tests/conftest.py"
+            )
+            if listed(item.path, mark):
                 item.add_marker(mark)
 
 
@@ -108,12 +128,13 @@ def clean_registry() -> Iterator[None]:
     pyopnb.registry.clear()
 
 
-@pytest.fixture(scope="session")
-def node_tests() -> dict[str, TestCase]:
+# What goes through all of them takes 10 to 20 s; the sample has each operator, each dtype and each kind of value.
+@pytest.fixture(scope="session", params=["sample", pytest.param("all", marks=pytest.mark.everywhere)])
+def node_tests(request: pytest.FixtureRequest) -> dict[str, TestCase]:
     """ONNX's own node tests by name."""
-    from node_tests import cases  # seconds, for those who ask for it
+    from node_tests import cases, sample  # seconds, for those who ask for it
 
-    return cases()
+    return cases() if request.param == "all" else sample()
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from onnx import ModelProto, TensorProto
 
@@ -52,8 +52,7 @@ def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> Tenso
     return taken_out.get(tensor.name, tensor) if made else tensor
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a tensor's data is.
 
     Attributes

@@ -8,7 +8,7 @@ them, or follows its calls as they do, asks here first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -29,8 +29,7 @@ _Key = tuple[str, str, str]
 _Calls = dict[_Key, list[tuple[_Key, int]]]
 
 
-@dataclass(frozen=True)
-class Expansion:
+class Expansion(NamedTuple):
     """What a model is with all calls written out.
 
     Attributes

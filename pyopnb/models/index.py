@@ -18,9 +18,9 @@ import heapq
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
 
-from pyopnb.models.nodes import Site, first_output, named_bodies, path_of_body, path_of_function
+from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, path_of_function
 from pyopnb.ops.errors import ModelError, sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
@@ -71,6 +71,16 @@ class GraphIndex:
         """The nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
         # Passes over all nodes iterate over the scope itself: objects that live for a moment cost a third.
         return list(self.scope.node)
+
+    @cached_property
+    def ends(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The names of each node's inputs and outputs, by its index: to read them from the protobuf takes 2 µs a node."""
+        return [(tuple(node.input), tuple(node.output)) for node in self.scope.node]
+
+    @cached_property
+    def attributes(self) -> dict[int, tuple[AttributeProto, ...]]:
+        """Node index to the node's attributes, for nodes that have any."""
+        return {index: found for index, node in enumerate(self.scope.node) if (found := tuple(node.attribute))}
 
     # ---- names ---------------------------------------------------------------------------------------------------------------
 
@@ -143,10 +153,9 @@ class GraphIndex:
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
         found: dict[int, list[tuple[str, GraphIndex]]] = {}
-        for index, node in enumerate(self.scope.node):
-            if node.attribute:
-                for name, graph in named_bodies(node):
-                    found.setdefault(index, []).append((name, self._body(graph, index, name)))
+        for index, attributes in self.attributes.items():
+            for name, graph in graphs_of(attributes):
+                found.setdefault(index, []).append((name, self._body(graph, index, name)))
         return found
 
     def _body(self, graph: GraphProto, index: int, attribute: str) -> GraphIndex:
@@ -265,11 +274,11 @@ class GraphIndex:
         read: set[str] = set()
         late = doubled = False
         captures = self.captures
-        for index, node in enumerate(self.scope.node):
-            read.update(node.input)
+        for index, (inputs, outputs) in enumerate(self.ends):
+            read.update(inputs)
             if index in captures:
                 read.update(captures[index])
-            for name in node.output:
+            for name in outputs:
                 if name:
                     doubled = doubled or name in produced
                     late = late or name in read

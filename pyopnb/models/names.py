@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.models.tensors import is_repeated
 from pyopnb.ops.errors import ModelError, sanitize
@@ -21,6 +21,7 @@ LARGEST_VERSION = 2**31 - 1
 """The largest version of a domain that onnx and ONNX Runtime take; a file can say more."""
 
 _DEEPEST = 100  # messages inside one another that protobuf reads
+_BLOCK = 1024  # messages looked at together; all of a large graph at once would start the garbage collector over and over
 _FREE = {"doc_string"}  # words for people, which ONNX Runtime does not look at
 
 
@@ -38,16 +39,25 @@ def check_names(model: Message, where: str) -> None:
     ModelError
         It names the field.
     """
-    level: list[Message] = [model]
-    for _ in range(_DEEPEST + 1):
-        if any(kind is not str for kind in _kinds_of_texts(level)):
+    levels: list[Iterator[Message]] = [iter([model])]  # each of what is inside the messages before
+    while levels:
+        block = list(islice(levels[-1], _BLOCK))
+        if not block:
+            levels.pop()
+            continue
+        block = [message for message in block if not _is_plain(message)]
+        if len(levels) > _DEEPEST + 1:
+            expected = f"graphs, types and others nested at most {_DEEPEST} deep, as protobuf reads no more"
+            raise ModelError(where, expected=expected, got="more")
+        if any(kind is not str for kind in _kinds_of_texts(block)):
             raise _refused(model, where)
-        level = list(_inside(level))
-        if not level:
-            return
-    raise ModelError(
-        where, expected=f"graphs, types and others nested at most {_DEEPEST} deep, as protobuf reads no more", got="more"
-    )
+        levels.append(_inside(block))
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether a node, as most are, has only ASCII in it, which takes less time to find out than the type of each name."""
+    # Attributes can be as large as weights, which are not copied.
+    return isinstance(message, NodeProto) and not message.attribute and message.SerializeToString().isascii()
 
 
 def _kinds_of_texts(messages: list[Message]) -> Iterator[type]:

@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ __all__ = [
     "first_output",
     "forget_inferred",
     "full_name",
+    "graphs_of",
     "imported_versions",
     "input_types",
     "is_constant",
@@ -135,7 +136,8 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
     while waiting:
         for node in waiting.pop().node:
             yield node
-            waiting += bodies(node)
+            if node.attribute:
+                waiting += bodies(node)
 
 
 def bodies(node: NodeProto) -> list[GraphProto]:
@@ -145,8 +147,13 @@ def bodies(node: NodeProto) -> list[GraphProto]:
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
     """The graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
+    return graphs_of(node.attribute)
+
+
+def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
+    """The graphs among attributes, as `named_bodies` has them."""
     # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
-    return [(a.name, body) for a in node.attribute for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)]
+    return [(a.name, body) for a in attributes for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)]
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:

@@ -5,7 +5,7 @@ Only numbers change: a node that would have to be rewritten is named instead, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,14 +132,14 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
             domain = canonical_domain(entry.domain)
             if entry.version <= _TAKEN.get(domain, 1):
                 continue
-            inside = nodes_in(scope.graph if isinstance(scope, ModelProto) else scope)
-            mine = [node for node in inside if canonical_domain(node.domain) == domain]
-            theirs = {name for name in {node.op_type for node in mine} if registry.find(domain, name) is None}
+            graph = scope.graph if isinstance(scope, ModelProto) else scope
+            used = {(node.domain, node.op_type) for node in nodes_in(graph)}
+            theirs = {name for d, name in used if canonical_domain(d) == domain and registry.find(domain, name) is None}
             taken = not domain and entry.version <= newest_opset()
             newest = _served_version(theirs, entry.version) if taken else newest_version(domain)
             if newest is None or entry.version <= newest:
                 continue
-            mine = [node for node in mine if node.op_type in theirs]
+            mine = [node for node in nodes_in(graph) if canonical_domain(node.domain) == domain and node.op_type in theirs]
             sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
             if not taken or not new.changed():
@@ -165,12 +165,14 @@ def _has_kernel(schema: Any) -> bool:
     return schema.has_function or schema.has_context_dependent_function or any(row.serves(schema.since_version) for row in rows)
 
 
-def runnable_versions(proto: ModelProto) -> dict[str, int]:
+def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
     """The versions that a model imports, those of ONNX's operators as a session lowers them for want of kernels.
 
     Parameters
     ----------
     proto : ModelProto
+    new : iterable of NewImport
+        Its `new_imports`.
 
     Returns
     -------
@@ -178,8 +180,8 @@ def runnable_versions(proto: ModelProto) -> dict[str, int]:
         By domain.
     """
     own = list(proto.opset_import)  # kept, as protobuf makes others where none is left
-    mine = [new for new in new_imports(proto) if any(new.entry is entry for entry in own)]
-    return imported_versions(proto) | {new.domain: new.newest for new in mine if not new.changed()}
+    mine = [each for each in new if any(each.entry is entry for entry in own)]
+    return imported_versions(proto) | {each.domain: each.newest for each in mine if not each.changed()}
 
 
 # ---- the IR version ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -151,8 +150,7 @@ def _refusal(where: str, name: str, kind: _Kind, value: object) -> ArgumentError
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What an annotation takes, in words and as a function, and what to type where it does not."""
 
     expected: str

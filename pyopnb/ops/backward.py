@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,8 +77,7 @@ def check_backward(cls: type) -> None:
         raise DefinitionError(where, expected="(self, inputs, outputs, grads)", got=str(signature), next=next_) from None
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """How many of the tensors of a gradient op's node are inputs of the op, and how many are outputs.
 
     Attributes

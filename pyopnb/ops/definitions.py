@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.errors import DefinitionError, sanitize
@@ -174,8 +174,7 @@ def class_source(cls: type) -> str | None:
     return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
 
 
-@dataclass(frozen=True)
-class _ClassLines:
+class _ClassLines(NamedTuple):
     """Where a text has a class: from its first decorator to its last statement."""
 
     qualname: str
@@ -186,7 +185,7 @@ class _ClassLines:
 def _found(cls: type) -> tuple[list[str], int]:
     """The lines of the class's file, and the number of the class's first one."""
     every, _ = inspect.findsource(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else ([], 0)
-    if "__firstlineno__" in vars(_ClassLines):  # since Python 3.13; before, inspect parses the whole file for each class
+    if "__firstlineno__" in vars(Definition):  # since Python 3.13; before, inspect parses the whole file for each class
         begin = vars(cls).get("__firstlineno__", len(every) + 1)
     else:
         begin = next((found.begin for found in _classes("".join(every)) if found.qualname == cls.__qualname__), len(every) + 1)

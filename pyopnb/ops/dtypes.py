@@ -155,7 +155,9 @@ def dtype(value: object) -> DType:
     if isinstance(value, DType):
         return value
     row: DType | None = None
-    if isinstance(value, str):
+    if isinstance(value, np.dtype) and value in _BY_NUMPY:  # nearly always
+        row = _BY_NUMPY[value]
+    elif isinstance(value, str):
         row = _BY_NAME.get(value.strip().lower())
     elif isinstance(value, int) and not isinstance(value, bool):
         row = _BY_ONNX.get(value)

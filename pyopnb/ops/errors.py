@@ -14,7 +14,7 @@
     ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
     ├── NotFinite                 a training whose loss is NaN or infinite          (FloatingPointError)
     ├── SchemaChanged             a bare session was left behind by a redefinition  (RuntimeError)
-    └── RunRefused                a run that could hang or end the process          (RuntimeError)
+    └── RunRefused                a run that could hang, end the process or race    (RuntimeError)
 
 Exceptions of the user's own code are never wrapped: they arrive as themselves, with a note.
 """
@@ -356,4 +356,4 @@ class SchemaChanged(PyopError, RuntimeError):
 
 
 class RunRefused(PyopError, RuntimeError):
-    """A run at a place where it could wait for ever, or end the process."""
+    """A run at a place where it could wait for ever, end the process, or change what another one changes."""

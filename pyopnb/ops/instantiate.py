@@ -46,7 +46,7 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
 
 
 def promised_types(
-    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str
+    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int | None, where: str
 ) -> tuple[TensorType | None, ...]:
     """The types that an op declares for the outputs of a node, by its hints and ``infer``.
 
@@ -56,8 +56,8 @@ def promised_types(
     instance : object
     given : sequence of (TensorType or None)
         Types of the inputs; None for one that is left out.
-    count : int
-        Number of outputs.
+    count : int or None
+        Number of outputs; None for as many as the op declares.
     where : str
         The node, for errors.
 
@@ -74,10 +74,11 @@ def promised_types(
         What ``infer`` raises, with a note that names the node.
     """
     try:
-        types = schema.infer(instance, given, count, where) or ()
+        types = schema.infer(instance, given, count or 0, where) or ()
     except BaseException as error:
         add_note(error, f"in {where}, infer")
         raise
+    count = len(types) if count is None else count
     return tuple(types[i] if i < len(types) and types[i] != ANY else None for i in range(count))
 
 

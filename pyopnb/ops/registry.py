@@ -9,31 +9,23 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
 
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["FixedOps", "OpSource", "ReceivedOps", "Registry", "find_op", "registry"]
+__all__ = ["Registry", "find_op", "registry"]
 
 _MAX_LISTED = 50  # ops in the repr of the registry
-
-
-class OpSource(Protocol):
-    """Where a session finds the ops of a model's nodes."""
-
-    def find(self, domain: str, op_type: str) -> Op | None: ...
-
-    def find_class(self, module: str, class_name: str) -> Op | None: ...
 
 
 class Registry(Displayable):
@@ -56,7 +48,7 @@ class Registry(Displayable):
         self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
         self._modules: dict[tuple[str, str], Op] = {}
         self._guests: dict[str, list[weakref.ref[Op]]] = {}
-        self._listeners: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
+        self._listeners = Listeners()
         self._lock = threading.RLock()
         self.epoch = 0
 
@@ -114,8 +106,8 @@ class Registry(Displayable):
             raise DefinitionError(f"op {key}, module", expected="str, or None", got=describe(module), next='module="my_module"')
         twin = (gradient_class(cls, schema, key), gradient_schema(schema, key)) if schema.differentiable else None
         version, dropped = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module, twin)
-        self._call_defined([version, *([version.gradient] if version.gradient else [])])
-        self._call_removed(dropped)
+        self._listeners.defined(_with_gradient(version))
+        self._listeners.removed(dropped)
         return version
 
     def _define(
@@ -187,10 +179,6 @@ class Registry(Displayable):
         self._remove(op)
         return [op.name]
 
-    def _call_defined(self, versions: Iterable[Version]) -> None:
-        listeners = [listener for listener, _ in list(self._listeners.values())]
-        self._call([(listener, version) for version in versions for listener in listeners])
-
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
         """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
 
@@ -207,9 +195,8 @@ class Registry(Displayable):
         if op is None:
             return
         if op.versions:
-            gradient = op.current.gradient
-            self._call_defined([op.current, *([gradient] if gradient else [])])
-            self._call_removed(dropped)
+            self._listeners.defined(_with_gradient(op.current))
+            self._listeners.removed(dropped)
         else:
             self.remove(op.name)
 
@@ -257,14 +244,14 @@ class Registry(Displayable):
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
-            self._call_defined([op.current, *([op.current.gradient] if op.current.gradient else [])])
+            self._listeners.defined(_with_gradient(op.current))
         return op
 
     def _admit(self, version: Version, modules: Sequence[str]) -> Op:
         self.epoch += 1
         gradient = version.gradient and replace(version.gradient, epoch=self.epoch)
         version = replace(version, epoch=self.epoch, gradient=gradient)
-        admitted = [version] if gradient is None else [version, gradient]
+        admitted = _with_gradient(version)
         ops = [Op(one.op, (one,)) for one in admitted]
         if not any(one.op in held for one in admitted for held in (self._ops, self._removed)):
             self._ops |= {op.name: op for op in ops}
@@ -359,20 +346,6 @@ class Registry(Displayable):
         self.epoch += by
         return self.epoch
 
-    def _call_removed(self, names: Iterable[str]) -> None:
-        listeners = [removed for _, removed in list(self._listeners.values()) if removed]
-        self._call([(removed, name) for name in names for removed in listeners])
-
-    def _call(self, calls: Iterable[tuple[Callable[[Any], None], Any]]) -> None:
-        failures: list[Exception] = []
-        for listener, argument in calls:  # listed beforehand: a listener may subscribe or unsubscribe
-            try:
-                listener(argument)
-            except Exception as error:  # the definition stands, so the other listeners must be called all the same
-                failures.append(error)
-        if failures:
-            raise failures[0]
-
     @hide_internal_frames
     @check_arguments
     def subscribe(
@@ -392,13 +365,7 @@ class Registry(Displayable):
         callable
             Ends it when called.
         """
-        key = object()
-        self._listeners[key] = listener, removed
-
-        def unsubscribe() -> None:
-            self._listeners.pop(key, None)
-
-        return unsubscribe
+        return self._listeners.add(listener, removed)
 
     def __getitem__(self, name: str) -> Op:
         domain, op_type = split_name(name)
@@ -555,7 +522,7 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "remove")
-        self._call_removed(locked(self._lock, self._remove_both, op))
+        self._listeners.removed(locked(self._lock, self._remove_both, op))
 
     def _remove_both(self, op: Op) -> list[str]:
         dropped = self._drop_gradient(op.name)
@@ -581,7 +548,7 @@ class Registry(Displayable):
 
     def clear(self) -> None:
         """Remove every op; version numbers begin at 1 again."""
-        self._call_removed(locked(self._lock, self._clear))
+        self._listeners.removed(locked(self._lock, self._clear))
 
     def _clear(self) -> list[str]:
         names = list(self._ops)
@@ -592,62 +559,12 @@ class Registry(Displayable):
         return names
 
 
+def _with_gradient(version: Version) -> list[Version]:
+    return [version] if version.gradient is None else [version, version.gradient]
+
+
 registry = Registry()
 """The registry that sessions use."""
-
-
-class ReceivedOps:
-    """The ops that came with a session from another process. Nothing else serves it.
-
-    Parameters
-    ----------
-    ops : iterable of Op
-        As `Registry.admit` returns them.
-    classes : mapping of (str, str) to Op
-        Those that serve the retired PyOp's nodes, by module and class name.
-    """
-
-    def __init__(self, ops: Iterable[Op], classes: Mapping[tuple[str, str], Op]) -> None:
-        self._ops = {op.name: op for op in ops}
-        self._classes = dict(classes)
-
-    def find(self, domain: str, op_type: str) -> Op | None:
-        """As `Registry.find`."""
-        return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
-
-    def find_class(self, module: str, class_name: str) -> Op | None:
-        """As `Registry.find_class`."""
-        return self._classes.get((module, class_name))
-
-
-class FixedOps:
-    """The ops of a source as they were in one epoch, whatever is defined later.
-
-    Parameters
-    ----------
-    ops : OpSource
-    epoch : int
-    known : iterable of Op
-        Those that are found even if the source has lost them.
-    """
-
-    def __init__(self, ops: OpSource, epoch: int, known: Iterable[Op]) -> None:
-        self._ops, self._epoch = ops, epoch
-        self._fixed: dict[str, Op] = {}
-        for op in known:
-            self._fix(op)
-
-    def find(self, domain: str, op_type: str) -> Op | None:
-        """As `Registry.find`."""
-        name = f"{'' if domain == 'ai.onnx' else domain}::{op_type}"
-        return self._fixed.get(name) or self._fix(self._ops.find(domain, op_type))
-
-    def find_class(self, module: str, class_name: str) -> Op | None:
-        """As `Registry.find_class`."""
-        return self._fix(self._ops.find_class(module, class_name))
-
-    def _fix(self, op: Op | None) -> Op | None:
-        return None if op is None else self._fixed.setdefault(op.name, Op(op.name, (op.at(self._epoch),), op.lock))
 
 
 def find_op(op: str | type | Op) -> Op:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ _LISTS = (ast.List, ast.ListComp)
 _NEVER_NONE = (*_LISTS, ast.BinOp, ast.Compare, ast.Dict, ast.JoinedStr, ast.Lambda, ast.Set, ast.Tuple, ast.UnaryOp)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The statements of ``compute`` that can have returned a value.
 
     Attributes

@@ -93,7 +93,7 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     constructor = _constructor(cls)
     if constructor is None:
         return (), False
-    parameters = _parameters(cls, constructor)
+    parameters = _parameters(cls, constructor, inspect.signature(getattr(cls, constructor)))
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
     for parameter in parameters:
@@ -179,9 +179,10 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
     if isinstance(_compute(cls), np.ufunc):
         return tuple(Port(f"x{n + 1}") for n in range(_compute(cls).nin)), None
     try:
-        parameters = _parameters(cls, "compute")
+        signature = inspect.signature(_compute(cls))
     except ValueError:  # a builtin whose signature is not known
         return (Port("xs", variadic=True),), None
+    parameters = _parameters(cls, "compute", signature)
     if [parameter.kind for parameter in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
         parameters.pop()  # a wrapper that passes everything on; nothing is passed by name
     ports: list[Port] = []
@@ -200,11 +201,10 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
         variadic = parameter.kind is parameter.VAR_POSITIONAL
         hint = _type_of_hint(parameter.annotation, cls, f"{where}, input {parameter.name}")
         ports.append(Port(parameter.name, hint or ANY, parameter.default is None, variadic))
-    return tuple(ports), _outputs(cls, where)
+    return tuple(ports), _outputs(cls, signature.return_annotation, where)
 
 
-def _outputs(cls: type, where: str) -> tuple[TensorType, ...] | None:
-    returned = inspect.signature(_compute(cls)).return_annotation
+def _outputs(cls: type, returned: Any, where: str) -> tuple[TensorType, ...] | None:
     if isinstance(returned, str):
         returned = _unquote(returned)
     if not isinstance(returned, (tuple, list)):
@@ -284,9 +284,9 @@ def _evaluate(hint: Any, function: Callable[..., object]) -> Any:
         return hint
 
 
-def _parameters(cls: type, method: str) -> list[inspect.Parameter]:
+def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[inspect.Parameter]:
     """The parameters of a method without self."""
-    parameters = list(inspect.signature(getattr(cls, method)).parameters.values())
+    parameters = list(signature.parameters.values())
     attribute = inspect.getattr_static(cls, method)
     # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
     plain = (staticmethod, classmethod, functools.partial)

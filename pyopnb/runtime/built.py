@@ -17,7 +17,8 @@ from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.errors import RunRefused
-from pyopnb.ops.registry import OpSource, registry
+from pyopnb.ops.op_sources import OpSource
+from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners

@@ -14,13 +14,14 @@ from functools import cache
 from typing import Any
 
 import onnx
+import onnxruntime
 from onnx import AttributeProto
 
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.errors import ModelError, PyopError, RunRefused, sanitize
-from pyopnb.ops.instantiate import add_note, instantiate, resolve_type
+from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
 from pyopnb.ops.locks import lock_by
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
@@ -60,7 +61,8 @@ def get_library_path() -> str:
     Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime asks for the ops before it
     reads a model, so each of them makes such a session some 0.1 ms dearer. It reads attrs by the names that
     ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
-    nodes; `pyopnb.Session` has all of these.
+    nodes; `pyopnb.Session` has all of these. Where an output's dtype is not the first input's, a hint of ``compute`` has to say
+    so, or ``infer`` with a rank: with onnxruntime before 1.28 it says so for the first output alone.
 
     Returns
     -------
@@ -172,7 +174,7 @@ def _bare_signature(op: Op) -> _Signature:
     inputs = _BARE_VARIADIC if schema.inputs and schema.inputs[-1].variadic else max(1, len(schema.inputs))
     outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
     required = _min_inputs().get(op.op_type, 0)
-    return op.domain, op.op_type, max(inputs, required), outputs, required, list(fixed_by_hints(schema))
+    return op.domain, op.op_type, max(inputs, required), outputs, required, _bare_fixed(schema)
 
 
 _SHADOWED = frozenset({"Constant", "Identity", "If", "Shape"})
@@ -248,17 +250,7 @@ def infer(
     given = [_runtime_type(pair) for pair in inputs]
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
-        op, where = _find_registered(domain, op_type, "")
-        schema = op.current.schema
-        count = len(schema.outputs) if schema.outputs is not None else 1
-        try:
-            values = _read_attrs(reader, _declared_kinds(schema), inferring=True) if schema.infers else {}
-        except _Unreadable:
-            return [None] * count
-        instance = instantiate(op.current, schema, values, where) if schema.infers else None
-        promised = promised_outputs(schema, instance, given, count, where, None)
-        dtypes = _pad(fixed_by_hints(schema), count)
-        return [_runtime_output(kind, given, fixed) for kind, fixed in zip(promised, dtypes, strict=True)]
+        return _infer_bare(domain, op_type, given, reader)
     shown = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
     given = plan.corrected(marker, shown)
     answers: list[tuple[int, tuple[Any, ...]] | None] = []
@@ -274,8 +266,36 @@ def infer(
     return answers
 
 
-def _pad(fixed: Sequence[int], count: int) -> tuple[int, ...]:
-    return tuple(fixed[:count]) + (0,) * (count - len(fixed))
+def _infer_bare(
+    domain: str, op_type: str, given: Sequence[TensorType | None], reader: Any
+) -> list[tuple[int, tuple[Any, ...]] | None]:
+    """As `infer`, for a node that may have fewer outputs than this returns: nothing tells how many it has."""
+    op, where = _find_registered(domain, op_type, "")
+    schema = op.current.schema
+    instance = None
+    if schema.infers:
+        try:
+            instance = instantiate(op.current, schema, _read_attrs(reader, _declared_kinds(schema), inferring=True), where)
+        except _Unreadable:
+            return []
+    count = None if schema.outputs is None else len(schema.outputs)  # without hints, infer alone says how many there are
+    promised = promised_types(schema, instance, given, count, where)
+    fixed = _bare_fixed(schema)
+    fixed += [0] * (len(promised) - len(fixed))
+    answers = [_runtime_output(kind, given, element) for kind, element in zip(promised, fixed, strict=True)]
+    return answers if _REFUSES_FURTHER_OUTPUTS else answers[:1]
+
+
+_REFUSES_FURTHER_OUTPUTS = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 28)
+"""Whether ONNX Runtime refuses the type of an output that the node does not have; before, it ended the process."""
+
+
+def _bare_fixed(schema: Schema) -> list[int]:
+    """Element types that an op declares for its outputs in bare sessions: for those that `infer` cannot tell."""
+    fixed = list(fixed_by_hints(schema))
+    if not _REFUSES_FURTHER_OUTPUTS:
+        fixed[1:] = [kind.dtype.runtime if kind.dtype else 0 for kind in (schema.outputs or ())[1:]]
+    return fixed
 
 
 def _promised_by_plan(

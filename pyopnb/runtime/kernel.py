@@ -27,6 +27,7 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.compiled.form import compiled_form, original, python_form
 from pyopnb.runtime.legacy_pyop import LegacySpec
 from pyopnb.runtime.plan import PlannedNode
+from pyopnb.runtime.profilers import are_frames_held
 from pyopnb.runtime.settings import Setting, Settings, Values, numbered
 
 __all__ = ["OPEN", "Kernel", "promised_outputs"]
@@ -200,7 +201,7 @@ class Kernel:
         input_shapes, output_shapes = self._shapes(schema, promised, symbols)
         method = self.legacy.compute if self.legacy else "compute"
         native = None if self.legacy or schema.serial else compiled_form(instance, self.given, self.resolved, self.where)
-        return _bridge.State(
+        state = _bridge.State(
             instance=python_form(instance) if self.clock is None else self.clock.wrap(python_form(instance), method),
             method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
@@ -212,6 +213,9 @@ class Kernel:
             copy_inputs=schema.copy_inputs,
             native=native,
         )
+        if are_frames_held():  # by which the op would seem to keep its inputs
+            state.copies = True
+        return state
 
     def _check(self, schema: Schema, promised: tuple[TensorType | None, ...]) -> None:
         schema.check_outputs(len(self.resolved), self.where)

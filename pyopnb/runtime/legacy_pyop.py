@@ -12,9 +12,8 @@ import inspect
 import keyword
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from onnx import AttributeProto, ModelProto
 
@@ -22,7 +21,8 @@ from pyopnb.models.nodes import Site, attribute_values
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, sanitize
 from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import OpSource, registry
+from pyopnb.ops.op_sources import OpSource
+from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import TensorType
 
@@ -32,8 +32,7 @@ OP_TYPE = "PyOp"
 _RESERVED = ("module", "class_name", "compute", "input_types", "output_types")
 
 
-@dataclass(frozen=True)
-class LegacySpec:
+class LegacySpec(NamedTuple):
     """What a retired node declares beyond its attrs: its method and types."""
 
     compute: str

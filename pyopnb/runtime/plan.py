@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto
 
@@ -23,7 +24,8 @@ from pyopnb.models.nodes import (
 from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.errors import ModelError, sanitize
 from pyopnb.ops.op import Op
-from pyopnb.ops.registry import OpSource, registry
+from pyopnb.ops.op_sources import OpSource
+from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.runtime import legacy_pyop
@@ -33,6 +35,7 @@ from pyopnb.runtime.settings import Settings
 __all__ = [
     "HALF",
     "Clock",
+    "ClockedCall",
     "Plan",
     "PlannedNode",
     "fixed_by_hints",
@@ -44,26 +47,39 @@ __all__ = [
 HALF = dtype("float16")
 
 
-class Clock:
-    """Measures the calls of an op at one node.
+class ClockedCall(NamedTuple):
+    """A call of ``compute``: the thread, and nanoseconds of `time.perf_counter_ns`."""
 
-    Attributes
-    ----------
-    spent : list of int
-        Nanoseconds in ``compute``, a call each.
-    """
+    thread: int
+    begin: int
+    end: int
+
+    @property
+    def took(self) -> float:
+        """Microseconds."""
+        return (self.end - self.begin) / 1000
+
+
+class Clock:
+    """Measures the calls of an op at one node."""
 
     def __init__(self) -> None:
-        self.spent: list[int] = []
+        self._calls: list[ClockedCall] = []
+
+    def take(self) -> list[ClockedCall]:
+        """The calls since the last time, which are forgotten."""
+        calls = self._calls[:]
+        del self._calls[: len(calls)]
+        return calls
 
     def wrap(self, instance: object, method: str) -> object:
         """An object whose ``compute`` calls the instance's method and measures it."""
-        return _Clocked(getattr(instance, method), self.spent)
+        return _Clocked(getattr(instance, method), self._calls)
 
 
 class _Clocked:
-    def __init__(self, compute: Callable[..., Any], spent: list[int]) -> None:
-        self._compute, self._spent = compute, spent
+    def __init__(self, compute: Callable[..., Any], calls: list[ClockedCall]) -> None:
+        self._compute, self._calls = compute, calls
 
     def compute(self, *arrays: Any) -> Any:
         __tracebackhide__ = True
@@ -71,7 +87,7 @@ class _Clocked:
         try:
             return self._compute(*arrays)
         finally:
-            self._spent.append(time.perf_counter_ns() - begin)
+            self._calls.append(ClockedCall(threading.get_ident(), begin, time.perf_counter_ns()))
 
 
 @dataclass
@@ -180,9 +196,7 @@ class Plan:
 
 def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
     """Element types that the op type must declare for its outputs, as far as the hints tell them; see `_must_be_fixed`."""
-    if schema.infers or schema.outputs is None:
-        return ()
-    return tuple(t.dtype.runtime if t.dtype and _must_be_fixed(t) else 0 for t in schema.outputs)
+    return tuple(t.dtype.runtime if t.dtype and _must_be_fixed(t) else 0 for t in schema.outputs or ())
 
 
 def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:

@@ -41,7 +41,10 @@ class RecurrentSession:
     def __init__(
         self, model: ModelProto, state: Mapping[str, np.ndarray], following: Mapping[str, str], results: Mapping[str, str]
     ) -> None:
-        self.session = Session(model)
+        # The highest level puts convolutions into blocks of channels, and each gradient that reads their results undoes it.
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        self.session = Session(model, options)
         self._following = dict(following)
         first = {name: np.array(value, order="C") for name, value in state.items()}
         self._arrays = [first, {name: np.empty_like(value) for name, value in first.items()}]

@@ -14,7 +14,6 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.versions import lower_versions, version_numbers
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
@@ -115,6 +114,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         **kwargs: Any,
     ) -> None:
         __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
+        from pyopnb.models.versions import lower_versions, version_numbers  # what a script that only defines ops never needs
+
         _refuse_keywords(kwargs)
         if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):
             expected = "onnxruntime.SessionOptions, or None"

@@ -15,6 +15,7 @@ import bench_import
 import bench_lower
 import bench_memory
 import bench_missing
+import bench_processes
 import bench_reload
 import bench_show
 import bench_threads
@@ -38,6 +39,7 @@ themes = (
     bench_calls,
     bench_reload,
     bench_threads,
+    bench_processes,
     bench_memory,
     bench_missing,
     bench_fill,

@@ -125,6 +125,7 @@ def calls(folder: Path) -> list[Call]:
     binding.bind_output("y")
     value = onnxruntime.OrtValue.ortvalue_from_numpy(x)
     sweep = pyopnb.sweep(session, x=x, by=[1.0, 2.0])
+    profile = pyopnb.profile(session, x, runs=1, warmup=0)
     into = Registry()
 
     def ran_async(*arguments: Any) -> None:
@@ -245,6 +246,10 @@ def calls(folder: Path) -> list[Call]:
         Call("Result", pyopnb.Result, ({"y": x},)),
         Call("Result[]", result.__getitem__, ("y",)),
         Call("Trace[]", trace.__getitem__, ("y",)),
+        Call("profile", pyopnb.profile, (session, x), {"runs": 2, "warmup": 0}),
+        Call("Profile.to_chrome", profile.to_chrome, (folder / "trace.json",), {"runs": "median"}),
+        Call("Profile.table", profile.table, (), {"most": 3}),
+        Call("Profile[]", profile.__getitem__, ("y",)),
         Call("Sweep.array", sweep.array, ("y",)),
         Call("Sweep.table", sweep.table, (), {"most": 3}),
         Call("Sweep[]", sweep.__getitem__, (0,)),

@@ -61,6 +61,17 @@ def test_every_name_is_looked_at(path: tuple[str, ...]) -> None:
         read_model(model.SerializeToString())
 
 
+@pytest.mark.parametrize("attrs", [{}, {"a": 1.0}])
+def test_a_name_far_back_in_a_large_graph_is_looked_at(attrs: dict[str, float]) -> None:
+    model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }")
+    model.graph.node.extend(onnx.helper.make_node("Abs", ["x"], [f"é{number}"], **attrs) for number in range(2500))
+    check_names(model, "model")
+    model.graph.node[2400].output[0] = MARK
+    model = ModelProto.FromString(model.SerializeToString().replace(MARK.encode(), BROKEN))
+    with pytest.raises(pyopnb.ModelError, match=r"^model, graph\.node\[2400\]\.output\[0\]: expected names in UTF-8"):
+        check_names(model, "model")
+
+
 @pytest.mark.parametrize("version", [-1, 2**31, 2**63 - 1, -(2**63)])
 def test_a_version_that_no_one_wrote(version: int) -> None:
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }")

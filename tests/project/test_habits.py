@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,25 @@ def test_security_says_how_to_report_and_where_more_is():
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "## Reporting" in text
     assert (ROOT / re.search(r"`(docs/\w+\.md)`", text)[1]).exists()
+
+
+def test_conda_recipe_asks_for_what_the_package_asks_for():
+    recipe, project = (
+        read(ROOT / "recipe" / "recipe.yaml"),
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")),
+    )
+    asked = {"".join(line.split()) for line in recipe["requirements"]["run"]}
+    assert asked == {"python", *project["project"]["dependencies"]}
+    assert {"".join(line.split()) for line in recipe["requirements"]["host"]} == {
+        "python",
+        "pip",
+        *project["build-system"]["requires"],
+    }
+    assert recipe["context"]["version"] == project["project"]["version"]
+    assert (ROOT / recipe["tests"][1]["files"]["source"][0]).is_file()
+    assert recipe["build"]["skip"][-1] == f'match(python, "{project["project"]["requires-python"].replace(">=", "<")}")'
+
+
+def test_wheels_are_tried_with_a_script_that_is_there():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
+    assert (ROOT / settings["test-command"].removeprefix("python {project}/")).is_file()

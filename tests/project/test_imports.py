@@ -8,25 +8,40 @@ import pytest
 HEAVY = ["IPython", "ipywidgets", "jupyterlab", "jupyter_client", "jupyter_server", "netron", "torch", "sklearn"]
 
 
-def heavy_after(statement, cwd):
-    """Those of `HEAVY` that a fresh process holds after running the statement."""
-    code = f"{statement}\nimport sys\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+DOORS = ["pyopnb.torch", "pyopnb.sklearn", "pyopnb.ortx"]
+LIGHT = ["pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb", *DOORS]
+
+
+def heavy_after(statements, cwd):
+    """Those of `HEAVY` that a fresh process holds after each of the statements, which it runs in turn."""
+    code = (
+        f"import sys\nfor each in {statements}:\n    exec(each)\n    print(*(name for name in {HEAVY} if name in sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    return {each: line.split() for each, line in zip(statements, done.stdout.splitlines(), strict=True)}
 
 
-@pytest.mark.parametrize(
-    "module", ["pyopnb", "pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb.ortx", "pyopnb.sklearn", "pyopnb.torch"]
-)
-def test_import_is_light(module, tmp_path):
-    assert heavy_after(f"import {module}", tmp_path) == []
+def test_imports_are_light(tmp_path):
+    found = heavy_after([f"import {module}" for module in LIGHT], tmp_path)
+    assert found == {f"import {module}": [] for module in LIGHT}
 
 
 @pytest.mark.one_python  # of the test alone
 def test_that_the_test_above_can_fail(tmp_path):
-    assert "IPython" in heavy_after("import pyopnb, IPython", tmp_path)
-    assert "netron" in heavy_after("import pyopnb, netron", tmp_path)
+    found = heavy_after(["import pyopnb, IPython", "import netron"], tmp_path)
+    assert "IPython" in found["import pyopnb, IPython"] and "netron" not in found["import pyopnb, IPython"]
+    assert "netron" in found["import netron"]
 
 
 def test_doors_need_no_import_of_their_own(tmp_path):
-    assert heavy_after("import pyopnb; pyopnb.torch, pyopnb.sklearn, pyopnb.ortx", tmp_path) == []
+    doors = ", ".join(DOORS)
+    assert heavy_after([f"import pyopnb; {doors}"], tmp_path) == {f"import pyopnb; {doors}": []}
+
+
+@pytest.mark.one_python  # the same modules on every Python
+def test_what_asks_the_runtime_comes_with_the_first_session(tmp_path):
+    code = (
+        "import sys, pyopnb; print([name for name in sys.modules if name.endswith(('.ort_capabilities', 'models.versions'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,6 +1,6 @@
 """Every notebook runs from top to bottom, in the pages of docs/ as well, and is saved without what a run leaves in it.
 
-Those that need the door of a framework run where that is: in docs/, which has scikit-learn's, and in tests/torch.
+Those that need a framework run where that is: in docs/, which has scikit-learn's door and Dask, and in tests/torch.
 """
 
 import pytest
@@ -15,7 +15,7 @@ def test_there_are_notebooks():
 
 def test_notebooks_of_doors_are_told_by_what_they_use():
     assert [path.stem[:2] for path in PATHS if door(path) is None] == [*(f"{number:02}" for number in range(9)), "14", "15"]
-    assert {door(path) for path in PATHS} == {None, "torch", "sklearn"}
+    assert {door(path) for path in PATHS} == {None, "torch", "sklearn", "dask"}
 
 
 @pytest.mark.in_docs

@@ -10,8 +10,13 @@ import onnxruntime
 import pytest
 
 import pyopnb
+from pyopnb.runtime import callbacks
 
 X = np.float32([[1, 2], [3, 4]])
+
+needs_tellable_outputs = pytest.mark.skipif(
+    not callbacks._REFUSES_FURTHER_OUTPUTS, reason="ONNX Runtime before 1.28 can only be told the first output's type"
+)
 
 
 def registered() -> onnxruntime.SessionOptions:
@@ -129,6 +134,42 @@ def test_several_outputs_without_hints() -> None:
     define(compute=lambda self, x: (x, x + 1, x + 2))
     session = bare(model(outs="a b c", outputs={n: "float32[N,2]" for n in "abc"}))
     assert [r[0, 0] for r in run(session, x=X)] == [1, 2, 3]
+
+
+HINT = ("float32[...]", "int64[...]")
+
+
+@pytest.mark.parametrize(
+    ("hint", "size"),
+    [
+        (HINT, "int64[...]"),  # without a rank infer cannot tell ONNX Runtime a dtype: the op type declares the hint's
+        (HINT, "int64[]"),
+        pytest.param(None, "int64[]", marks=needs_tellable_outputs),
+    ],
+)
+def test_several_outputs_of_other_dtypes_with_infer(hint: Any, size: str) -> None:
+    class Op:
+        def infer(self, x):
+            return x, size
+
+        def compute(self, x):
+            return x * 2, np.array(x.size)
+
+    if hint:
+        Op.compute.__annotations__["return"] = hint
+    pyopnb.registry.define(Op, "b::Op")
+    nodes = [pyopnb.node("b::Op", "x", "y n"), pyopnb.node("Add", "n n", "twice")]
+    doubled, twice = run(bare(pyopnb.model(nodes, {"x": "float32[N,2]"}, "y twice")), x=X)
+    assert (doubled.tolist(), twice) == ((X * 2).tolist(), 8)
+
+
+def test_a_node_without_the_later_outputs() -> None:
+    class Op:
+        def compute(self, x: "float32[N,2]") -> ("float32[N,2]", "int64[7]", "int64[7]"):
+            return x, np.arange(7), np.arange(7)
+
+    pyopnb.registry.define(Op, "b::Op")
+    assert run(bare(model()), x=X)[0].tolist() == X.tolist()
 
 
 def test_strings() -> None:

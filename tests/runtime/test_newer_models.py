@@ -239,7 +239,7 @@ def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests
         wrong = ways.outcome(case, lambda model, feeds: ways.run(pyopnb.Session(model), model, feeds))
         assert wrong is None or wrong.startswith("ModelError: "), (name, wrong)
         lowered += wrong is None
-    assert lowered > 100 or newest_version("") >= OPSET
+    assert lowered > (100 if len(node_tests) > 1500 else 25) or newest_version("") >= OPSET
 
 
 def test_the_newest_opset_runs_what_the_runtime_has_kernels_for_in_an_older_one(quiet) -> None:

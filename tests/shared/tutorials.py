@@ -24,9 +24,10 @@ def tags(cell: Any) -> list[str]:
 
 
 def door(path: Path) -> str | None:
-    """The framework whose door a notebook opens, with a lane of its own: ``torch`` or ``sklearn``."""
+    """The framework that a notebook needs and not each lane has: ``torch``, ``sklearn`` or ``dask``."""
     text = "\n".join(cell.source for cell in code_cells(read(path)))
-    return next((name for name in ("torch", "sklearn") if f"pyopnb.{name}" in text), None)
+    used = {"torch": "pyopnb.torch", "sklearn": "pyopnb.sklearn", "dask": "dask.distributed"}
+    return next((name for name, sign in used.items() if sign in text), None)
 
 
 def assert_raised_as_told(notebook: Any) -> None:

@@ -204,6 +204,7 @@ class Signals(nn.Module):
         )
 
 
+@pytest.mark.everywhere  # all but Cholesky's and the nuclear norm is in test_least_squares and test_roots_of_polynomials
 def test_linear_algebra(exported):
     exported(Linalg(), *batches((4, 4)), dynamic_shapes=({0: "batch"},), rtol=1e-3, atol=1e-3)
 

@@ -165,10 +165,12 @@ def test_calls_that_take_complex_numbers(exported):
     assert "aten.view_as_real" not in filled
 
 
+@pytest.mark.everywhere  # 9 s for stft and istft; other transforms and complex numbers are in the tests above
 def test_echo(exported):
     exported(Echo(), (some(2, 64),), (some(2, 64),), atol=1e-4)
 
 
+@pytest.mark.everywhere  # its calls are among those of the twelve ops and of least squares
 def test_distributions(exported):
     exported(Distributions(), (some(3, 3),), (some(5, 3),), dynamic_shapes=(BATCH,))
 
@@ -178,6 +180,7 @@ def test_least_squares(exported):
     assert "aten.linalg_qr" in exported(LeastSquares(), *sizes, dynamic_shapes=(BATCH, BATCH), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.everywhere  # the exporter has all of its calls
 def test_images(exported):
     exported(Images(), (some(3, 2, 8, 8),), (some(2, 2, 8, 8),), dynamic_shapes=(BATCH,), atol=1e-4)
 

@@ -10,7 +10,6 @@ from onnx import ModelProto, NodeProto, helper
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
-from pyopnb.models.ort_capabilities import schema_domains
 
 __all__ = ["inline_ops", "inlined_functions"]
 
@@ -51,6 +50,8 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
         holders = more
     if not holders:
         return proto
+    from pyopnb.models.ort_capabilities import schema_domains  # what most sessions never need
+
     ready = ModelProto()
     ready.CopyFrom(proto)
     # onnx inlines only where all versions agree, and those of domains of ops mean nothing.

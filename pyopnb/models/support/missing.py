@@ -12,7 +12,7 @@ from onnx import ModelProto
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.support.type_flow import lacks
-from pyopnb.models.versions import new_imports
+from pyopnb.models.versions import NewImport, new_imports
 from pyopnb.ops.errors import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
@@ -132,19 +132,20 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     'T is float64; there are kernels for ...float32'
     """
     proto = as_proto(model)
+    new = list(new_imports(proto))
     rows = [
         MissingNode(site, sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
-        for site, lack in lacks(proto)
+        for site, lack in lacks(proto, new)
     ]
     shown = {full_name(row.site.node).partition("::")[0] for row in rows if row.site and row.kind == "opset too new"}
-    return Missing([*rows, *_imports(proto, shown)])
+    return Missing([*rows, *_imports(new, shown)])
 
 
-def _imports(proto: ModelProto, shown: set[str]) -> Iterator[MissingNode]:
+def _imports(new: Sequence[NewImport], shown: set[str]) -> Iterator[MissingNode]:
     """A row for each import that is too new, and of which the installed onnx cannot say what changed."""
-    for new in new_imports(proto):
-        if not new.known and new.domain not in shown:
-            shown.add(new.domain)
-            name = f"{sanitize(new.domain or 'ai.onnx')}"
-            reason = f"the runtime takes {name} up to {new.newest}, and the installed onnx cannot say what changed"
-            yield MissingNode(None, f"{name}-{new.entry.version}", "opset too new", reason)
+    for each in new:
+        if not each.known and each.domain not in shown:
+            shown.add(each.domain)
+            name = f"{sanitize(each.domain or 'ai.onnx')}"
+            reason = f"the runtime takes {name} up to {each.newest}, and the installed onnx cannot say what changed"
+            yield MissingNode(None, f"{name}-{each.entry.version}", "opset too new", reason)

@@ -21,7 +21,7 @@ from pyopnb.models.support.lack import Lack, Misfit
 from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
 from pyopnb.models.support.type_flow import lacks
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
-from pyopnb.models.versions import FILL
+from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.ops.errors import ModelError, PyopError, UnknownOp, closest, plural, sanitize
@@ -84,7 +84,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
         graph = GraphIndex(scope)
         yield from ((error, (name,)) for name, error in graph.unknown_names())
         graph.refuse_duplicates()
-    for site, lack in lacks(proto):
+    for site, lack in lacks(proto, new_imports(proto)):
         if not lack.kind.startswith("unknown"):
             yield _lacking(site, lack, filled), (site.node.op_type,)
 

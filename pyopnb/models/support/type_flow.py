@@ -7,7 +7,7 @@ Nothing recurses: what is inside a node is a generator that the walk puts on a s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel,
 from pyopnb.models.support.lack import MIXED, Lack, Misfit
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
-from pyopnb.models.versions import changed_in, runnable_versions
+from pyopnb.models.versions import NewImport, changed_in, runnable_versions
 from pyopnb.ops.errors import ModelError, closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
@@ -85,16 +85,23 @@ class _Around:
         return frozenset(self.versions.items()), frozenset(self.own.items()), self.unused, self.expanded
 
 
-def lacks(proto: ModelProto) -> list[tuple[Site, Lack]]:
+def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Lack]]:
     """Every node of the model that the runtime lacks something for, with what it lacks.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    new : iterable of NewImport
+        Its `new_imports`.
 
     Raises
     ------
     ModelError
         A name is defined twice, nodes form a cycle, or as from `expansion`.
     """
-    expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
-    around = _Around(runnable_versions(proto))
+    if proto.functions:
+        expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
+    around = _Around(runnable_versions(proto, new))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Lack]] = {}
     for site, lack in around.found:
@@ -133,9 +140,12 @@ class _Walk:
         ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
         here = self.places.setdefault(around.key, len(self.places))  # a small number hashes faster
+        known, ends_of = names.kinds, graph.ends
         for index, node in graph.in_order():
-            kinds = tuple([names.kind(name) if name else "" for name in node.input])
-            key = _key(node, kinds, here)
+            given, made = ends_of[index]
+            kinds = tuple([(known[name] if name in known else names.kind(name)) if name else "" for name in given])
+            attributes = graph.attributes.get(index, ())
+            key = _key(node, attributes, kinds, made, here)
             judged = self.judged.get(key) if key else None
             if judged is None:
                 judged = yield self.node(node, index, kinds, names, around)
@@ -144,7 +154,9 @@ class _Walk:
             lack, outputs = judged
             if lack is not None and not (lack.kernel and (around.unused or _is_eliminated(node, ends))):
                 around.found.append((Site(node, scope, graph.path), lack))
-            _record(node, outputs, names, declared)
+            _record(made, outputs, names, declared)
+            if attributes and is_constant(node):
+                _record_constant(node, attributes, names)
         return [names.kind(name) for name in ends]
 
     def node(self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
@@ -298,17 +310,19 @@ def _names_of(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
     return names
 
 
-def _record(node: NodeProto, outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
+def _record(made: Sequence[str], outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
     """Record the types of a node's outputs; for unknown ones, what the file declares."""
-    for name, kind in zip(node.output, outputs, strict=False):
+    for name, kind in zip(made, outputs, strict=False):
         if name in declared and name:
             names.protos[name] = declared[name]
             kind = kind or kind_of(declared[name])
         names.kinds[name] = kind
-    if is_constant(node):
-        for attribute in node.attribute:
-            if attribute.name == "value":
-                _record_truth(names, first_output(node), attribute.t)
+
+
+def _record_constant(node: NodeProto, attributes: Sequence[AttributeProto], names: _Names) -> None:
+    for attribute in attributes:
+        if attribute.name == "value":
+            _record_truth(names, first_output(node), attribute.t)
 
 
 def _record_truth(names: _Names, name: str, tensor: TensorProto) -> None:
@@ -333,18 +347,18 @@ def _is_eliminated(node: NodeProto, ends: Mapping[str, Any]) -> bool:
 # ---- one node ----------------------------------------------------------------------------------------------------------------
 
 
-def _key(node: NodeProto, kinds: Kinds, here: int) -> Any:
+def _key(node: NodeProto, attributes: Sequence[AttributeProto], kinds: Kinds, made: Sequence[str], here: int) -> Any:
     """What a judgement depends on, as a dictionary key; None where that would be large."""
     attrs = []
-    for attribute in node.attribute:
+    for attribute in attributes:
         if attribute.type in _LARGE or attribute.ref_attr_name:
             return None
         attrs.append(attribute.SerializeToString())
-    op_type, outputs = node.op_type, node.output
+    op_type = node.op_type
     if op_type in _BY_SHAPE:
         return None
-    left_out = "" in outputs and tuple(map(bool, outputs))
-    return op_type, kinds, len(outputs), left_out, node.domain, node.overload, tuple(attrs), here
+    left_out = "" in made and tuple(map(bool, made))
+    return op_type, kinds, len(made), left_out, node.domain, node.overload, tuple(attrs), here
 
 
 _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))

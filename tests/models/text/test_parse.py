@@ -359,6 +359,7 @@ def in_a_process(code: str, *arguments: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.one_python  # 2 s, of our own parser
 def test_endless_nesting_ends_no_process() -> None:
     lines = in_a_process(DEEP).splitlines()
     assert len(lines) == 12
