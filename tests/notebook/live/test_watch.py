@@ -103,6 +103,7 @@ def in_jupyterlab(clip, monkeypatch):
 
 def test_a_long_run_leaves_the_cell_free(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    assert watch.runs == 1  # a slow machine is still at it, and a redefinition would replace the run
     gate = clip.shell.user_ns["gate"] = threading.Event()
     start = time.monotonic()
     redefine("gate.wait(600) * x")
@@ -114,6 +115,7 @@ def test_a_long_run_leaves_the_cell_free(clip, redefine, in_jupyterlab):
 
 def test_a_redefinition_replaces_a_long_run(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    assert watch.runs == 1
     gate = clip.shell.user_ns["gate"] = threading.Event()
     redefine("gate.wait(600) * x")
     redefine("x + np.float32(1)")
@@ -125,6 +127,7 @@ def test_a_redefinition_replaces_a_long_run(clip, redefine, in_jupyterlab):
 
 def test_stop(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
+    assert watch.runs == 1
     redefine("[time.sleep(0.01) for _ in range(10_000)] and x")
     clip.run("w.stop()")
     assert isinstance(watch.error, KeyboardInterrupt) and watch.runs == 2
