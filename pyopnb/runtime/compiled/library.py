@@ -24,8 +24,9 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     """Write ops in C++ to a shared library for plain onnxruntime, in a process that needs neither pyopnb nor Python.
 
     ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as do its other languages. It is
-    compiled for any processor of this kind of machine, and runs where the C library is not older. Where a port is a
-    ``std::vector``, a node has to name the optional inputs before it, if only by an empty name.
+    compiled for any processor of this kind of machine, and runs where the C library is not older. ONNX Runtime takes a domain
+    from one library in a session, so that the ops of a domain that a model uses go into one. Where a port is a ``std::vector``, a
+    node has to name the optional inputs before it, if only by an empty name.
 
     Parameters
     ----------

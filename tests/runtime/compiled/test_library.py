@@ -1,15 +1,18 @@
-"""Libraries of ops in C++, in processes that have onnxruntime and NumPy and neither pyopnb nor onnx."""
+"""Libraries of ops in C++: in Python with onnxruntime and NumPy alone, and in a program in C++ without Python."""
 
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 
 import pyopnb
+from pyopnb.runtime.compiled.compiler import find_compiler
 
 pytestmark = pytest.mark.one_python
 
@@ -57,6 +60,80 @@ def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path, monkeypatch):
     want = pyopnb.run(model, feeds)
     for name, got in zip(("y", "g", "p"), np.load(tmp_path / "results.npz").values(), strict=True):
         np.testing.assert_allclose(got, want[name], rtol=1e-6)
+
+
+# The slots of OrtApi are those of the public header; ours declares what the bridge uses, which no session is made with.
+PROGRAM = r"""
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+using Status = void;
+static const void* const* api;
+
+template <typename... Parameters>
+static Status* call(int slot, Parameters... parameters) {
+  return reinterpret_cast<Status* (*)(Parameters...)>(const_cast<void*>(api[slot]))(parameters...);
+}
+
+static void check(Status* status) {
+  if (!status) return;
+  std::fprintf(stderr, "%s\n", reinterpret_cast<const char* (*)(Status*)>(const_cast<void*>(api[2]))(status));
+  std::exit(2);
+}
+
+int main(int, char** argument) {  // onnxruntime, library, model
+  void* runtime = dlopen(argument[1], RTLD_NOW);
+  if (!runtime) return std::fprintf(stderr, "%s\n", dlerror()), 3;
+  struct Base {
+    const void* const* (*GetApi)(uint32_t);
+  };
+  api = reinterpret_cast<Base* (*)()>(dlsym(runtime, "OrtGetApiBase"))()->GetApi(25);
+  void *env, *options, *session, *memory, *x, *y = nullptr, *data;
+  check(call(3, 2, "program", &env));
+  check(call(10, &options));
+  check(call(228, options, static_cast<const char*>(argument[2])));
+  check(call(7, env, static_cast<const char*>(argument[3]), options, &session));
+  check(call(69, 1, 0, &memory));
+  std::vector<float> numbers{-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5};
+  const int64_t shape[] = {2, 6};
+  check(call(49, memory, static_cast<void*>(numbers.data()), sizeof(float) * numbers.size(), shape, size_t{2}, 1, &x));
+  const char *inputs[] = {"x"}, *outputs[] = {"y"};
+  check(call(9, session, static_cast<void*>(nullptr), inputs, &x, size_t{1}, outputs, size_t{1}, &y));
+  check(call(51, y, &data));
+  for (size_t i = 0; i < numbers.size(); ++i) std::printf("%.9g\n", static_cast<float*>(data)[i]);
+  call(96, y), call(96, x), call(94, memory), call(95, session), call(100, options), call(92, env);
+}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the program opens libraries as Linux does")
+def test_a_program_without_python_runs_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
+    pyopnb.cpp_op('void Never(Input<float> x, Output<float> y) { throw std::runtime_error("never"); }', "demo::Never")
+    library = pyopnb.write_library(["demo::SoftClip", "demo::Never"], tmp_path / "libops.so")
+    model = pyopnb.parse("(float[N,6] x) => (float[N,6] y) { a = Neg(x)  y = demo.SoftClip<limit = 2.0>(a) }")
+    onnx.save(model, tmp_path / "model.onnx")
+    onnx.save(pyopnb.parse("(float[N,6] x) => (float[N,6] y) { y = demo.Never(x) }"), tmp_path / "never.onnx")
+    (tmp_path / "program.cpp").write_text(PROGRAM)
+    subprocess.run([*find_compiler(), "-std=c++17", "program.cpp", "-o", "program", "-ldl"], cwd=tmp_path, check=True)
+    (runtime,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
+
+    def run(file):
+        command = [tmp_path / "program", runtime, library, tmp_path / file]
+        return subprocess.run(command, capture_output=True, text=True, env={}, timeout=60)
+
+    done = run("model.onnx")
+    assert done.returncode == 0, done.stderr
+    x = np.arange(-6, 6, dtype=np.float32).reshape(2, 6)
+    np.testing.assert_allclose(np.float32(done.stdout.split()).reshape(2, 6), pyopnb.run(model, x=x)["y"], rtol=1e-6)
+    failed = run("never.onnx")
+    assert failed.returncode == 2 and "demo::Never: never" in failed.stderr
 
 
 def test_op_in_python_is_refused(tmp_path):
