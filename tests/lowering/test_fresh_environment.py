@@ -14,7 +14,6 @@ import pytest
 
 import pyopnb
 
-
 OPS = """
     @pyopnb.pyop("demo::Norm")
     class Norm:

@@ -25,8 +25,8 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
 
     ``SessionOptions.register_custom_ops_library(path)`` of onnxruntime 1.25 or newer loads it, as do its other languages. It is
     compiled for any processor of this kind of machine, and runs where the C library is not older. ONNX Runtime takes a domain
-    from one library in a session, so that the ops of a domain that a model uses go into one. Where a port is a ``std::vector``, a
-    node has to name the optional inputs before it, if only by an empty name.
+    from one library in a session, so that the ops of a domain that a model uses go into one. Where a port is a
+    ``std::vector``, a node has to name the optional inputs before it, if only by an empty name.
 
     Parameters
     ----------
