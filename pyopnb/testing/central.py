@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
-__all__ = ["Differences", "central_differences"]
+__all__ = ["Differences", "Terms", "central_differences"]
+
+Terms: TypeAlias = Sequence[np.ndarray] | np.ndarray
+"""Of each function."""
 
 _SHRINK = (1.0, 2.0**-4, 2.0**-8, 2.0**-12)
-_KINK = 30.0
+_KINK = 8.0
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Differences:
     values : ndarray
         float64[places,functions].
     errors : ndarray
-        Estimates of their errors, of the same shape.
+        Estimates of their errors, rounding included, of the same shape.
     kinks : ndarray
         bool[places]: the function has no derivative there, or none that differences can tell.
     """
@@ -39,20 +44,21 @@ class Differences:
 
 
 def central_differences(
-    function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, places: Sequence[tuple[int, ...]], precision: float
+    function: Callable[[np.ndarray], Terms], x: np.ndarray, places: Sequence[tuple[int, ...]], precision: float
 ) -> Differences:
     """Derivatives of a function in elements of its argument.
 
     Parameters
     ----------
     function : callable
-        Of an array like ``x``; returns float64[functions].
+        Of an array like ``x``; returns the terms of each function, float64 of any shape, whose sum is its value. Terms that a
+        step leaves alone cancel exactly, so that their rounding is no noise.
     x : ndarray
         Floating-point.
     places : sequence of tuple of int
         Indices of the elements.
     precision : float
-        Relative rounding error of the function's results: the unit in the last place of their dtype.
+        Relative rounding error of the terms: the unit in the last place of their dtype.
 
     Returns
     -------
@@ -66,17 +72,17 @@ def central_differences(
     """
     middle = function(x)
     rows = [_at(function, x, place, middle, precision) for place in places]
-    shape = (len(rows), middle.size)
+    shape = (len(rows), len(middle))
     values, errors, jumps, noise = (np.array([row[n] for row in rows]).reshape(shape) for n in range(4))
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = np.maximum(finite, 1e-3 * finite.max(axis=0, initial=0.0))
     limit = precision**0.4 * scale + _KINK * noise
     kinks = ~np.isfinite(values) | (np.abs(jumps) > limit) | (errors > limit)
-    return Differences(values, errors, kinks.any(axis=1))
+    return Differences(values, errors + noise, kinks.any(axis=1))
 
 
 def _at(
-    function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, place: tuple[int, ...], middle: np.ndarray, precision: float
+    function: Callable[[np.ndarray], Terms], x: np.ndarray, place: tuple[int, ...], middle: Terms, precision: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Derivative, its error, the jump of the one-sided ones and the noise, at the step of those tried that tells most."""
     typical = float(np.sqrt(np.mean(np.square(np.where(np.isfinite(x), x, 0.0), dtype=np.float64))))
@@ -100,14 +106,14 @@ def _is_better(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> bo
 
 
 def _with_step(
-    function: Callable[[np.ndarray], np.ndarray],
+    function: Callable[[np.ndarray], Terms],
     x: np.ndarray,
     place: tuple[int, ...],
-    middle: np.ndarray,
+    middle: Terms,
     step: float,
     precision: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    central, jumps, taken = [], [], step
+    central, jumps, here = [], [], float(x[place])
     for halvings in range(3):
         ends = []
         for sign in (1, -1):
@@ -115,12 +121,26 @@ def _with_step(
             moved[place] += sign * step / 2**halvings
             ends.append((function(moved), float(moved[place])))
         (up, right), (down, left) = ends
-        central.append((up - down) / (right - left) if right != left else np.full_like(middle, np.nan))
-        ahead, behind = right - float(x[place]), float(x[place]) - left
-        sides = ((up - middle) / ahead, (middle - down) / behind) if ahead and behind else (middle * np.nan, middle)
-        jumps.append(sides[0] - sides[1])
-        taken = (right - left) / 2
+        central.append(_slopes(up, down, right - left))
+        jumps.append(_slopes(up, middle, right - here) - _slopes(middle, down, here - left))
     once = [(4 * fine - coarse) / 3 for coarse, fine in pairwise(central)]
     value = (16 * once[1] - once[0]) / 15
-    noise = precision * (np.abs(middle) + np.abs(up) + np.abs(down)) / max(taken, np.finfo(np.float64).tiny)
+    noise = (
+        precision
+        * np.array([_rounded(*terms) for terms in zip(middle, up, down, strict=True)])
+        / max((right - left) / 2, _TINY)
+    )
     return value, np.abs(value - once[1]), 2 * jumps[2] - jumps[1], noise
+
+
+def _slopes(ahead: Terms, behind: Terms, step: float) -> np.ndarray:
+    """Of each function; NaN where the step was lost in rounding."""
+    rises = np.array([np.sum(np.subtract(a, b)) for a, b in zip(ahead, behind, strict=True)])
+    return rises / step if step else np.full_like(rises, np.nan)
+
+
+def _rounded(middle: np.ndarray, up: np.ndarray, down: np.ndarray) -> float:
+    """What the terms that a step changes can be rounded by, as errors that do not know of one another add up, in units."""
+    changed = (up != middle) | (down != middle)
+    largest = np.where(changed, np.maximum(np.abs(up), np.abs(down)), 0.0)
+    return float(np.sqrt(np.sum(np.square(largest))))

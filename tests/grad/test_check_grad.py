@@ -191,6 +191,43 @@ def test_large_inputs_are_sampled(define):
     assert report.gradients[0].tried == 100 and report.gradients[0].size == 2500 and "100 elements of 2,500" in repr(report)
 
 
+LARGE = np.random.default_rng(3).normal(size=(200, 50)).astype(np.float32)
+SMOOTH = "d = grads[0] * (1 - outputs[0] ** 2); "
+KINKED = "d = grads[0] * (inputs[0] > 0); "
+
+
+@pytest.mark.parametrize("hint", [hinted, str])
+@pytest.mark.parametrize(("compute", "right"), [("x): return np.tanh(x)", SMOOTH), ("x): return np.maximum(x, 0)", KINKED)])
+def test_one_wrong_element_of_ten_thousand_is_found(define, compute, right, hint):
+    """Those that are drawn do not have it; the sum along a group of the others does."""
+    compute = hint(compute)
+    for wrong in ("d[6, 21] += 0.5", "d[6, 21] = np.nan", "d[-1, -1] = -np.inf", "d[17] *= -1"):
+        report = pyopnb.check_grad(op(define, compute, f"{right}{wrong}; return d"), LARGE)
+        assert not report.ok and 101 <= report.gradients[0].tried <= 104, (wrong, report)
+        assert report.gradients[0].index in {(6, 21), (199, 49), *((17, n) for n in range(50))}, (wrong, report)
+    report = pyopnb.check_grad(op(define, compute, f"{right}return d"), LARGE)
+    assert report.ok and report.gradients[0].tried <= 101, report
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("compute", "right"),
+    [
+        ("x: T): return np.maximum(x, 0)", "return grads[0] * (inputs[0] > 0)"),
+        ("x: T): return np.abs(x)", "return grads[0] * np.sign(inputs[0])"),
+        ("x: T): return np.clip(x, -0.5, 0.5)", "return grads[0] * (np.abs(inputs[0]) < 0.5)"),
+        ("x: T): return x.max(-1)", "x = inputs[0]; return grads[0][:, None] * (x == x.max(-1, keepdims=True))"),
+        ("x: T): return x @ x.T", "x, g = inputs[0], grads[0]; return g @ x + g.T @ x"),
+    ],
+)
+def test_right_ones_pass_whose_kinks_and_rounding_lie_close_together(define, compute, right, dtype):
+    """Rounding of what a step does not change hid kinks; that of a product of float16 is larger than the tolerance."""
+    name = op(define, compute.replace("T", f'"{dtype}[...]"', 1), right)
+    for seed in range(4):
+        report = pyopnb.check_grad(name, np.random.default_rng(seed).normal(size=(40, 50)).astype(dtype))
+        assert report.ok, report
+
+
 def test_optional_inputs_examples_and_attrs(define):
     define(SCALE + USER_RELU)
     report = pyopnb.check_grad("demo::Scale", examples=[(X, X[0]), (X, X[0], X[1]), (X, X[0], None)])

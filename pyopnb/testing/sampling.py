@@ -1,0 +1,136 @@
+"""Which elements of a large array to move: some at random, and those that sums of the others point to.
+
+A wrong element among thousands is hardly ever drawn. So the others are moved together, in groups along random signs: the
+derivative along a group is the sum of the gradient's elements in it. Where the two disagree, halving the group leads to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pyopnb.testing.central import Terms, central_differences
+
+__all__ = ["MAX_ELEMENTS", "drawn_places", "suspected_places"]
+
+MAX_ELEMENTS = 100
+"""Elements of an array that are drawn, if it has more."""
+
+_GROUPS = 16
+_MAX_GROUPS = 128  # with those that a group with a kink in it is divided into
+_MAX_SUSPECTS = 4  # groups that are followed; a wrong gradient is mostly wrong in all of them
+_KINKED = float(np.finfo(np.float64).tiny)
+_LARGE = 2**-3  # of the root mean square: smaller elements are moved as if they were this large
+
+
+def drawn_places(size: int) -> np.ndarray:
+    """Places of the elements to be moved one by one: all, or some at random.
+
+    Parameters
+    ----------
+    size : int
+        Of the array.
+
+    Returns
+    -------
+    ndarray
+        int64[places], in order.
+    """
+    if size <= MAX_ELEMENTS:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(0).choice(size, MAX_ELEMENTS, replace=False))
+
+
+def suspected_places(
+    function: Callable[[np.ndarray], Terms],
+    x: np.ndarray,
+    gradient: np.ndarray,
+    drawn: np.ndarray,
+    precision: float,
+    tolerance: float,
+) -> np.ndarray:
+    """Places among the elements that were not drawn where a gradient may be wrong, at most one for each of some groups.
+
+    Parameters
+    ----------
+    function : callable
+        As for `central_differences`; the sum of all is what ``gradient`` is the gradient of.
+    x : ndarray
+        Floating-point.
+    gradient : ndarray
+        Of the shape of ``x``.
+    drawn : ndarray
+        int64[places] that are left out.
+    precision : float
+        As for `central_differences`.
+    tolerance : float
+        Relative to the largest element of the gradient.
+
+    Returns
+    -------
+    ndarray
+        int64[suspects]. A group with a kink in it is divided, and its parts without one are tried.
+    """
+    flat = gradient.astype(np.float64).ravel()
+    infinite = np.flatnonzero(~np.isfinite(flat))
+    search = _Search(function, x, np.where(np.isfinite(flat), flat, 0), precision, tolerance)
+    found = search.groups_in_excess(np.setdiff1d(np.arange(x.size), np.union1d(drawn, infinite)))
+    return np.array([*infinite[:_MAX_SUSPECTS], *(search.halved(group) for group in found[:_MAX_SUSPECTS])], np.int64)
+
+
+class _Search:
+    """How far the derivatives along groups of elements are from what a gradient says."""
+
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], Terms],
+        x: np.ndarray,
+        gradient: np.ndarray,
+        precision: float,
+        tolerance: float,
+    ) -> None:
+        self.function, self.x, self.precision = function, x, precision
+        self.random = np.random.default_rng(1)
+        flat = np.where(np.isfinite(x), x, 0).astype(np.float64).ravel()
+        least = _LARGE * float(np.sqrt(np.mean(flat * flat))) or 1.0
+        self.direction = self.random.choice([-1.0, 1.0], flat.size) * np.maximum(np.abs(flat), least)
+        self.along = gradient * self.direction
+        self.allowed = tolerance * float(np.abs(gradient).max(initial=1e-3)) * least
+
+    def groups_in_excess(self, places: np.ndarray) -> list[np.ndarray]:
+        """Groups of the elements with a wrong one among them, the worst first. One with a kink in it is divided."""
+        groups = [group for group in np.array_split(self.random.permutation(places), _GROUPS) if group.size]
+        found: list[tuple[float, np.ndarray]] = []
+        tried = 0
+        while groups and tried + len(groups) <= _MAX_GROUPS:
+            excess = self.excess(groups)
+            tried += len(groups)
+            found += [(much, group) for much, group in zip(excess, groups, strict=True) if much > _KINKED]
+            kinked = [group for much, group in zip(excess, groups, strict=True) if much == _KINKED]
+            groups = [half for group in kinked if group.size > 1 for half in np.array_split(group, 2)]
+        return [group for _, group in sorted(found, key=lambda one: -one[0])]
+
+    def excess(self, groups: list[np.ndarray]) -> np.ndarray:
+        """By how much the derivative along each group differs more than it may: 0 if not, `_KINKED` where there is none."""
+        places = [(n,) for n in range(len(groups))]
+        found = central_differences(lambda steps: self._moved(groups, steps), np.zeros(len(groups)), places, self.precision)
+        apart = (
+            np.abs([self.along[group].sum() for group in groups] - found.values[:, 0]) - 4 * found.errors[:, 0] - self.allowed
+        )
+        return np.where(found.kinks | ~np.isfinite(apart), _KINKED, np.maximum(apart, 0))
+
+    def _moved(self, groups: list[np.ndarray], steps: np.ndarray) -> list[np.ndarray]:
+        moved = self.x.copy()
+        flat = moved.reshape(-1)  # a copy is contiguous
+        for group, step in zip(groups, steps, strict=True):
+            if step:
+                flat[group] += (step * self.direction[group]).astype(moved.dtype)
+        return [np.concatenate([np.ravel(terms) for terms in self.function(moved)])]
+
+    def halved(self, group: np.ndarray) -> int:
+        """The element that is left when a group is halved towards the larger excess."""
+        while group.size > 1:
+            halves = np.array_split(group, 2)
+            group = halves[int(np.argmax(self.excess(halves)))]
+        return int(group[0])
