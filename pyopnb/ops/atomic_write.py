@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from typing import BinaryIO
 
 from pyopnb.ops.errors import ModelError, sanitize
 
-__all__ = ["PendingFile", "atomic_write", "check_writable"]
+__all__ = ["PendingFile", "atomic_write", "check_writable", "remove_abandoned"]
+
+_SUFFIX = ".part"
+_LONG = 3600.0  # seconds without a byte, after which nobody writes any more
 
 
 @dataclass
@@ -51,7 +55,7 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
     """
     try:
         # In the same folder, so that os.replace is one step.
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=_SUFFIX, dir=path.parent)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
@@ -66,6 +70,22 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def remove_abandoned(folder: Path, start: str) -> None:
+    """Remove what processes that were killed have left of files, where nothing was written for an hour.
+
+    Parameters
+    ----------
+    folder : Path
+    start : str
+        That of the files' names.
+    """
+    for left in folder.iterdir():
+        if left.name.startswith(f".{start[:40]}") and left.suffix == _SUFFIX:
+            with suppress(OSError):  # another process may be removing it, or own it
+                if time.time() - left.stat().st_mtime > _LONG:
+                    left.unlink()
 
 
 def check_writable(path: Path) -> None:

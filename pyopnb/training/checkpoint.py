@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.atomic_write import atomic_write, check_writable
+from pyopnb.ops.atomic_write import atomic_write, check_writable, remove_abandoned
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.errors import FeedError, sanitize
 from pyopnb.ops.types import TensorType
@@ -125,10 +125,12 @@ def newest(path: Path) -> Path | None:
 
 
 def checkpoint_path(given: str | os.PathLike[str]) -> Path:
-    """Where checkpoints go: a file ``.npz``, or a folder that is there or is made."""
+    """Where checkpoints go: a file ``.npz``, or a folder that is there or is made. What killed trainings left there goes."""
     path = Path(given)
     if path.suffix == _SUFFIX:
         check_writable(path)
+        remove_abandoned(path.parent, path.name)
     else:
         path.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path, "step-")
     return path

@@ -29,6 +29,8 @@ from pyopnb.training.optimizers import Optimizer
 
 __all__ = ["Training"]
 
+_SMALLER = "a smaller learning rate"
+
 
 class Training(Displayable):
     """A training and what came of it; created by `train`.
@@ -270,12 +272,12 @@ class Training(Displayable):
         order = [*trace.feeds, *(name for node in trace.model.graph.node for name in node.output if name in trace.summaries)]
         seen = [name for name in order if trace.summaries[name].has_nonfinite]
         names = [name for name in seen if trace.summaries[name].nan] or seen
-        remedy = "a smaller learning rate"
+        remedy = _SMALLER
         got = f"{what}, which a second run of the batch did not show"
         if names:
             graph, name = GraphIndex(trace.model.graph), names[0]
             source = _first_before(graph, name, set(seen))
-            remedy = "np.isfinite(data) first" if source in feeds else remedy
+            remedy = "np.isfinite(data) first" if source in feeds else _remedy_at(graph, source)
             got = f"{what}: it begins {self._place(graph, name)}, {sanitize(name)}: {trace.summaries[name]}"
             got += f", after an infinity {self._place(graph, source)}, {sanitize(source)}" if source != name else ""
         error = NotFinite(
@@ -290,6 +292,17 @@ class Training(Displayable):
             return "in the state" if name in self._session.state else "in the feed"
         node = graph.nodes[producer[0]]
         return f"in node {sanitize(node.name or name)} ({node.op_type})"
+
+
+def _remedy_at(graph: GraphIndex, name: str) -> str:
+    """What to do about the first value that is not finite, if it is no feed: what it is computed from is finite."""
+    producer = graph.producers.get(name)
+    node = None if producer is None else graph.nodes[producer[0]]
+    op = None if node is None else registry.find(node.domain, node.op_type)
+    if op is None:
+        return _SMALLER
+    of = op.current.gradient_of
+    return f"breakpoint() in {'compute' if of is None else 'backward'} of {of or op.name}, which was given finite numbers"
 
 
 def _first_before(graph: GraphIndex, name: str, among: set[str]) -> str:

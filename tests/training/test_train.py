@@ -1,5 +1,6 @@
 """Weights that were trained: their values, how a training is stopped and continued, and what it says."""
 
+import os
 import signal
 import threading
 
@@ -162,6 +163,19 @@ def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers,
         assert all(np.array_equal(result.weights[name], whole.weights[name]) for name in whole.weights)
     again = pyopnb.train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", resume=True)
     assert again.steps == 21 and np.array_equal(again.losses, whole.losses)
+
+
+def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers, tmp_path):
+    (tmp_path / "all").mkdir()
+    old = [tmp_path / ".run[1].npz.abc.part", tmp_path / "all/.step-00000005.npz.abc.part"]
+    kept = [tmp_path / ".run[1].npz.new.part", tmp_path / ".other.npz.abc.part", tmp_path / "all/.mine.part"]
+    for path in [*old, *kept]:
+        path.touch()
+    for path in [*old, *kept[1:]]:
+        os.utime(path, (1e9, 1e9))
+    pyopnb.train(classifier, flowers, checkpoint=tmp_path / "run[1].npz")
+    pyopnb.train(classifier, flowers, checkpoint=tmp_path / "all")
+    assert [path.exists() for path in [*old, *kept]] == [False, False, True, True, True]
 
 
 def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, samples, tmp_path):
@@ -439,9 +453,33 @@ def test_an_infinity_of_a_backward_names_its_node():
     ]
     model = pyopnb.model(nodes, {"x": "float32[N,2]"}, "loss", initializers={"w": np.ones((2, 2), np.float32)})
     x = np.float32([[1, 0], [1, 0]])  # infinity times zero is NaN
-    with pytest.raises(pyopnb.NotFinite, match=r"got a gradient .*, after an infinity in node \S+ \(SteepGrad\), "):
+    text = r"got a gradient .*, after an infinity in node \S+ \(SteepGrad\), .*Try: breakpoint\(\) in backward of demo::Steep, which"
+    with pytest.raises(pyopnb.NotFinite, match=text):
         pyopnb.train(model, {"x": x}, loss="loss", batch_size=2)
     pyopnb.registry.remove("demo::Steep")
+
+
+def test_nan_that_an_op_makes_of_finite_numbers_is_looked_for_in_the_op():
+    class Root:
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            return np.sqrt(x)
+
+        def backward(self, inputs, outputs, grads):
+            return grads[0] / (2 * outputs[0])
+
+    pyopnb.pyop("demo::Root")(Root)
+    nodes = [
+        pyopnb.node("Mul", "x w", "p"),
+        pyopnb.node("demo::Root", "p", "r"),
+        pyopnb.node("ReduceMean", "r", "loss", keepdims=0),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([-1])})
+    text = (
+        r"in node \S+ \(Root\).*Try: breakpoint\(\) in compute of demo::Root, which was given finite numbers; error\.training"
+    )
+    with np.errstate(all="ignore"), pytest.raises(pyopnb.NotFinite, match=text):
+        pyopnb.train(model, {"x": np.float32([4, 9])}, loss="loss", batch_size=2)
+    pyopnb.registry.remove("demo::Root")
 
 
 def test_a_weight_that_overflows_is_no_feed():
