@@ -30,21 +30,35 @@ class TensorType:
     Attributes
     ----------
     dtype : DType or None
-        None is written ``any``.
+        None is written ``any``. Given as `pyopnb.ops.dtypes.dtype` takes it.
     shape : tuple of (int, str or None) or None
         None is an unknown rank, written ``[...]``; ``()`` is a scalar, written ``[]``.
+
+    Raises
+    ------
+    NotationError
+        There is no such dtype, or a dimension is negative or over 2**63 - 1.
 
     Examples
     --------
     >>> t = tensor_type("float32[N,3]")
     >>> t.dtype.name, t.shape
     ('float32', ('N', 3))
+    >>> TensorType("float32", ["N", 3]) == t
+    True
     >>> str(t.like(dtype="int64", shape=("N",)))
     'int64[N]'
     """
 
     dtype: DType | None
     shape: tuple[Dim, ...] | None
+
+    def __post_init__(self) -> None:
+        element: object = self.dtype  # as it is given
+        if not (element is None or isinstance(element, DType)):
+            object.__setattr__(self, "dtype", find_dtype(element))
+        if self.shape is not None and not _is_plain(self.shape):
+            object.__setattr__(self, "shape", _shape(self.shape, f"{self.dtype or 'any'}[...]"))
 
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ",".join("?" if d is None else sanitize(d) for d in self.shape)
@@ -68,9 +82,7 @@ class TensorType:
         NotationError
             There is no such dtype, or a dimension is negative or over 2**63 - 1.
         """
-        return TensorType(
-            self.dtype if dtype is None else find_dtype(dtype), self.shape if shape is None else _shape(shape, str(self))
-        )
+        return TensorType(self.dtype if dtype is None else find_dtype(dtype), self.shape if shape is None else tuple(shape))
 
     def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
         """Whether a tensor of another type may be used where this type is declared.
@@ -192,12 +204,26 @@ def _dim(text: str, where: str) -> Dim:
     raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_)
 
 
-def _shape(dims: Sequence[Dim], where: str) -> tuple[Dim, ...]:
+def _is_plain(dims: object) -> bool:
+    """Whether there is nothing to convert or to refuse; types are made by the thousand."""
+    if type(dims) is not tuple:
+        return False
+    for dim in dims:  # no generator, which costs more than the rest
+        kind = type(dim)
+        if not (dim is None or kind is str or (kind is int and 0 <= dim <= _LARGEST)):
+            return False
+    return True
+
+
+def _shape(dims: object, where: str) -> tuple[Dim, ...]:
+    if not isinstance(dims, (tuple, list)):
+        expected, got = "a tuple of dimensions, or None where the rank is unknown", sanitize(repr(dims))
+        raise NotationError(f"type {where}, shape", expected=expected, got=got, next="('N', 3)")
     checked: list[Dim] = []
     for dim in dims:
         if dim is None or isinstance(dim, str):
             checked.append(dim)
-        elif isinstance(dim, (int, np.integer)) and 0 <= dim <= _LARGEST:
+        elif isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and 0 <= dim <= _LARGEST:
             checked.append(int(dim))
         else:
             raise NotationError(
