@@ -36,7 +36,7 @@
 // sanitizers' own checks cannot run where the dynamic linker chooses a version.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
-#define PYOPNB_VERSIONS __attribute__((target_clones("avx2", "default")))
+#define PYOPNB_VERSIONS __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define PYOPNB_VERSIONS
 #endif

@@ -7,7 +7,8 @@
 // Points come in any order, so the hull is kept by inserting one after the other into a sorted vector (F. P. Preparata, "An
 // optimal real-time algorithm for planar convex hulls", 1979). Nearly all points are below it, which is seen twice before:
 // below a few chords of the hull, for a whole batch at once, with the farthest point inserted first, as Quickhull does; and
-// below the lines of a table that is looked up by the leading bits of |b|.
+// below the lines of a table that is looked up by the leading bits of |b|. Errors that follow a curve are all above the chords:
+// where most of a batch were, the next batches try the table first.
 #pragma once
 
 #include <algorithm>
@@ -50,16 +51,16 @@ class HullBuilder {
 
   // The same of at most kBatch points, the range of whose t is known.
   void add_batch(const double* t, const double* d, size_t n, Range range) {
-    double excess[kBatch], most;
-    size_t above, before = 2 * n;
-    while (true) {
-      Line lines[4];
-      find_chords(range, lines);
-      above = loops::measure_excess(t, d, lines, highest_, excess, &most, n);
-      if (!(above > kFew && 2 * above < 3 * before)) break;
-      before = above;
-      size_t farthest = static_cast<size_t>(std::find(excess, excess + n, most) - excess);
-      if (farthest == n || !insert_raised({t[farthest], d[farthest]})) break;
+    double excess[kBatch];
+    size_t above;
+    if (by_table_) {
+      by_table_--;
+      above = loops::measure_excess(t, d, table(), highest_, excess, n);
+      if (above > kFew) by_table_ = 0;
+    }
+    if (!by_table_) {
+      above = measure_by_chords(t, d, n, range, excess);
+      if (2 * above > n) by_table_ = kByTable;
     }
     // No branches: the data would make them unpredictable.
     uint32_t places[kBatch + 1];
@@ -92,12 +93,9 @@ class HullBuilder {
   static constexpr size_t kCorners = 512;  // that are kept; errors that follow a smooth curve have more
   static constexpr size_t kFew = 8;
   static constexpr uint64_t kBins = 1024;
+  static constexpr size_t kByTable = 15;            // batches that try the table, after one of which the chords left most
   static constexpr size_t kStale = 512;             // points that were looked up in vain before the table is made again
   static constexpr double kRounding = 1 + 0x1p-44;  // more than the error of a line that is calculated here
-
-  struct Bin {
-    Line left, right;  // what is below both is below the hull
-  };
 
   // The hull at t.
   double at(double t) const {
@@ -105,6 +103,21 @@ class HullBuilder {
     if (right == corners_.end()) return highest_;
     Line edge = line(right == corners_.begin() ? Point{0, 0} : right[-1], *right);
     return std::min(edge.base + edge.slope * t, right->d);
+  }
+
+  // How far points are above a few chords, once the farthest are in the hull; how many are.
+  size_t measure_by_chords(const double* t, const double* d, size_t n, Range range, double* excess) {
+    size_t above, before = 2 * n;
+    while (true) {
+      Line lines[4];
+      double most;
+      find_chords(range, lines);
+      above = loops::measure_excess(t, d, lines, highest_, excess, &most, n);
+      if (!(above > kFew && 2 * above < 3 * before)) return above;
+      before = above;
+      size_t farthest = static_cast<size_t>(std::find(excess, excess + n, most) - excess);
+      if (farthest == n || !insert_raised({t[farthest], d[farthest]})) return above;
+    }
   }
 
   // Four chords of the hull, or fewer, one after the other, from the least to the largest t.
@@ -121,13 +134,10 @@ class HullBuilder {
     }
   }
 
+  LineTable table() const { return {lines_.data(), first_, static_cast<int64_t>(lines_.size() / 2) - 1, shift_}; }
+
   // True only of what is below the hull.
-  bool is_below(Point p) const {
-    int64_t bin = static_cast<int64_t>(bits_of(p.t) >> shift_) - first_;
-    const Bin& lines = bins_[static_cast<size_t>(std::clamp<int64_t>(bin, 0, static_cast<int64_t>(bins_.size()) - 1))];
-    bool below = (p.d <= lines.left.base + lines.left.slope * p.t) & (p.d <= lines.right.base + lines.right.slope * p.t);
-    return below & (p.d <= highest_);
-  }
+  bool is_below(Point p) const { return table().excess(p.t, p.d, highest_) <= 0; }
 
   // Whether p is above the line from one point to another, with from.t < p.t <= to.t. long double has room for the products.
   static bool is_above(Point from, Point to, Point p) {
@@ -194,8 +204,7 @@ class HullBuilder {
     return std::isfinite(line.base) && std::isfinite(line.slope) ? line : Line{0, 0};
   }
 
-  // Makes the table. Bin 0 is all that is left of the first corner's bin, the last all that is right of the last corner's. As
-  // the hull only grows, an old table is not wrong.
+  // Makes the table: what is below both lines of a bin is below the hull. As the hull only grows, an old table is not wrong.
   void index() {
     stale_ = 0;
     uint64_t low = bits_of(corners_.front().t), high = bits_of(corners_.back().t);
@@ -203,7 +212,7 @@ class HullBuilder {
     }
     first_ = static_cast<int64_t>(low >> shift_) - 1;
     Line rising = line({0, 0}, corners_.front()), level = {highest_, 0};
-    bins_.assign(1, Bin{rising, rising});
+    lines_ = {rising, rising};
     Point before = {0, 0};
     auto at = corners_.begin();
     for (uint64_t bin = low >> shift_; bin <= high >> shift_; bin++) {
@@ -217,18 +226,19 @@ class HullBuilder {
         Point start = {begin, left.base + left.slope * begin}, stop = {end, right.base + right.slope * end};
         left = right = line(start, stop);
       }
-      bins_.push_back({left, right});
+      lines_.insert(lines_.end(), {left, right});
     }
-    bins_.push_back({level, level});
+    lines_.insert(lines_.end(), {level, level});
   }
 
   std::vector<Point> corners_;
-  std::vector<Bin> bins_ = {{{0, 0}, {0, 0}}};
-  int shift_ = 40;
+  std::vector<Line> lines_ = {{0, 0}, {0, 0}};
   int64_t first_ = 0;
+  int shift_ = 40;
   double highest_ = 0;
   double raise_ = 1;
   size_t stale_ = 0;
+  size_t by_table_ = 0;  // batches that try the table first, from now on
 };
 
 }  // namespace pyopnb

@@ -229,4 +229,18 @@ PYOPNB_VERSIONS size_t measure_excess(const double* t, const double* d, const Li
   return count;
 }
 
+PYOPNB_VERSIONS size_t measure_excess(const double* t, const double* d, const LineTable& table, double level, double* excess,
+                                      size_t n) {
+  const LineTable lines = table;
+  size_t count = 0;
+#pragma omp simd reduction(+ : count)
+  for (size_t i = 0; i < n; i++) {
+    double above = lines.excess(t[i], d[i], level);
+    above = t[i] > 0 ? above : 0;
+    excess[i] = above;
+    count += above > 0;
+  }
+  return count;
+}
+
 }  // namespace pyopnb::loops

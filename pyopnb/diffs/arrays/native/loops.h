@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace pyopnb {
 
@@ -27,6 +28,28 @@ struct Specials {
 
 struct Line {
   double base, slope;
+};
+
+// Two lines for each bin of t, by its leading bits; those of the first bin are also for all that is less, those of the last for
+// all that is more.
+struct LineTable {
+  const Line* lines;
+  int64_t first, last;  // the leading bits of the first bin, and the number of the last
+  int shift;            // how many bits are not looked at
+
+  // How far a point is above the lower of its bin's lines and a level.
+  double excess(double t, double d, double level) const {
+    int64_t bin;
+    std::memcpy(&bin, &t, sizeof bin);
+    bin = (bin >> shift) - first;
+    bin = bin < 0 ? 0 : bin;
+    bin = bin > last ? last : bin;
+    Line left = lines[2 * bin], right = lines[2 * bin + 1];
+    double one = left.base + left.slope * t, two = right.base + right.slope * t;
+    one = two < one ? two : one;
+    one = level < one ? level : one;
+    return d - one;
+  }
 };
 
 namespace loops {
@@ -57,6 +80,8 @@ void add(uint64_t* line, const uint64_t* values, size_t n);
 // By how much each point (t, d) is above the lowest of four lines and a level; 0 at t == 0. Gives how many are, and the most.
 size_t measure_excess(const double* t, const double* d, const Line lines[4], double level, double* excess, double* most,
                       size_t n);
+// The same of the lines of a table.
+size_t measure_excess(const double* t, const double* d, const LineTable& table, double level, double* excess, size_t n);
 
 }  // namespace loops
 }  // namespace pyopnb
