@@ -361,7 +361,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         bits=counts["bits"],
         differing=counts["differing"],
         over=counts["over"],
-        classes={} if kind == "integer" else counts["classes"],
+        classes=_flips(counts) if kind == "bool" else counts["classes"],
         odd=counts["odd"],
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         stride=_stride(a.size),
@@ -373,6 +373,12 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         axes=tuple(Axis(*axis) for axis in counts["axes"]) if counts["over"] > 1 else (),
         **statistics,
     )
+
+
+def _flips(counts: dict[str, Any]) -> dict[str, int]:
+    total, bias = counts["whole_total"], counts["whole_bias"]
+    flips = {"False to True": (total - bias) // 2, "True to False": (total + bias) // 2}
+    return {name: count for name, count in flips.items() if count}
 
 
 def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:

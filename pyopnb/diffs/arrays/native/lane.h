@@ -45,8 +45,6 @@ enum Class : uint8_t {
   kSubnormalB,
   kFromZero,
   kZeroSigns,
-  kFalseToTrue,
-  kTrueToFalse,
   kClasses
 };
 constexpr const char* kClassNames[kClasses] = {"NaN in both",
@@ -62,16 +60,15 @@ constexpr const char* kClassNames[kClasses] = {"NaN in both",
                                                "subnormal in a",
                                                "subnormal in b",
                                                "differs from 0",
-                                               "0.0 against -0.0",
-                                               "False to True",
-                                               "True to False"};
+                                               "0.0 against -0.0"};
 
 // What all lanes are told.
 struct Task {
   std::vector<int64_t> shape;
   int64_t rows, columns;  // the array as a matrix: the last axis is across
   double rtol, atol;
-  uint64_t allowed;        // the largest difference of integers that is tolerated
+  bool exact;              // integers and bools: only whole differences are tolerated, and no frontier is wanted
+  uint64_t allowed;        // of 64-bit integers: the largest difference that is tolerated
   int64_t stride;          // every so many-th element is in the histograms; a power of 2. 0: only the totals are wanted
   double smallest_normal;  // of the float dtype
   // Of floats of one and two bytes: each pattern's value, and an integer that rises by one from each value to the next.
@@ -80,7 +77,7 @@ struct Task {
 };
 
 struct Worst {
-  uint64_t key;  // rises with |a-b|: of integers it is the difference, of other dtypes its bits
+  uint64_t key;  // rises with |a-b|: of 64-bit integers it is the difference, of other dtypes its bits as float64
   int64_t at;
   uint64_t ulp;
 
@@ -261,40 +258,37 @@ class Lane {
     measure(n, at, special, [](size_t) { return uint64_t(0); });
   }
 
-  // Integers and bools: exact, whatever their width.
+  // Bools and integers of at most 32 bits: their differences, and a block's sums of them, are exact in float64.
   template <class Integer>
   void count_integers(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
-    using Unsigned = std::make_unsigned_t<Integer>;
-    Integer x[kBlock], y[kBlock];
-    std::memcpy(y, right, n * sizeof(Integer));
-    for (size_t i = 0; i < n; i++) t_[i] = static_cast<double>(y[i]);
-    if (std::memcmp(left, right, n * sizeof(Integer)) == 0 && count_same(n, at)) return;
-
-    std::memcpy(x, left, n * sizeof(Integer));
-    for (size_t i = 0; i < n; i++) a_[i] = static_cast<double>(x[i]);
+    if (read_integers<Integer>(left, right, n, at)) return;
     Sums block = sum(n);
-    WideSum above, below;
-    int64_t more = 0, less = 0;
-    uint64_t largest_key = 0;
-    for (size_t i = 0; i < n; i++) {
-      // Of numbers at the two ends the difference needs the sign's bit: as an unsigned number it is exact.
-      Unsigned up = Unsigned(x[i]) - Unsigned(y[i]), down = Unsigned(y[i]) - Unsigned(x[i]);
-      bool greater = x[i] > y[i];
-      keys_[i] = greater ? up : down;
-      above.add(greater ? up : 0), below.add(greater ? 0 : down);
-      more += greater, less += x[i] < y[i];
-      largest_key = std::max(largest_key, keys_[i]);
-      d_[i] = static_cast<double>(keys_[i]);
-    }
     sums.add(block);
     peak = std::max(peak, reference_.most);
-    bits += more + less;
-    classes[kTrueToFalse] += more, classes[kFalseToTrue] += less;  // the caller knows whether they are bools
-    whole_above.add(above), whole_below.add(below);
-    whole_largest = std::max(whole_largest, largest_key);
-    if (!only_totals()) count_sizes(n, at, false);
-    finite += static_cast<int64_t>(n);
-    differing += more + less;
+    whole_above.add(static_cast<uint64_t>((block.total + block.bias) / 2));
+    whole_below.add(static_cast<uint64_t>((block.total - block.bias) / 2));
+    whole_largest = std::max(whole_largest, static_cast<uint64_t>(away_.most));
+    bits += measure(n, at, false, [](size_t) { return uint64_t(0); });
+  }
+
+  // Integers of 64 bits: exact as well.
+  template <class Integer>
+  void count_long_integers(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
+    if (read_integers<Integer>(left, right, n, at)) return;
+    sums.add(sum(n));
+    peak = std::max(peak, reference_.most);
+    alignas(64) int64_t x[kBlock], y[kBlock];
+    std::memcpy(x, left, n * sizeof(int64_t));
+    std::memcpy(y, right, n * sizeof(int64_t));
+    // Unsigned integers become signed ones in the same order, as far apart.
+    for (size_t i = 0; std::is_unsigned_v<Integer> && i < n; i++) x[i] ^= kSign, y[i] ^= kSign;
+    Apart apart = loops::measure_apart(x, y, keys_, n);
+    loops::to_float64(keys_, d_, n);
+    int64_t unequal = static_cast<int64_t>(apart.unequal);
+    bits += unequal, differing += unequal, finite += static_cast<int64_t>(n);
+    whole_above.add_halves(apart.above_low, apart.above_high);
+    whole_below.add_halves(apart.below_low, apart.below_high);
+    whole_largest = std::max(whole_largest, apart.largest);
     int64_t hits = 0;
     for (size_t i = 0; i < n; i++) {
       hits_[i] = keys_[i] > task_.allowed;
@@ -302,8 +296,10 @@ class Lane {
     }
     over += hits;
     if (only_totals()) return;
-    keep_worst(n, at, [](size_t) { return uint64_t(0); });
+    count_sizes(n, at, false);
+    if (!unequal) return;
     place(n, at, hits);
+    if (is_among_worst(apart.largest)) keep_worst(n, at, [](size_t) { return uint64_t(0); });
   }
 
   void merge(Lane& other) {
@@ -357,6 +353,20 @@ class Lane {
   std::vector<std::vector<uint32_t>> spread;
 
  private:
+  static constexpr int64_t kSign = std::numeric_limits<int64_t>::min();
+
+  // Reads integers into a_ and t_. True if they are the same, which is counted then.
+  template <class Integer>
+  bool read_integers(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
+    alignas(64) Integer numbers[kBlock];
+    std::memcpy(numbers, right, n * sizeof(Integer));
+    loops::to_float64(numbers, t_, n);
+    if (std::memcmp(left, right, n * sizeof(Integer)) == 0 && count_same(n, at)) return true;
+    std::memcpy(numbers, left, n * sizeof(Integer));
+    loops::to_float64(numbers, a_, n);
+    return false;
+  }
+
   // How many there are.
   int64_t count_specials(const Specials& found) {
     classes[kNanBoth] += found.nan_both, classes[kNanA] += found.nan_a, classes[kNanB] += found.nan_b;
@@ -415,9 +425,11 @@ class Lane {
     }
     if (away_.most > 0 && !only_totals()) {
       largest = std::max(largest, away_.most);
-      if (reference_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
-      hull.add_batch(t_, d_, n, reference_);
-      if (worst.size() < kWorst || bits_of(away_.most) > worst.back().key) {
+      if (!task_.exact) {
+        if (reference_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
+        hull.add_batch(t_, d_, n, reference_);
+      }
+      if (is_among_worst(bits_of(away_.most))) {
         std::memcpy(keys_, d_, n * sizeof(double));
         keep_worst(n, at, ulp_of);
       }
@@ -478,6 +490,8 @@ class Lane {
     axes.add(hits_, static_cast<int64_t>(n), at);
     if (first_over == kNowhere) first_over = at + (std::find(hits_, hits_ + n, uint64_t(1)) - hits_);
   }
+
+  bool is_among_worst(uint64_t key) const { return worst.size() < kWorst || key > worst.back().key; }
 
   // The largest keys; of equal ones the first. One walk over the block and a few over parts of it, whatever is in it.
   template <class Ulp>

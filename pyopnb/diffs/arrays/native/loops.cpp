@@ -40,6 +40,35 @@ PYOPNB_VERSIONS void widen(const uint32_t* bits, double* values, size_t n) {
   }
 }
 
+template <class Integer>
+PYOPNB_VERSIONS void to_float64(const Integer* integers, double* values, size_t n) {
+  for (size_t i = 0; i < n; i++) values[i] = static_cast<double>(integers[i]);
+}
+template void to_float64(const int8_t*, double*, size_t);
+template void to_float64(const int16_t*, double*, size_t);
+template void to_float64(const int32_t*, double*, size_t);
+template void to_float64(const int64_t*, double*, size_t);
+template void to_float64(const uint8_t*, double*, size_t);
+template void to_float64(const uint16_t*, double*, size_t);
+template void to_float64(const uint32_t*, double*, size_t);
+template void to_float64(const uint64_t*, double*, size_t);
+
+PYOPNB_VERSIONS Apart measure_apart(const int64_t* x, const int64_t* y, uint64_t* sizes, size_t n) {
+  uint64_t above_low = 0, above_high = 0, below_low = 0, below_high = 0, largest = 0, unequal = 0;
+#pragma omp simd reduction(+ : above_low, above_high, below_low, below_high, unequal) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    // Of numbers at the two ends the difference needs the sign's bit: as an unsigned number it is exact.
+    uint64_t up = static_cast<uint64_t>(x[i]) - static_cast<uint64_t>(y[i]);
+    uint64_t above = x[i] > y[i] ? up : 0, below = x[i] > y[i] ? 0 : 0 - up, size = above | below;
+    sizes[i] = size;
+    above_low += above & 0xffffffff, above_high += above >> 32;
+    below_low += below & 0xffffffff, below_high += below >> 32;
+    unequal += size != 0;
+    largest = size > largest ? size : largest;
+  }
+  return {above_low, above_high, below_low, below_high, largest, unequal};
+}
+
 PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* reference, double* least) {
   double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
   double nearest = kInfinity, farthest = 0, low = kInfinity, least_a = kInfinity, top = 0;

@@ -21,6 +21,11 @@ struct Range {
   double least, most;
 };
 
+// Of integers x and y: sums of |x-y| where x > y, and where x < y, each in halves of 32 bits; the largest, and how many differ.
+struct Apart {
+  uint64_t above_low = 0, above_high = 0, below_low = 0, below_high = 0, largest = 0, unequal = 0;
+};
+
 // Pairs that are not two finite numbers.
 struct Specials {
   int64_t nan_both = 0, nan_a = 0, nan_b = 0, same_infinity = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
@@ -55,6 +60,10 @@ struct LineTable {
 namespace loops {
 
 void widen(const uint32_t* bits, double* values, size_t n);
+template <class Integer>
+void to_float64(const Integer* integers, double* values, size_t n);
+// Writes |x-y| of at most 2^32 pairs into `sizes`.
+Apart measure_apart(const int64_t* x, const int64_t* y, uint64_t* sizes, size_t n);
 // Of n pairs a, b the sums; d becomes |a-b|, and b its modulus. `away` is the range of d, `reference` that of |b|; none of |a|
 // and |b| is below `least`.
 Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* reference, double* least);

@@ -64,11 +64,11 @@ constexpr Dtype kDtypes[] = {
     {"int1", 1, &Lane::count_integers<int8_t>},
     {"int2", 2, &Lane::count_integers<int16_t>},
     {"int4", 4, &Lane::count_integers<int32_t>},
-    {"int8", 8, &Lane::count_integers<int64_t>},
+    {"int8", 8, &Lane::count_long_integers<int64_t>},
     {"uint1", 1, &Lane::count_integers<uint8_t>},
     {"uint2", 2, &Lane::count_integers<uint16_t>},
     {"uint4", 4, &Lane::count_integers<uint32_t>},
-    {"uint8", 8, &Lane::count_integers<uint64_t>},
+    {"uint8", 8, &Lane::count_long_integers<uint64_t>},
 };
 
 Dtype dtype_of(const std::string& name) {
@@ -101,7 +101,8 @@ class Stats {
     task_.columns = shape.empty() ? 1 : shape.back();
     task_.rows = rows;
     task_.shape = std::move(shape);
-    task_.rtol = rtol, task_.atol = atol;
+    task_.exact = exact_;
+    task_.rtol = exact_ ? 0 : rtol, task_.atol = exact_ ? std::floor(atol) : atol;
     task_.allowed = atol < 0x1p64 ? static_cast<uint64_t>(atol) : UINT64_MAX;
     task_.stride = stride;
     task_.smallest_normal = smallest_normal;
@@ -227,7 +228,10 @@ class Stats {
   }
 
   // |a-b|: of integers exactly.
-  nb::object away(uint64_t key) const { return exact_ ? nb::object(nb::int_(key)) : nb::object(nb::float_(from_bits(key))); }
+  nb::object away(uint64_t key) const {
+    if (!exact_) return nb::float_(from_bits(key));
+    return nb::int_(dtype_.itemsize == 8 ? key : static_cast<uint64_t>(from_bits(key)));
+  }
 
   static nb::tuple corners(HullBuilder& hull) {
     nb::list found;

@@ -13,6 +13,12 @@ struct WideSum {
     low += value;
     high += low < value;
   }
+  // The low and the high halves of integers, summed apart.
+  void add_halves(uint64_t lower, uint64_t upper) {
+    add(lower);
+    add(upper << 32);
+    high += upper >> 32;
+  }
   void add(const WideSum& more) {
     add(more.low);
     high += more.high;
