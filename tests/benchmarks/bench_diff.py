@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import threading
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ def distributions(a: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str
 
 
 def dtypes(a: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Pairs of other dtypes, and of arrays whose elements are not side by side; a tenth as long."""
+    """Pairs of other dtypes, and of arrays whose elements are not side by side or in another order; a tenth as long."""
     a = a[: a.size // 10]
     b = a * np.float32(1.001)
     b[::3] = np.nan
@@ -77,6 +78,9 @@ def dtypes(a: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     for kind in (np.int8, np.int64):
         yield f"{np.dtype(kind)}", (a * 20).astype(kind), (a * 21).astype(kind)
     yield "float32, each second element", a[::2], b[::2]
+    side = math.isqrt(a.size)
+    matrix, other = (array[: side**2].reshape(side, side) for array in (a, b))
+    yield "float32, transposed", matrix.T, other.T
 
 
 def rows() -> Iterator[Row]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -295,9 +295,8 @@ def scale_of(b: np.ndarray) -> float:
     """
     largest = 0.0
     wide = np.complex128 if b.dtype.kind == "c" else np.float64
-    flat = b.reshape(-1) if b.flags.c_contiguous else b.flat
-    for start in range(0, b.size, _SHARED):
-        sizes = np.abs(np.asarray(flat[start : start + _SHARED]).astype(wide))
+    for (block,) in _blocks((b,), _SHARED):
+        sizes = np.abs(block.astype(wide))
         largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
     return largest
 
@@ -310,14 +309,34 @@ def _count(
     stats = _stats.Stats(name, a.shape, rtol, 0.0 if kind == "bool" else atol, stride, tiny, *tables)
     plain = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
     chunk = chunk or min(max(a.size // _CHUNKS, _LEAST), _MOST if plain else _COPIED)
-    x, y = (array.reshape(-1) if array.flags.c_contiguous else array.flat for array in (a, b))
-    for at in range(0, a.size, chunk):
-        left, right = x[at : at + chunk], y[at : at + chunk]
-        if not plain:
-            left, right = (np.asarray(part, stored).astype(counted, copy=False) for part in (left, right))
+    at = 0
+    for pair in _blocks((a, b), chunk):
+        left, right = (np.asarray(block, stored).astype(counted, copy=False) for block in pair)
         stats.add(left.view(np.uint8), right.view(np.uint8), at, _threads() if left.size > _SHARED else 1)
+        at += left.size
         advance("elements", left.size)
     return stats
+
+
+def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Cut arrays of one shape into flat blocks of at most so many elements, one after the other in C order.
+
+    Of what is in another order in memory a block is a copy: several rows at once, as many as it has room for, so that what is near
+    in memory is copied together.
+    """
+    if all(array.flags.c_contiguous for array in arrays):
+        arrays = tuple(array.reshape(-1) for array in arrays)
+    shape, whole, inner = arrays[0].shape, arrays[0].ndim, 1
+    while whole and inner * shape[whole - 1] <= most:  # the axes from here on fit into a block as they are
+        whole -= 1
+        inner *= shape[whole]
+    if not whole:
+        yield tuple(np.ascontiguousarray(array).reshape(-1) for array in arrays)
+        return
+    rows = most // inner
+    for outer in np.ndindex(shape[: whole - 1]):
+        for begin in range(0, shape[whole - 1], rows):
+            yield tuple(np.ascontiguousarray(array[*outer, begin : begin + rows]).reshape(-1) for array in arrays)
 
 
 @cache

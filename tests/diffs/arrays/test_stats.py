@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import ml_dtypes
@@ -264,6 +265,14 @@ def test_memory_stays_flat() -> None:
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert max(peaks) < 8e6, peaks  # each array has 16 MB
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 7, 24, 1000])
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_views_are_compared_as_their_copies_are(order: tuple[int, ...], chunk: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 3, (4, 3, 5, 2), np.int32).transpose(order)[::-1, :, ::2] for _ in range(2))
+    assert array_stats(a, b, 0.0, 0.0, chunk) == array_stats(a.copy(), b.copy(), 0.0, 0.0)
 
 
 # ---- for any two arrays ------------------------------------------------------------------------------------------------------
