@@ -22,8 +22,9 @@
 .PHONY: lab demo docs docs-links test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
-# Whatever environment is active where make is called is none of the lanes.
-unexport PYTHONPATH VIRTUAL_ENV
+# Whatever environment is active where make is called is none of the lanes. Nor is a wish to keep no bytecode, which images for
+# containers have: each of the hundreds of processes that tests start would compile all that it imports, and take twice as long.
+unexport PYTHONPATH VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 pythons := $(shell tests/lanes/pythons.sh)
 versions := $(foreach found,$(pythons),$(firstword $(subst =, ,$(found))))
