@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import signal
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, settings
 from onnx.backend.test.case.test_case import TestCase
@@ -118,6 +120,27 @@ def frozen() -> None:
     """Keep what earlier modules and pytest itself hold, millions of objects in the end, out of each `gc.collect` in a test."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def calm_pools(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sessions whose threads wait for work asleep: by default they spin for 30 ms after each run, half of the time of all tests.
+
+    They spin in tests/threads, where runs meet, and in the processes that tests start.
+    """
+    made = onnxruntime.InferenceSession.__init__
+
+    @functools.wraps(made)
+    def calm(self, path_or_bytes, sess_options=None, *arguments, **named):
+        options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+        for pool in ("intra", "inter"):
+            options.add_session_config_entry(f"session.{pool}_op.allow_spinning", "0")
+        made(self, path_or_bytes, options, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if HERE / "threads" not in request.path.parents:
+            patch.setattr(onnxruntime.InferenceSession, "__init__", calm)
+        yield
 
 
 @pytest.fixture(autouse=True)
