@@ -25,7 +25,7 @@ from pyopnb.runtime.trace.times import Times
 
 Network = tuple[ModelProto, dict[str, np.ndarray]]
 
-_NOISE = 5  # attempts: another process can have the processor just before a run's first node
+_NOISE = 30  # attempts: other processes can have the processor just before a run's first node
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
