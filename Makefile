@@ -19,7 +19,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
+.PHONY: lab demo docs docs-links torch-then-docs test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes. Nor is a wish to keep no bytecode, which images for
@@ -46,12 +46,12 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# First the environments, then the lanes: one that still waits for its environment would begin after all others. Three at a time, as
-# some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
+# First the environments, then the lanes: one that still waits for its environment would begin after all others. More at a time than
+# there are cores, as some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 binder := $(if $(filter $(pinned),$(versions)),test-binder)
 # The first Python's lane is twice as long as any other: as one, it would run on alone in the end.
 halves := test-$(first)-use test-$(first)-core
-lanes = $(halves) asan test-torch test-oldest test-browser $(if $(everywhere),test-corpus $(versions:%=wheel-%)) docs \
+lanes = torch-then-docs $(halves) asan test-browser test-oldest $(if $(everywhere),test-corpus $(versions:%=wheel-%)) \
 	$(filter-out test-$(first),$(versions:%=test-%)) test-doors tsan $(binder) lint
 environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs build/asan/.built build/tsan/.built \
 	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed .venv-wheels/.installed) .venv/.lint \
@@ -59,7 +59,7 @@ environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(
 
 test:
 	@$(MAKE) --no-print-directory -j3 --output-sync=target $(environments)
-	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes $(lanes)
+	@$(MAKE) --no-print-directory -j4 --output-sync=target together=yes $(lanes)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
@@ -124,8 +124,11 @@ asan tsan: %: build/%/.built
 # Lanes that run at once share an environment, which pip must not change under any of them.
 ifdef together
 test-$(first) $(halves) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
-# The pages show the notebooks on torch as that lane has executed them.
+# The pages show the notebooks on torch as that lane has executed them. One job, because make begins a goal that waits for another
+# after all the others, and the pages would be made last and alone.
 docs: | test-torch
+torch-then-docs:
+	@$(MAKE) --no-print-directory test-torch docs
 endif
 
 random-calls: .venv-$(first)/.installed
