@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import signal
 import sys
@@ -12,6 +11,7 @@ from textwrap import dedent
 
 import onnxruntime
 import pytest
+from calm import calm
 from hypothesis import HealthCheck, settings
 from onnx.backend.test.case.test_case import TestCase
 from small_ops import SOFT_CLIP
@@ -124,22 +124,10 @@ def frozen() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def calm_pools(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Sessions whose threads wait for work asleep: by default they spin for 30 ms after each run, half of the time of all tests.
-
-    They spin in tests/threads, where runs meet, and in the processes that tests start.
-    """
-    made = onnxruntime.InferenceSession.__init__
-
-    @functools.wraps(made)
-    def calm(self, path_or_bytes, sess_options=None, *arguments, **named):
-        options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        for pool in ("intra", "inter"):
-            options.add_session_config_entry(f"session.{pool}_op.allow_spinning", "0")
-        made(self, path_or_bytes, options, *arguments, **named)
-
+    """Sessions whose idle threads sleep; they spin, as by default, in tests/threads, where runs meet."""
     with pytest.MonkeyPatch.context() as patch:
         if HERE / "threads" not in request.path.parents:
-            patch.setattr(onnxruntime.InferenceSession, "__init__", calm)
+            patch.setattr(onnxruntime.InferenceSession, "__init__", calm(onnxruntime.InferenceSession.__init__))
         yield
 
 

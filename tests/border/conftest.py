@@ -39,6 +39,10 @@ def bare(model):
 
 X = np.float32([1, -2, 3])
 """
+_CALM = """
+from calm import calm
+onnxruntime.InferenceSession.__init__ = calm(onnxruntime.InferenceSession.__init__)
+"""
 
 
 def _of_scripts() -> dict[str, str]:
@@ -80,11 +84,12 @@ class Outcome:
 
 @pytest.fixture(scope="session")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
-    """Runs a text as a script in a fresh process, with warnings as errors."""
+    """Runs a text as a script in a fresh process, with warnings as errors; idle threads of its sessions sleep, if not asked to spin."""
 
-    def run(text: str, *, prelude: bool = True) -> Outcome:
+    def run(text: str, *, prelude: bool = True, spinning: bool = False) -> Outcome:
         script = tmp_path_factory.mktemp("fresh") / "script.py"
-        script.write_text((_PRELUDE if prelude else "") + textwrap.dedent(text))
+        begin = (_PRELUDE if prelude else "") + (_CALM if prelude and not spinning else "")
+        script.write_text(begin + textwrap.dedent(text))
         paths = [str(_SITE), str(_SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
         out, err = script.with_suffix(".out"), script.with_suffix(".err")
         # Files and a process group: a child that hangs would keep a pipe open, and must not outlive the test.

@@ -1,8 +1,17 @@
 """The end of the interpreter, forks and signals: exit code, stdout and stderr are what a clean program has."""
 
+from functools import partial
+
 import pytest
 
 pytestmark = pytest.mark.one_python
+
+
+@pytest.fixture
+def fresh(fresh):
+    """Threads spin as they do by default, when the end comes."""
+    return partial(fresh, spinning=True)
+
 
 OP = """
 @pyopnb.pyop("exit::Twice")
