@@ -13,17 +13,19 @@ import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
+from numba.np.numpy_support import as_dtype, from_dtype
 
 from pyopnb.ops.errors import one_line
 from pyopnb.ops.types import TensorType
+from pyopnb.runtime.compiled.elementwise import loop_text, read_elementwise
 from pyopnb.runtime.compiled.numba_math import vectorised
 from pyopnb.runtime.notices import NotCompiled, level_of_user
 
@@ -74,7 +76,8 @@ _entries: OrderedDict[Any, Any] = OrderedDict()
 def _known(instance: Any, inputs: _Types, outputs: _Types) -> Any:
     """The compiled function for these types and constants: compiling takes about a second."""
     values = _constants(instance, inputs)
-    facts = tuple((name, type(value), np.asarray(value).tobytes()) for name, value in values._asdict().items())
+    exact = _attributes(instance)  # a constant may be narrower
+    facts = tuple((name, type(exact[name]), np.asarray(exact[name]).tobytes()) for name in values._fields)
     key = type(instance).compute, tuple(map(_dtype_and_rank, inputs)), tuple(map(_dtype_name, outputs)), facts
     if key not in _entries:
         _entries[key] = _compiled(instance, inputs, outputs)
@@ -85,12 +88,15 @@ def _known(instance: Any, inputs: _Types, outputs: _Types) -> Any:
 
 def _compiled(instance: Any, inputs: _Types, outputs: _Types) -> Any:
     compute, options = _compute(instance)
+    loop = _loop(instance, inputs, outputs)
+    if loop is not None and len(loop.whole) == 1:
+        return _entry(instance, None, options, inputs, outputs, loop)
     fast = vectorised(compute)
     if fast is not compute:
         # What Numba takes of NumPy's functions and not of ours, such as a method of a ufunc, is slow and no error.
         with suppress(numba.core.errors.NumbaError):
-            return _entry(instance, fast, options, inputs, outputs)
-    return _entry(instance, compute, options, inputs, outputs)
+            return _entry(instance, fast, options, inputs, outputs, loop)
+    return _entry(instance, compute, options, inputs, outputs, loop)
 
 
 def _dtype_and_rank(kind: TensorType | None) -> tuple[str | None, int | None] | None:
@@ -127,11 +133,15 @@ def _constants(instance: object, inputs: _Types) -> Any:
     floats = {kind.dtype.numpy for kind in inputs if kind and kind.dtype and kind.dtype.numpy.kind == "f"}
     # A Python float takes the dtype of the array that it meets, as NumPy has it; Numba takes it for float64.
     narrow = floats.pop().type if len(floats) == 1 else float
-    found = {name: value for cls in reversed(type(instance).__mro__[:-1]) for name, value in vars(cls).items()}
-    found.update(getattr(instance, "__dict__", {}))
-    plain = {name: _constant(value, narrow) for name, value in found.items() if not name.startswith("_")}
+    plain = {name: _constant(value, narrow) for name, value in _attributes(instance).items() if not name.startswith("_")}
     plain = {name: value for name, value in plain.items() if value is not None}
     return namedtuple("self", list(plain))(**plain)  # its fields are known only now
+
+
+def _attributes(instance: object) -> dict[str, Any]:
+    found = {name: value for cls in reversed(type(instance).__mro__[:-1]) for name, value in vars(cls).items()}
+    found.update(getattr(instance, "__dict__", {}))
+    return found
 
 
 def _constant(value: Any, narrow: type) -> Any:
@@ -195,9 +205,7 @@ def entry(call):
     try:
         words = carray(_pointer(call), ({fields},), np.int64)
         tensors = carray(_pointer(words[2]), ({count},), np.int64)
-{inputs}        result = compute({arguments})
-{outputs}        return {done}
-    except Exception:
+{inputs}{body}    except Exception:
         return {declined}
 """
 
@@ -208,6 +216,11 @@ _INPUT = """\
         x{n} = _read_only(carray(_pointer(tensors[{word}]), ({shape}), t{n}))
 """
 
+_BODY = """\
+        result = compute({arguments})
+{outputs}        return {done}
+"""
+
 _OUTPUT = """\
         y{n} = {value}
         m{n} = _output(call, words[4], {n}, {number}, y{n}.shape)
@@ -216,22 +229,86 @@ _OUTPUT = """\
         carray(_pointer(m{n}), y{n}.shape, u{n})[...] = y{n}
 """
 
+_LOOP = """\
+        if {same}:
+{outputs}            loop({flat})
+            return {done}
+"""
 
-def _entry(instance: Any, compute: Any, options: dict[str, Any], inputs: _Types, outputs: _Types) -> Any:
-    """A ``cfunc`` of the interface that calls ``compute`` for inputs of these types."""
+_LOOP_OUTPUT = """\
+            m{n} = _output(call, words[4], {n}, {number}, {shape})
+            if m{n} == 0:
+                return {failed}
+"""
+
+
+class _Result(NamedTuple):
+    """A result that the node wants: its place, how the code gets it as an array, and its dtype."""
+
+    place: int
+    value: str
+    dtype: Any
+
+
+class _Loop(NamedTuple):
+    """A loop over the elements: the inputs that are no single numbers, what the node wants, and the function of Numba."""
+
+    whole: list[int]
+    results: list[_Result]
+    function: Any
+
+
+def _entry(instance: Any, compute: Any, options: dict[str, Any], inputs: _Types, outputs: _Types, loop: _Loop | None) -> Any:
+    """A ``cfunc`` of the interface that calls ``compute``, or the loop alone, for inputs of these types."""
     arrays = [None if kind is None else _array(kind, place) for place, kind in enumerate(inputs)]
-    constants = _constants(instance, inputs)
-    function = numba.njit(**options)(compute)
+    namespace = {"np": np, "carray": numba.carray, "_pointer": _pointer, "_read_only": _read_only, "_output": _output}
+    namespace |= {f"t{n}": as_dtype(kind.dtype).type for n, kind in enumerate(arrays) if kind is not None}
+    results, body = [], ""
+    if loop is not None:
+        results, namespace["loop"], body = loop.results, loop.function, _loop_text(arrays, loop)
+    if compute is not None:
+        inner = _inner(compute, options, _constants(instance, inputs), arrays)
+        results = _results(_returned(inner, [kind for kind in arrays if kind is not None]), outputs, inputs)
+        namespace["compute"], body = inner, body + _body_text(arrays, results)
+    namespace |= {f"u{result.place}": result.dtype.numpy.type for result in results}
+    entry = _define(_text(arrays, body), "entry", namespace)
+    return numba.cfunc(types.int32(types.intp))(entry)
+
+
+def _loop(instance: Any, inputs: _Types, outputs: _Types) -> _Loop | None:
+    """The loop over the elements, where the body treats each by itself and Numba compiles it."""
+    ranks = [None if kind is None or kind.shape is None else len(kind.shape) for kind in inputs]
+    whole = [place for place, rank in enumerate(ranks) if rank]
+    dtypes = [None if kind is None or kind.dtype is None else kind.dtype.numpy for kind in inputs]
+    compute = type(instance).compute
+    if not whole or len({ranks[place] for place in whole}) > 1 or not isinstance(compute, FunctionType):
+        return None
+    if any(kind is not None and kind.shape is None for kind in inputs):
+        return None
+    body = read_elementwise(compute, _attributes(instance), dtypes)
+    wanted = [(place, kind.dtype) for place, kind in enumerate(outputs) if kind and kind.dtype]
+    if body is None or not wanted or len(body.dtypes) < len(outputs):
+        return None
+    if any(body.dtypes[place] != dtype.numpy for place, dtype in wanted):
+        return None
+    text = loop_text(body, [None if rank is None else bool(rank) for rank in ranks], [place for place, _ in wanted])
+    one = _define(body.text, "one", body.namespace)
+    signature = [types.Array(from_dtype(dtype), 1, "C", readonly=True) for dtype in dtypes if dtype is not None]
+    signature += [types.Array(from_dtype(dtype.numpy), 1, "C") for _, dtype in wanted]
+    for function in dict.fromkeys((vectorised(one), one)):
+        loop = numba.njit(_define(text, "loop", {"one": numba.njit(error_model="numpy")(function)}))
+        with suppress(numba.core.errors.NumbaError):
+            loop.compile(tuple(signature))
+            return _Loop(whole, [_Result(place, "", dtype) for place, dtype in wanted], loop)
+    return None
+
+
+def _inner(compute: Any, options: dict[str, Any], constants: Any, arrays: Sequence[Any]) -> Any:
+    """``compute`` as a function of Numba of the inputs that are there."""
     names = [f"x{n}" for n, kind in enumerate(arrays) if kind is not None]
-    namespace = {"numba": numba, "function": function, "constants": constants}
     arguments = ", ".join("None" if kind is None else f"x{n}" for n, kind in enumerate(arrays))
     text = f"def inner({', '.join(names)}):\n    return function(constants, {arguments})\n"
-    inner = numba.njit(**options)(_define(text, "inner", namespace))
-    returned = _returned(inner, [kind for kind in arrays if kind is not None])
-    text, memory = _text(arrays, _results(returned, outputs, inputs), names)
-    namespace = {"np": np, "carray": numba.carray, "compute": inner, "_pointer": _pointer, "_read_only": _read_only, **memory}
-    entry = _define(text, "entry", {**namespace, "_output": _output})
-    return numba.cfunc(types.int32(types.intp))(entry)
+    return numba.njit(**options)(_define(text, "inner", {"function": numba.njit(**options)(compute), "constants": constants}))
 
 
 def _compute(instance: Any) -> tuple[Any, dict[str, Any]]:
@@ -261,8 +338,8 @@ def _returned(inner: Any, arrays: list[types.Array]) -> Any:
     return inner.overloads[signature].signature.return_type
 
 
-def _results(returned: Any, outputs: _Types, inputs: _Types) -> list[tuple[str, Any, int]]:
-    """For each result: how the code gets it as an array, the element type to write, and its number in ONNX Runtime."""
+def _results(returned: Any, outputs: _Types, inputs: _Types) -> list[_Result]:
+    """The results that the node wants."""
     several = isinstance(returned, types.BaseTuple)
     kinds = list(returned) if several else [returned]
     if len(kinds) < len(outputs):
@@ -280,30 +357,42 @@ def _results(returned: Any, outputs: _Types, inputs: _Types) -> list[tuple[str, 
         rounds = not double and element == types.float64 and declared == types.float32
         if not isinstance(element, (types.Number, types.Boolean)) or not (element == declared or rounds):
             raise _NotCompiled(f"Compiled, result {n} is {kind}, where the node has {want}")
-        rows.append((value if isinstance(kind, types.Array) else f"np.array({value})", want.dtype, want.dtype.runtime))
+        rows.append(_Result(n, value if isinstance(kind, types.Array) else f"np.array({value})", want.dtype))
     return rows
 
 
-def _text(arrays: list[Any], results: list[tuple[str, Any, int]], names: list[str]) -> tuple[str, dict[str, Any]]:
-    """The text of the entry, and the element types that it names."""
-    memory: dict[str, Any] = {}
-    inputs = outputs = ""
+def _loop_text(arrays: Sequence[Any], loop: _Loop) -> str:
+    """The text that calls the loop where the arrays have one shape."""
+    first, *others = (f"x{place}" for place in loop.whole)
+    flat = [
+        f"_read_only(carray(_pointer(tensors[{_TENSOR * n}]), (x{n}.size,), t{n}))"
+        for n, kind in enumerate(arrays)
+        if kind is not None
+    ]
+    flat += [f"carray(_pointer(m{result.place}), ({first}.size,), u{result.place})" for result in loop.results]
+    outputs = "".join(
+        _LOOP_OUTPUT.format(n=result.place, number=result.dtype.runtime, shape=f"{first}.shape", failed=_FAILED)
+        for result in loop.results
+    )
+    same = " and ".join(f"{name}.shape == {first}.shape" for name in others) or "True"
+    return _LOOP.format(same=same, outputs=outputs, flat=", ".join(flat), done=_DONE)
+
+
+def _body_text(arrays: Sequence[Any], results: list[_Result]) -> str:
+    """The text that calls ``compute`` and copies what it returns."""
+    outputs = "".join(
+        _OUTPUT.format(n=place, value=value, number=dtype.runtime, failed=_FAILED) for place, value, dtype in results
+    )
+    arguments = ", ".join(f"x{n}" for n, kind in enumerate(arrays) if kind is not None)
+    return _BODY.format(arguments=arguments, outputs=outputs, done=_DONE)
+
+
+def _text(arrays: Sequence[Any], body: str) -> str:
+    """The text of the entry."""
+    inputs = ""
     for n, kind in enumerate(arrays):
         if kind is None:
             continue
-        memory[f"t{n}"] = numba.np.numpy_support.as_dtype(kind.dtype).type
         shape = "".join(f"s{n}[{d}], " for d in range(kind.ndim))
         inputs += _INPUT.format(n=n, word=_TENSOR * n, rank=kind.ndim, most=max(kind.ndim, 1), shape=shape, declined=_DECLINED)
-    for n, (value, element, number) in enumerate(results):
-        memory[f"u{n}"] = element.numpy.type
-        outputs += _OUTPUT.format(n=n, value=value, number=number, failed=_FAILED)
-    text = _ENTRY.format(
-        fields=_FIELDS,
-        count=max(_TENSOR * len(arrays), 1),
-        inputs=inputs,
-        outputs=outputs,
-        arguments=", ".join(names),
-        done=_DONE,
-        declined=_DECLINED,
-    )
-    return text, memory
+    return _ENTRY.format(fields=_FIELDS, count=max(_TENSOR * len(arrays), 1), inputs=inputs, body=body, declined=_DECLINED)
