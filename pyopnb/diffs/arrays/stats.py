@@ -321,8 +321,8 @@ def _count(
 def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:
     """Cut arrays of one shape into flat blocks of at most so many elements, one after the other in C order.
 
-    Of what is in another order in memory a block is a copy: of as many rows as it has room for, so that what is near in memory is
-    copied together.
+    Of what is in another order in memory a block is a copy: of as many rows as fit, so that what is near in memory is copied
+    together.
     """
     if all(array.flags.c_contiguous for array in arrays):
         arrays = tuple(array.reshape(-1) for array in arrays)
