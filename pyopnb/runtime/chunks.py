@@ -3,17 +3,18 @@
 The engine is the executor's: this module sends it chunks of work, few at a time, and takes what comes back. The session goes to
 a worker when that says that it lacks it, and stays there under the digest of its pickle.
 
-An engine is given ``pickle.loads`` and bytes, in which `_Call` has the rest. So what reads its messages needs no pyopnb: Dask's
-workers hang where they cannot unpickle a task, and those of ``ProcessPoolExecutor`` end. That pyopnb is not there is then an
-exception of the task, which comes back.
+An engine is given ``eval``, `_LOADS` as text, and bytes, in which `_Call` has the rest. So what reads its messages needs no
+pyopnb: Dask's workers hang where they cannot unpickle a task, and those of ``ProcessPoolExecutor`` end. The task then returns
+that pyopnb is not there and which worker that is, and others run the chunk.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import pickle
-import re
+import shlex
 import threading
 import time
 import traceback
@@ -23,11 +24,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import onnxruntime
 
-from pyopnb.ops.errors import ArgumentError, sanitize
+from pyopnb.ops.errors import ArgumentError, plural, sanitize
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
 from pyopnb.ops.progress import advance
@@ -41,6 +43,7 @@ _MOST_IN_CHUNK = 256
 _SMALL = 16_384  # bytes of a session that goes along with each chunk, and saves asking
 _KEPT = 4  # sessions that a worker keeps
 _LAST_SECONDS = 1.0  # which what is with the executor has to finish, once the call is over
+_TRIES = 8  # to find a worker with pyopnb
 
 Run = Callable[[], tuple[Sequence[str], Sequence[Any]]]
 """One run, made ready: the names of its outputs, and their values."""
@@ -141,6 +144,9 @@ class Work:
         self._in_flight = in_flight or max(32, 4 * (os.cpu_count() or 1))
         self._size = 1
         self._flying: dict[Future[Any], _Chunk] = {}
+        self._returned: list[_Chunk] = []  # by workers that lack pyopnb
+        self._lacks: dict[str, _Lack] = {}
+        self._tries = 0  # to send them again, since another worker answered
         self._versions: set[str] = set()
         self._has_said_lost = False
         self._sent = None if executor is None or isinstance(executor, ThreadPoolExecutor) else _Sent.of(session)
@@ -150,11 +156,16 @@ class Work:
     def _is_over(self) -> bool:
         return self._stops and any(run.error is not None for run in self.done)
 
+    @property
+    def _begins(self) -> bool:
+        return not (self._is_over or self._lacks)
+
     def run(self, items: Iterator[Any]) -> None:
         """Have all of them run.
 
-        What ``items`` raises is raised after those before it have run. An interrupt, or an exception of the engine, leaves a
-        second to what is with the executor, and cancels the rest; another interrupt ends that second.
+        What ``items`` raises is raised after those before it have run, as is that a worker has no pyopnb. An interrupt, or an
+        exception of the engine, leaves a second to what is with the executor, and cancels the rest; another interrupt ends that
+        second.
         """
         source = _Source(items)
         try:
@@ -169,15 +180,31 @@ class Work:
 
     def _run(self, source: _Source) -> None:
         while True:
-            while len(self._flying) < self._in_flight and not self._is_over and (chunk := source.take(self._size)):
-                self._submit(chunk, None if self._sent is None else self._sent.small)
+            while len(self._flying) < self._in_flight and self._begins and (chunk := source.take(self._size)):
+                self._submit(chunk)
+            if not self._flying:
+                self._return()
             if not self._flying:
                 break
             done = wait(self._flying, return_when=FIRST_COMPLETED).done
             for future in sorted(done, key=lambda future: self._flying[future].first):
                 self._take(self._flying.pop(future), future)
-        if source.error is not None and not self._is_over:  # the error of a run came before
+        if self._is_over:  # the error of a run came before those below
+            return
+        if self._lacks:
+            raise self._lacking()
+        if source.error is not None:
             raise source.error
+
+    def _return(self) -> None:
+        """Send chunks again that workers without pyopnb had, as another one has time: one to each of those, and one to it."""
+        if not self._returned or self._is_over or self._tries == _TRIES:
+            return
+        self._tries += 1
+        count = 1 + len(self._lacks)
+        again, self._returned = self._returned[:count], self._returned[count:]
+        for chunk in again:
+            self._submit(chunk)
 
     def _keep_finished(self) -> None:
         """Take the results that are there soon, which an interrupt or a lost worker is no reason to throw away."""
@@ -188,7 +215,8 @@ class Work:
                 del self._flying[future]
                 self.done += reply.runs(self._kind.one)
 
-    def _submit(self, chunk: _Chunk, session: bytes | None) -> None:
+    def _submit(self, chunk: _Chunk, session: bytes | None = None) -> None:
+        session = session or (None if self._sent is None else self._sent.small)
         try:
             self._flying[self._future(chunk, session)] = chunk
         except BrokenExecutor as error:
@@ -204,7 +232,7 @@ class Work:
         try:
             if packed is None:
                 return self._executor.submit(_run_chunk, self._kind, self._state, chunk)
-            return self._executor.submit(pickle.loads, packed[0], buffers=packed[1])
+            return self._executor.submit(eval, _LOADS, {"data": packed[0], "buffers": packed[1]})
         except BrokenExecutor:
             raise
         except Exception as error:  # the engine's: each has its own for one that was shut down
@@ -220,7 +248,7 @@ class Work:
         held = None if session is None else pickle.PickleBuffer(session)
         call = _Call(self._kind, digest, held, chunk.first, chunk.items, os.urandom(8))
         try:
-            data = pickle.dumps(call, pickle.HIGHEST_PROTOCOL, buffer_callback=lambda buffer: buffer is not held)
+            data = _pickled(call, lambda buffer: buffer is not held)
         except Exception as error:  # a user's class can raise anything here
             expected = f"{self._kind.many} that can be pickled, as arrays can"
             where = f"{self._kind.function}, {self._kind.one} {chunk.first + _first_unpickled(chunk.items)}"
@@ -242,14 +270,19 @@ class Work:
             self._explain_lost(error, chunk)
             raise
         except Exception as error:  # the engine's
-            if _lacks_pyopnb(error):
-                raise self._lacking(error) from error
             if not _has_lost_a_worker(error) or chunk.is_again:
                 self._explain_engine(error, chunk)
                 raise
             self._say_lost(chunk)
-            self._submit(replace(chunk, is_again=True), None if self._sent is None else self._sent.small)
+            self._submit(replace(chunk, is_again=True))
             return
+        if isinstance(reply, dict):  # as `_LOADS` says it
+            lack = _Lack(**reply)
+            self._lacks.setdefault(lack.worker, lack)
+            self._returned.append(chunk)
+            return
+        self._tries = 0
+        self._return()
         if isinstance(reply, _Failure):  # it could not open the session
             failure = reply.error(f"in a worker, before {self._kind.one} {chunk.first} began")
             if reply.version != onnxruntime.__version__:
@@ -265,13 +298,14 @@ class Work:
         seconds = sum(run.seconds for run in self.done[-len(chunk.items) :]) / len(chunk.items)
         self._size = min(_MOST_IN_CHUNK, max(1, int(_CHUNK_SECONDS / max(seconds, 1e-5))), 2 * self._size)
 
-    def _lacking(self, error: Exception) -> ArgumentError:
-        wanted = _requirement()
+    def _lacking(self) -> ArgumentError:
+        wanted, lacks = _requirement(), list(self._lacks.values())
+        others = f", and {plural(len(lacks) - 1, 'other worker')} as well" if len(lacks) > 1 else ""
         return ArgumentError(
             f"{self._kind.function}, executor",
             expected=f"workers that have {wanted}",
-            got=f"one that says: {sanitize(getattr(error, 'evalue', str(error)), 120)}",
-            next=f'pip install "{wanted}", by the Python of the workers',
+            got=f"{sanitize(lacks[0].worker)}, which says: {sanitize(lacks[0].text, 120)}{others}",
+            next=" ; ".join(dict.fromkeys(f'{shlex.quote(lack.python)} -m pip install "{wanted}"' for lack in lacks)),
         )
 
     def _explain_engine(self, error: Exception, chunk: _Chunk) -> None:
@@ -345,16 +379,24 @@ def _first_unpickled(items: Sequence[Any]) -> int:
     """The place of the first item that cannot be pickled."""
     for place, item in enumerate(items):
         try:
-            pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
+            _pickled(item)
         except Exception:  # as it did for all of them
             return place
     return 0
 
 
-def _lacks_pyopnb(error: Exception) -> bool:
-    """Whether a worker has no pyopnb, or one that lacks what was sent. ipyparallel's exceptions name the one of the engine."""
-    name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
-    return name in ("ModuleNotFoundError", "AttributeError") and re.search(r"(named|module|of) '?pyopnb\b", text) is not None
+def _pickled(thing: object, buffer_callback: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
+    """It as bytes. A class of a notebook or a script, which no worker can import, goes by value where cloudpickle is there."""
+    try:
+        data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=buffer_callback)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a class of a function, or a lambda
+        if find_spec("cloudpickle") is None:
+            raise
+    else:
+        if b"__main__" not in data or find_spec("cloudpickle") is None:
+            return data
+    dumps: Callable[..., bytes] = importlib.import_module("cloudpickle").dumps
+    return dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=buffer_callback)
 
 
 def _versions(worker: str, found: str) -> str:
@@ -386,6 +428,15 @@ def _has_lost_a_worker(error: Exception) -> bool:
 
 
 @dataclass(frozen=True)
+class _Lack:
+    """That a worker has no pyopnb, or one that lacks what was sent."""
+
+    worker: str
+    python: str
+    text: str
+
+
+@dataclass(frozen=True)
 class _Sent:
     """A session as its pickle."""
 
@@ -403,6 +454,22 @@ class _Sent:
 
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------------
+
+
+# An expression that gives what ``data`` unpickles to. It is text, since a worker without pyopnb has no function of ours.
+_LOADS = """(lambda names: (exec('''
+def loads(data, buffers):
+    import pickle, re
+    try:
+        return pickle.loads(data, buffers=buffers)
+    except (ImportError, AttributeError) as error:
+        if not re.search("'pyopnb[.']", str(error)):
+            raise
+        import os, platform, sys, time
+        time.sleep(0.05)  # it fails at once, and engines would give it what comes next, and next
+        worker = f"process {os.getpid()} of {platform.node()}"
+        return {"worker": worker, "python": sys.executable, "text": str(error)}
+''', names), names["loads"](data, buffers))[1])({})"""
 
 
 class _Call:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,47 +37,48 @@ sys.meta_path.insert(0, Absent())
 SHOW = "import sys; sys.modules.update(sys.meta_path.pop(0).hidden)"
 
 
-@pytest.fixture(scope="module")
-def dask_client():
-    import dask
-    from dask.distributed import Client, LocalCluster
-
-    # The default is 10 ms: the profiler is to look at each call of compute.
-    with (
-        dask.config.set({"distributed.worker.profile.interval": "1ms", "distributed.worker.profile.enabled": True}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def ipyparallel_client(tmp_path_factory):
-    import ipyparallel
-
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")  # of its own start
-        patch.chdir(tmp_path_factory.mktemp("engines"))  # they import what is in the folder that they start in
-        cluster = ipyparallel.Cluster(n=2, log_level=50)
-        client = cluster.start_and_connect_sync(activate=False)
-    yield client
-    client.close()
-    cluster.stop_cluster_sync()
-
-
 @dataclass
 class Engine:
     executor: object
     everywhere: object
-    """A function that calls one in each worker."""
+    in_one: object
+    """Functions that call one in each worker, and in one of them."""
 
 
-@pytest.fixture(params=["dask", "ipyparallel"])
-def engine(request):
-    client = request.getfixturevalue(f"{request.param}_client")
-    if request.param == "dask":
-        return Engine(client.get_executor(), client.run)
-    return Engine(client.executor(), client[:].apply_sync)
+@contextmanager
+def dask_engine(_):
+    import dask
+    from dask.distributed import Client, LocalCluster
+
+    # The profiler is to look at many calls of compute, which take 3 ms.
+    with (
+        dask.config.set({"distributed.worker.profile.interval": "5ms", "distributed.worker.profile.enabled": True}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        one = next(iter(client.scheduler_info()["workers"]))
+        yield Engine(client.get_executor(), client.run, functools.partial(client.run, workers=[one]))
+
+
+@contextmanager
+def ipyparallel_engine(folder):
+    import ipyparallel
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")  # of its own start
+        patch.chdir(folder)  # they import what is in the folder that they start in
+        cluster = ipyparallel.Cluster(n=2, log_level=50, controller_args=["--IPController.use_threads=True"])
+        client = cluster.start_and_connect_sync(activate=False)
+    yield Engine(client.executor(), client[:].apply_sync, client[0].apply_sync)
+    client.close()
+    cluster.stop_cluster_sync()
+
+
+# One engine after the other: what workers spend in waiting is much on a loaded machine.
+@pytest.fixture(params=[dask_engine, ipyparallel_engine], ids=["dask", "ipyparallel"], scope="module")
+def engine(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("engine")) as started:
+        yield started
 
 
 @pytest.fixture
@@ -140,12 +143,27 @@ def test_a_worker_without_pyopnb_is_an_error_and_serves_again_once_it_has_it(ses
     engine.everywhere(exec, HIDE, {})
     try:
         with pytest.raises(
-            pyopnb.ArgumentError, match=r"workers that have pyopnb.*, got one that says: No module named 'pyopnb"
+            pyopnb.ArgumentError,
+            match=r"workers that have pyopnb.*, got process \d+ of .*, which says: No module named 'pyopnb",
         ):
             pyopnb.map(session, [np.float32([1])], Waiting())
     finally:
         engine.everywhere(exec, SHOW, {})
     assert pyopnb.map(session, [np.float32([1])], Waiting())[0]["y"].item() == 2
+
+
+def test_what_other_workers_gave_is_kept_where_one_has_no_pyopnb(session, engine):
+    engine.in_one(exec, HIDE, {})
+    try:
+        with pytest.raises(pyopnb.ArgumentError, match="No module named 'pyopnb") as raised:
+            pyopnb.map(session, (np.float32([n]) for n in range(10_000)), engine.executor)
+    finally:
+        engine.in_one(exec, SHOW, {})
+    batches = raised.value.batches
+    assert (
+        batches.total < 10_000 and len(batches.runs) > batches.total // 2
+    )  # an engine may give the last ones to that worker alone
+    assert [run.result["y"].item() for run in batches.runs] == [2 * run.number for run in batches.runs]
 
 
 @pytest.mark.filterwarnings("default:a worker ended with")

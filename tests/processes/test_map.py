@@ -6,11 +6,15 @@ import io
 import multiprocessing
 import os
 import pickle
+import platform
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -130,9 +134,9 @@ def test_the_session_goes_to_a_worker_once(processes):
     sizes = []
 
     class Counting:
-        def submit(self, function, data, buffers):
-            sizes.append(sum(map(len, buffers)))
-            return processes.submit(function, data, buffers=buffers)
+        def submit(self, function, text, call):
+            sizes.append(sum(map(len, call["buffers"])))
+            return processes.submit(function, text, call)
 
     session = pyopnb.Session(model)
     for _ in range(2):
@@ -259,11 +263,11 @@ class Losing:
     def __init__(self, pool, error, *, always=False):
         self.pool, self.error, self.always, self.count, self.lost = pool, error, always, 0, set()
 
-    def submit(self, function, data, buffers):
+    def submit(self, function, text, call):
         self.count += 1
-        first = Reading(io.BytesIO(data), buffers=buffers).load()[3]
+        first = Reading(io.BytesIO(call["data"]), buffers=call["buffers"]).load()[3]
         if not self.always and (self.count % 5 or first in self.lost):
-            return self.pool.submit(function, data, buffers=buffers)
+            return self.pool.submit(function, text, call)
         self.lost.add(first)
         future = Future()
         future.set_exception(self.error())
@@ -287,6 +291,56 @@ def test_what_the_engine_loses_once_is_run_again_and_said(session, processes, er
     assert raised.value.__notes__[0].startswith("each worker that had batches 0 to 0 ended")
 
 
+class Mixed:
+    """An engine with workers without pyopnb, which answer at once and so have two of three chunks; or with no others."""
+
+    def __init__(self, pool, data=b"cpyopnb.absent\nChunk\n.", *, has_others=True):
+        self.pool, self.data, self.has_others, self.count = pool, data, has_others, 0
+
+    def submit(self, function, text, call):
+        self.count += 1
+        if self.has_others and self.count % 3 == 0:
+            return self.pool.submit(function, text, call)
+        future = Future()
+        future.set_result(function(text, call | {"data": self.data}))
+        return future
+
+
+LACKING = re.escape(
+    f"workers that have {chunks._requirement()}, got process {os.getpid()} of {platform.node()}, which says: "
+    f"No module named 'pyopnb.absent'. Try: {shlex.quote(sys.executable)} -m pip install \"{chunks._requirement()}\""
+)
+
+
+def test_what_other_workers_gave_is_kept_where_one_has_no_pyopnb(session, processes):
+    with pytest.raises(pyopnb.ArgumentError, match="map, executor: expected " + LACKING) as raised:
+        pyopnb.map(session, numbers(1000), Mixed(processes), in_flight=8)
+    batches = raised.value.batches
+    assert [run.result["y"].item() for run in batches.runs] == [2 * n for n in range(8)] and batches.total == 8
+    with pytest.raises(pyopnb.ArgumentError, match="sweep, executor: expected " + LACKING) as raised:
+        pyopnb.sweep(session, x=[np.float32([n]) for n in range(500)], executor=Mixed(processes))
+    assert len(raised.value.sweep) == 32 and raised.value.sweep[31].result["y"].item() == 62
+
+
+def test_where_no_worker_has_pyopnb_it_is_an_error_soon(session, processes):
+    engine = Mixed(processes, has_others=False)
+    with pytest.raises(pyopnb.ArgumentError, match=LACKING) as raised:
+        pyopnb.map(session, numbers(1000), engine, in_flight=8)
+    assert raised.value.batches.missing == list(range(8)) and engine.count < 30
+
+
+def test_an_older_pyopnb_is_none():
+    data = {"data": b"cpyopnb.runtime.chunks\n_run_anew\n.", "buffers": ()}
+    assert "Can't get attribute '_run_anew' on <module 'pyopnb.runtime" in eval(chunks._LOADS, data)["text"]
+    with pytest.raises(ModuleNotFoundError, match="pyopnb_other"):
+        eval(chunks._LOADS, {"data": b"cpyopnb_other\nx\n.", "buffers": ()})
+
+
+def test_an_exception_of_a_batch_goes_before_a_worker_without_pyopnb(session, processes):
+    with pytest.raises(remote_work.BelowZero):
+        pyopnb.map(session, [np.float32([-1])] * 30, Mixed(processes))
+
+
 @pytest.mark.parametrize("error", [TypeError("cannot unpack"), OSError("no route"), CancelledError()])
 def test_another_error_of_the_engine_is_not_tried_again(session, processes, error):
     engine = Losing(processes, lambda: error, always=True)
@@ -303,11 +357,11 @@ def test_a_session_that_a_worker_cannot_open_is_told_once(session, monkeypatch):
     class Refusing:
         """A worker that has another version of an op's module."""
 
-        def submit(self, function, data, buffers):
+        def submit(self, function, text, call):
             future = Future()
             with monkeypatch.context() as there:
                 there.setattr(chunks.onnxruntime, "__version__", "1.0.0")
-                future.set_result(function(data, buffers=[pickle.dumps(Unopened())]))
+                future.set_result(function(text, call | {"buffers": [pickle.dumps(Unopened())]}))
             return future
 
     with pytest.raises(LookupError, match="not here") as raised:
@@ -332,34 +386,6 @@ def test_what_a_profiler_of_the_worker_holds_is_an_error_as_here(processes):
         results = pyopnb.map(session, numbers(20), executor, in_flight=1, errors="keep")
         assert {number: type(error) for number, error in results.errors.items()} == {5: pyopnb.EscapedInput}
     pyopnb.registry.clear()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "No module named 'pyopnb'",
-        "No module named 'pyopnb.runtime'",
-        "Can't get attribute '_run_sent' on <module 'pyopnb.runtime.chunks' from 'chunks.py'>",
-    ],
-)
-@pytest.mark.parametrize("remote", [False, True])
-def test_a_worker_without_pyopnb_is_told_what_it_needs(session, text, remote):
-    class Lacking:
-        def submit(self, *arguments, **named):
-            kind = ModuleNotFoundError if text.startswith("No") else AttributeError
-            error = RemoteError(text) if remote else kind(text)
-            if remote:
-                error.ename, error.evalue = kind.__name__, text
-            future = Future()
-            future.set_exception(error)
-            return future
-
-    with pytest.raises(pyopnb.ArgumentError) as raised:
-        pyopnb.map(session, numbers(3), Lacking())
-    where, rest = str(raised.value).split(": expected workers that have pyopnb")
-    assert where == "map, executor" and "got one that says: " in rest and 'Try: pip install "pyopnb' in rest
-    with pytest.raises(pyopnb.ArgumentError, match="^sweep, executor: expected workers that have pyopnb"):
-        pyopnb.sweep(session, x=[np.float32([1]), np.float32([2])], executor=Lacking())
 
 
 def test_a_module_that_a_batch_lacks_is_not_taken_for_pyopnb(session):
@@ -389,14 +415,29 @@ def test_what_goes_to_an_engine_needs_no_pyopnb_to_be_read(session, processes):
     subprocess.run([sys.executable, "-I", "-c", code], input=pickle.dumps(sent), check=True)
 
 
+@pytest.mark.parametrize("place", ["__main__", "a function"])
+def test_a_class_of_the_notebook_is_a_batch(session, processes, monkeypatch, place):
+    class Feeds(NamedTuple):
+        x: np.ndarray
+
+    if place == "__main__":
+        Feeds.__module__, Feeds.__qualname__ = "__main__", "Feeds"
+        monkeypatch.setattr(sys.modules["__main__"], "Feeds", Feeds, raising=False)
+    results = pyopnb.map(session, map(Feeds, numbers(3)), processes)
+    np.testing.assert_array_equal(results.array("y")[:, 0], [0, 2, 4])
+    monkeypatch.setattr(chunks, "find_spec", lambda name: None)
+    with pytest.raises((AttributeError, pyopnb.ArgumentError), match="Can't get|pickle"):
+        pyopnb.map(session, map(Feeds, numbers(3)), processes)
+
+
 def test_no_call_is_equal_to_another(session, processes):
     """Dask would give the second the result of the first, whatever state the op has."""
     sent = []
 
     class Looking:
-        def submit(self, function, data, buffers):
-            sent.append(data)
-            return processes.submit(function, data, buffers=buffers)
+        def submit(self, function, text, call):
+            sent.append(call["data"])
+            return processes.submit(function, text, call)
 
     for _ in range(2):
         pyopnb.map(session, numbers(1), Looking())
@@ -404,7 +445,7 @@ def test_no_call_is_equal_to_another(session, processes):
 
 
 def test_a_batch_that_cannot_be_sent_is_named(session, processes):
-    batches = [np.float32([1]), np.float32([2]), {"x": lambda: 3}]
+    batches = [np.float32([1]), np.float32([2]), {"x": threading.Lock()}]
     with pytest.raises(
         pyopnb.ArgumentError, match="map, batch 2: expected batches that can be pickled, as arrays can"
     ) as raised:
