@@ -186,7 +186,8 @@ def map(
         What an op raised, as itself, with a note that says in which batch; `FeedError` for a batch that does not fit. What
         ``batches`` raised, once those before it have run.
     ArgumentError
-        The executor is shut down, its workers have no pyopnb, or a batch cannot be pickled.
+        The executor is shut down, a worker has no pyopnb, or a batch cannot be pickled. What other workers gave is in its
+        attribute ``batches``.
     DefinitionError
         An op cannot be sent.
     concurrent.futures.BrokenExecutor

@@ -136,11 +136,11 @@ class Recorder:
 
     Attributes
     ----------
-    labels : mapping
+    labels : dict
         What the reader calls a kernel, by its name in the optimised graph: name and op type.
     """
 
-    labels: Mapping[str, tuple[str, str]]
+    labels: dict[str, tuple[str, str]]
     _rows: list[tuple[int, int, int, float, float]] = field(default_factory=list)
     _whats: dict[What, int] = field(default_factory=dict)
 

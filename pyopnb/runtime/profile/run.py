@@ -297,7 +297,7 @@ class _Measured:
         for place, took in found.nodes.items():
             if (row := owners.get(place)) is not None:
                 self.rows.setdefault(row.key, row).totals[number] += took
-        self.recorder.labels = {**self.recorder.labels, **labels}
+        self.recorder.labels.update(labels)
         self.recorder.add(number, self.calls[number], event, [kernel for _, kernel in placed], python)
 
     def _add_inside(self, number: int, kernel: Kernel, owner: _Row, path: str) -> None:
