@@ -46,20 +46,20 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# First the environments, then the lanes: one that still waits for its environment would begin after all others. More at a time than
-# there are cores, as some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
+# First the environments, then the lanes: one that still waits for its environment would begin after all others. Three at a time, as
+# some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 binder := $(if $(filter $(pinned),$(versions)),test-binder)
 # The first Python's lane is twice as long as any other: as one, it would run on alone in the end.
 halves := test-$(first)-use test-$(first)-core
 lanes = torch-then-docs $(halves) asan test-browser test-oldest $(if $(everywhere),test-corpus $(versions:%=wheel-%)) \
-	$(filter-out test-$(first),$(versions:%=test-%)) test-doors tsan $(binder) lint
+	$(filter-out test-$(first),$(versions:%=test-%)) test-doors $(binder) tsan lint
 environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs build/asan/.built build/tsan/.built \
 	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed .venv-wheels/.installed) .venv/.lint \
 	$(if $(binder),.venv-binder/.installed .venv-repo2docker/.installed)
 
 test:
 	@$(MAKE) --no-print-directory -j3 --output-sync=target $(environments)
-	@$(MAKE) --no-print-directory -j4 --output-sync=target together=yes $(lanes)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes $(lanes)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
