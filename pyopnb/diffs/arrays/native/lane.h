@@ -234,7 +234,7 @@ class Lane {
     for (size_t i = 0; i < n; i++) {
       double ar = x[2 * i], ai = x[2 * i + 1], br = y[2 * i], bi = y[2 * i + 1];
       bool unequal = std::memcmp(x + 2 * i, y + 2 * i, 2 * sizeof(Part)) != 0;
-      double real = ar - br, imaginary = ai - bi, d = std::hypot(real, imaginary);
+      double real = ar - br, imaginary = ai - bi, d = modulus<Part>(real, imaginary);
       bits += unequal;
       d_[i] = t_[i] = 0;
       special_[i] = !(std::isfinite(d) && std::isfinite(ar) && std::isfinite(ai)), odd_[i] = 0;
@@ -245,7 +245,7 @@ class Lane {
         continue;
       }
       d_[i] = d;
-      t_[i] = std::min(std::hypot(br, bi), std::numeric_limits<double>::max());
+      t_[i] = std::min(modulus<Part>(br, bi), std::numeric_limits<double>::max());
       classes[kZeroSigns] += unequal && d == 0;
       real_parts = std::max(real_parts, std::fabs(real)), imaginary_parts = std::max(imaginary_parts, std::fabs(imaginary));
       block.total += d, block.squares += d * d;
@@ -376,6 +376,13 @@ class Lane {
     int64_t count = odd_in_block_ + found.nan_both + found.same_infinity;
     finite -= count;  // `measure` counts the whole block
     return count;
+  }
+
+  // Squares of float32 numbers, and of their differences, are far from both ends of float64.
+  template <class Part>
+  static double modulus(double real, double imaginary) {
+    if constexpr (std::is_same_v<Part, float>) return std::sqrt(real * real + imaginary * imaginary);
+    return std::hypot(real, imaginary);
   }
 
   // Counts a pair of complex numbers that has no finite difference; whether no tolerance covers it.
