@@ -10,6 +10,7 @@ import numpy as np
 from pyopnb.lowering import (  # noqa: F401  # each registers its functions
     diagonals,
     indexing,
+    instead,
     parts,
     products,
     repeats,

@@ -20,6 +20,7 @@ from pyopnb.lowering.tensors import (
     gather,
     graph,
     node,
+    reshape,
     served,
     shape,
     squeeze,
@@ -211,13 +212,16 @@ def _unique(
     x = tensor_of(ar)
     if x.dtype.kind == "f" and not graph().finite:
         refuse("np.unique of floats, which drops NaN in ONNX Runtime", "lower(…, finite=True), if there is no NaN")
-    if axis is not None or return_inverse:
-        refuse("np.unique with axis= or return_inverse=")
+    if axis is not None:
+        refuse("np.unique with axis=", "np.unique of the whole array; or leave this op in Python")
     wide = x if served("Unique", x.dtype) else cast(x, np.int64)
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
-    more = [Tensor(names[place], INT64, (None,)) for place, asked in ((1, return_index), (3, return_counts)) if asked]
-    return [values, *more] if more else values
+    asked = {1: return_index, 2: return_inverse, 3: return_counts}
+    more = {place: Tensor(names[place], INT64, (None,)) for place, wanted in asked.items() if wanted}
+    if return_inverse and x.ndim != 1:
+        more[2] = reshape(more[2], shape(x), x.dims)
+    return [values, *more.values()] if more else values
 
 
 # ---- taking and finding ------------------------------------------------------------------------------------------------------
@@ -312,5 +316,7 @@ REASONS |= {
     np.cumprod: ("np.cumprod, for which there is no operator", "np.exp(np.cumsum(np.log(x))) for positive numbers"),
     np.allclose: ("np.allclose, whose result is a condition", "np.isclose(a, b).all()"),
     np.array_equal: ("np.array_equal, whose result is a condition", "(a == b).all()"),
+    np.digitize: ("np.digitize, for which there is no operator", 'np.searchsorted(bins, x, side="right")'),
+    np.piecewise: ("np.piecewise, which calls functions of parts", "np.select or np.where"),
     np.apply_along_axis: ("a Python function for each row", "NumPy functions with axis="),
 }

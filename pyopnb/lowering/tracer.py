@@ -13,6 +13,7 @@ from onnx import FunctionProto, ModelProto
 from pyopnb.lowering import (  # noqa: F401  # each registers its functions
     diagonals,
     indexing,
+    instead,
     parts,
     products,
     repeats,

@@ -24,6 +24,7 @@ BODIES: dict[str, str] = {
     "np.arcsinh": "np.arcsinh(x) + np.arccosh(np.abs(x) + 1) + np.arctanh(np.tanh(x) * 0.5)", "np.abs": "np.abs(x) + abs(y) + np.fabs(x)", "np.sign": "np.sign(x)",
     "np.floor": "np.floor(x) + np.ceil(y) + np.trunc(x * 3) + np.rint(x)", "np.round": "np.round(x, 1) + x.round() + np.around(x * 30, -1)",
     "np.maximum": "np.maximum(x, y) - np.minimum(x, 0)", "np.fmax": "np.fmax(x, y) - np.fmin(x, y)", "np.clip": "np.clip(x, -0.5, 0.5) + x.clip(0, None) + np.clip(x, v * 0, None)",
+    "np.divmod": "np.divmod(x, 0.4)[0] + np.divmod(x, y)[1]", "ufunc.reduce": "np.add.reduce(x, axis=1) + np.maximum.reduce(x, 1, keepdims=False) + np.add.accumulate(x)[:, 0]",
     "np.hypot": "np.hypot(x, y)", "np.deg2rad": "np.deg2rad(x) + np.rad2deg(y)", "divmod": "divmod(x, 0.4)[1]",
     # comparisons and choices
     "np.less": "(x < y) & (x <= 1) | ~(x > 0.5) ^ (y >= 0)  # bool", "np.equal": "(n == 1) | (n != n * 2)  # bool", "np.logical_and": "np.logical_and(x, y > 0) | np.logical_or(x > 1, y) ^ np.logical_not(x)  # bool",
@@ -50,11 +51,16 @@ BODIES: dict[str, str] = {
     "np.linalg.norm": "np.linalg.norm(x, axis=1) + np.linalg.norm(x) + np.linalg.norm(x, 1, 1)", "np.linalg.det": "np.linalg.det(x[:, :2][:2])[None]",
     # sorting and finding
     "np.sort": "np.sort(x, axis=-1) + np.sort(x, 0)", "np.argsort": "np.argsort(x, axis=1, kind='stable') + x.argsort(0, kind='stable')  # int64", "np.take": "np.take(x, i, axis=1) + x.take(i, 1)", "np.take_along_axis": "np.take_along_axis(x, np.argsort(y, 1, kind='stable'), 1)",
-    "np.unique": "np.unique(i)  # int64", "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.compress": "np.compress(v > 0, x, axis=1)", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
+    "np.unique": "np.unique(i)  # int64", "np.unique(return_inverse)": "np.unique(n, return_inverse=True, return_counts=True)[1]  # int64", "np.unique(all)": "sum(part[:2].sum() for part in np.unique(n, True, True, True))  # int64", "np.nonzero": "np.nonzero(n)[0] + np.where(n)[1]  # int64", "np.argwhere": "np.argwhere(m)  # int64", "np.compress": "np.compress(v > 0, x, axis=1)", "np.searchsorted": "np.searchsorted(np.sort(v), x)  # int64",
     "topk": "np.take_along_axis(x, np.argsort(-x, axis=1, kind='stable')[:, :2], 1)",
     # reading by index
     "x[1:3]": "x[1:3, ::2] + x[-3:-1, ::-2]", "x[:, None]": "x[:, None] * y[None, ..., :]", "x[..., -1]": "x[..., -1] + x[:, 0]", "x[i]": "x[:, i] + x[:, [0, 1, -1]]", "x[m]": "x[m] * 2", "x[v > 0]": "x[:, v > 0]",
     "x[i, i]": "x[i, i + 1] + x[[0, 1, 2], [1, 2, 3]]", "x[0]": "x[0] + x[-1] + x[0, 1]", "x[:n // 2]": "x[: x.shape[0] // 2] + x[: x.shape[0] // 2]", "x[:, i][..., None]": "x[1:, i, None]",
+    # what is written instead of functions that are refused
+    "instead of np.maximum.accumulate": "np.where(np.tri(x.shape[-1], dtype=bool), x[..., None, :], -np.inf).max(-1).astype(np.float32)", "instead of np.digitize": "np.searchsorted(np.float32([-1, 0, 1]), x, side='right')  # int64",
+    "instead of sliding windows": "np.stack([x[..., k : x.shape[-1] - 2 + k] for k in range(3)], -1)", "instead of np.trapezoid": "((x[..., 1:] + x[..., :-1]) / 2).sum(-1)", "instead of np.add.at": "(i == np.arange(4)[:, None]) @ x[0, :3]",
+    "instead of np.fill_diagonal": "np.where(np.eye(v.shape[0], dtype=bool), 9, v[:, None] * v)", "instead of np.cov": "(x - x.mean(1, keepdims=True)) @ (x - x.mean(1, keepdims=True)).T / np.float32(5)",
+    "instead of np.cbrt": "np.sign(x) * np.abs(x) ** (1 / 3)", "instead of np.modf": "x - np.trunc(x)", "instead of np.packbits": "((m.reshape(-1, 8) * 2 ** np.arange(7, -1, -1)).sum(1))  # int64",
     # integers
     "integers": "(n * n + n // 3 - n % 5 + n ** 2 + abs(n) - (n << 2) + (n >> 1)) & 7 | 8 ^ n  # int32", "integer division": "n // (n - n) + n % np.where(m, n, 0)  # int32", "sums of integers": "n.sum(0) + n.max() + n.prod(0) * n.mean().astype(np.int64)  # int64",
     "small integers": "(n.astype(np.int8) * np.int8(50) + np.maximum(n.astype(np.int8), 3)).astype(np.int8)  # int8", "true division": "(n / 3 + n / n.shape[0]).astype(np.float32)", "promotion": "(x * n + np.float64(2)).astype(np.float32)",
@@ -77,6 +83,12 @@ REFUSED: dict[str, tuple[str, str]] = {
     "np.partition": ("np.partition(x, 2, axis=1)", "np.partition, whose order inside the parts"),
     "np.bincount": ("np.bincount(i)  # int64", "np.bincount"),
     "np.interp": ("np.interp(v, v, v).astype(np.float32)", "np.interp"),
+    "np.maximum.accumulate": ("np.maximum.accumulate(x, 1)", r"np.maximum.accumulate. Try: np.where\(np.tri"),
+    "np.add.at": ("np.add.at(x.copy(), i, 1) or x", r"np.add.at. Try: sums by a table"),
+    "np.add.reduce(initial)": ("np.add.reduce(x, axis=1, initial=3)", "np.sum with initial="),
+    "np.digitize": ("np.digitize(x, np.float32([0, 1]))  # int64", r"np.digitize, .*Try: np.searchsorted\(bins"),
+    "np.piecewise": ("np.piecewise(x, [x < 0, x >= 0], [np.abs, np.sqrt])", "np.piecewise, .*Try: np.select"),
+    "sliding windows": ("np.lib.stride_tricks.sliding_window_view(x, 3, 1).sum(-1)", r"sliding_window_view, .*Try: np.stack"),
     "np.arctan2": ("np.arctan2(x, y)", "np.arctan2"),
     "a text": ("x if f'{x[0, 0]}' else y", "the text of an array"),
     "np.apply_along_axis": ("np.apply_along_axis(np.sort, 1, x)", "a Python function for each row"),

@@ -530,3 +530,45 @@ def test_other_arguments_of_a_model_are_refused(clipper):
         match=r'lower of a model: expected feeds in one dict, finite and strict, got limit. Try: \{"x": x\}',
     ):
         pyopnb.lower(clipper, limit=2)
+
+
+def test_float64_is_as_exact_as_the_narrower_dtype_that_the_op_computes_in(op):
+    # The angles are float32 whatever x is: rounded once more or less, they differ by more than float64 does.
+    rotary = """
+        def compute(self, x):
+            half = x.shape[-1] // 2
+            angles = np.arange(x.shape[-2], dtype=np.float32)[:, None] / 10000 ** (np.arange(half, dtype=np.float32) / half)
+            cos, sin = np.cos(angles), np.sin(angles)
+            a, b = x[..., :half], x[..., half:]
+            return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    """
+    function = pyopnb.lower(op(rotary), np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype(np.float32))
+    assert "also in float64" in function.doc_string
+
+
+def test_float16_inside_of_float32_may_be_more_exact_than_numpy_s(op):
+    body = "def compute(self, x) -> 'float32[...]':\n    return (x**2 + x).astype(np.float32)"
+    pyopnb.lower(op(body), np.random.default_rng(0).normal(size=(4, 50)).astype(np.float16))
+
+
+def test_an_operator_that_raises_where_the_op_does_not_is_refused_with_its_line(op):
+    body = "return np.pad(x, ((1, 2), (2, 1)), mode='reflect')"
+    x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    message = (
+        r"line \d of compute \(return np.pad.*, for \(float32\[.*got Pad reflect requires axis length.*Try: the sizes that"
+    )
+    with pytest.raises(pyopnb.NotLowered, match=message):
+        pyopnb.lower(op(f"def compute(self, x):\n    {body}"), x)
+    pyopnb.lower(op(f"def compute(self, x: 'float32[4,5]'):\n    {body}"), x)
+
+
+def test_an_overflow_of_float16_hides_no_wrong_number(op, monkeypatch):
+    from pyopnb.lowering.dispatch import TABLE
+
+    # NumPy's float16 overflows in the deviation, ONNX Runtime's does not.
+    name = op("def compute(self, x):\n    return np.stack([np.tanh(x), x * 0 + np.std(x * 300)])")
+    x = np.random.default_rng(0).normal(size=60).astype(np.float16)
+    pyopnb.lower(name, x)
+    monkeypatch.setitem(TABLE, np.tanh, TABLE[np.sinh])
+    with pytest.raises(pyopnb.NotLowered, match="expected the results of compute, got different"):
+        pyopnb.lower(name, x)
