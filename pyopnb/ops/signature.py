@@ -205,6 +205,9 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
 
 
 def _outputs(cls: type, returned: Any, where: str) -> tuple[TensorType, ...] | None:
+    if _is_notation(returned):
+        hint = _type_of_hint(returned, cls, f"{where}, output")
+        return None if hint is None else (hint,)
     if isinstance(returned, str):
         returned = _unquote(returned)
     if not isinstance(returned, (tuple, list)):
@@ -228,7 +231,7 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
     if isinstance(hint, str):
         if hint in ("float", "bool") and _postpones_annotations(_compute(cls)):
             return None  # Python's own float, as without the __future__ import
-        hint = _unquote(hint)
+        hint = hint if _is_notation(hint) else _unquote(hint)
     if isinstance(hint, TensorType):
         return hint
     if isinstance(hint, str):
@@ -255,6 +258,14 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
         scalars = typing.get_args(inner[-1])
         return ANY.like(dtype=scalars[0]) if scalars and is_element(scalars[0]) else None
     return None
+
+
+def _is_notation(hint: object) -> bool:
+    """Whether a hint is a type as pyopnb writes it, which need not be parsed or evaluated as Python."""
+    try:
+        return isinstance(hint, str) and tensor_type(hint) is not None
+    except NotationError:
+        return False
 
 
 def _postpones_annotations(function: object) -> bool:
