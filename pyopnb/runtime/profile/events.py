@@ -143,6 +143,7 @@ class Recorder:
     labels: dict[str, tuple[str, str]]
     _rows: list[tuple[int, int, int, float, float]] = field(default_factory=list)
     _whats: dict[What, int] = field(default_factory=dict)
+    _bounds: dict[int, tuple[float, float]] = field(default_factory=dict)  # of the shift between the clocks, by run
 
     def add(
         self,
@@ -167,8 +168,8 @@ class Recorder:
             The calls of each op's ``compute``, by the name of its node.
         """
         every = [inner for kernel in kernels for inner in (kernel, *kernel.walk())]
-        shift = _shift(call, event, every, python)
-        self._put(number, What(_CALL, "call"), call.thread, call.begin / 1000 + shift, call.took)
+        self._bounds[number] = _bounds(call, event, every, python)
+        self._put(number, What(_CALL, "call"), call.thread, call.begin / 1000, call.took)
         self._put(number, What(_SESSION, "run"), event.thread, event.begin, event.took)
         for kernel in every:
             what = What(_KERNEL, *self.labels.get(kernel.name, (kernel.name, kernel.op_type)))
@@ -176,18 +177,43 @@ class Recorder:
         for name, calls in python.items():
             what = What(_PYTHON, *self.labels.get(name, (name, "")))
             for one in calls:
-                self._put(number, what, one.thread, one.begin / 1000 + shift, one.took)
+                self._put(number, what, one.thread, one.begin / 1000, one.took)
 
     def _put(self, run: int, what: What, thread: int, begin: float, took: float) -> None:
         self._rows.append((run, self._whats.setdefault(what, len(self._whats)), thread, begin, took))
 
     def events(self) -> Events:
         """All of them."""
-        return Events(np.array(self._rows, _EVENT), list(self._whats))
+        rows, shifts = np.array(self._rows, _EVENT), dict(zip(self._bounds, _shifts(list(self._bounds.values())), strict=True))
+        is_python = np.array([what.kind in (_CALL, _PYTHON) for what in self._whats], bool)[rows["what"]]
+        rows["begin"][is_python] += [shifts[run] for run in rows["run"][is_python].tolist()]
+        return Events(rows, list(self._whats))
 
 
-def _shift(call: ClockedCall, event: Kernel, kernels: Iterable[Kernel], python: Mapping[str, Sequence[ClockedCall]]) -> float:
-    """Microseconds from Python's clock to that of ONNX Runtime's profile.
+def _shifts(bounds: Sequence[tuple[float, float]]) -> list[float]:
+    """Microseconds from Python's clock to that of ONNX Runtime's profile, for each run.
+
+    One that all runs allow; where the clocks drift, that of the narrowest bounds, moved from run to run as far as it must. The
+    middle of each run's own bounds would lay calls over one another: they are wide where a call takes long around its run.
+    """
+    if not bounds:
+        return []
+    lows, highs = zip(*bounds, strict=True)
+    if max(lows) <= min(highs):
+        return [(max(lows) + min(highs)) / 2] * len(bounds)
+    first = min(range(len(bounds)), key=lambda run: highs[run] - lows[run])
+    found = [(lows[first] + highs[first]) / 2] * len(bounds)
+    for run in range(first + 1, len(bounds)):
+        found[run] = min(max(found[run - 1], lows[run]), highs[run])
+    for run in reversed(range(first)):
+        found[run] = min(max(found[run + 1], lows[run]), highs[run])
+    return found
+
+
+def _bounds(
+    call: ClockedCall, event: Kernel, kernels: Iterable[Kernel], python: Mapping[str, Sequence[ClockedCall]]
+) -> tuple[float, float]:
+    """Between what the shift from Python's clock to that of ONNX Runtime's profile is, in a run.
 
     They are not the same clock everywhere. But the call of the session contains the run, and a kernel contains the call of its
     op's ``compute``: each leaves an interval for the shift, and all of them a narrow one.
@@ -202,4 +228,4 @@ def _shift(call: ClockedCall, event: Kernel, kernels: Iterable[Kernel], python: 
         for kernel, inner in zip(found, calls, strict=True) if len(found) == len(calls) else ():
             low = max(low, kernel.begin - inner.begin / 1000)
             high = min(high, kernel.end - inner.end / 1000)
-    return (low + high) / 2
+    return min(low, high + 1), high + 1  # ONNX Runtime counts whole microseconds, and drops the rest

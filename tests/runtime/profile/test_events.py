@@ -114,6 +114,26 @@ def test_a_second_of_drift_between_the_clocks_and_rounding_do_not_unnest():
     assert at["kernel"][0] <= at["python"][0] <= at["python"][1] <= at["kernel"][1] + 1.5
 
 
+@pytest.mark.parametrize("drift", [0, 0.0005])
+def test_calls_that_take_long_around_their_runs_are_not_laid_over_others(drift):
+    """A machine that is busy holds a call up before or after its run, where the clocks can be anywhere in between."""
+    recorder, now, took = Recorder({}), 0, []
+    for run in range(20):
+        before, after = (9_000, 5) if run % 5 == 2 else (5, 9_000) if run % 5 == 4 else (5, 5)
+        length = before + 100 + after
+        at = int((1_000_000 + now + before) * (1 + drift))
+        recorder.add(run, ClockedCall(9, now * 1000, (now + length) * 1000), Kernel("run", "", "", 7, at, at + 100), [], {})
+        took.append(length)
+        now += length + 20
+    events = recorder.events().chrome(range(20), "t")["traceEvents"]
+    check_nesting(events)
+    calls = [event for event in events if event.get("cat") == "call"]
+    assert [event["dur"] for event in calls] == pytest.approx(took, abs=1)
+    runs = [event for event in events if event.get("cat") == "session"]
+    for call, run in zip(calls, runs, strict=True):
+        assert call["ts"] - 2 <= run["ts"] and run["ts"] + run["dur"] <= call["ts"] + call["dur"] + 2
+
+
 def test_what_cannot_be_written(found, tmp_path):
     with pytest.raises(pyopnb.ArgumentError, match='to_chrome, runs: expected "all" or "median", got .first.'):
         found.to_chrome(tmp_path / "x.json", runs="first")
