@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import types
 
 import numpy as np
 import pytest
@@ -154,9 +155,9 @@ BODIES = {
 }
 
 
-def written(expression, shown=None):
-    """A function of one expression whose text, as of a cell, is in the cache of lines."""
-    text = f"def compute(self, x):\n    return {expression}\n"
+def written(expression, shown=None, *, whole=False):
+    """A function of one expression, or a whole body, whose text, as of a cell, is in the cache of lines."""
+    text = f"def compute(self, x):\n    {expression if whole else f'return {expression}'}\n"
     file = f"<{expression}>"
     linecache.cache[file] = (len(text), None, (shown or text).splitlines(keepends=True), file)
     namespace = {"np": np}
@@ -169,6 +170,29 @@ def test_what_looks_at_more_than_an_element_is_no_such_body(name):
     attributes = {"strong": np.float64(2), "table": np.ones(3, np.float32), "zero": 0.0}
     assert read_elementwise(written(BODIES[name]), attributes, [np.dtype("float32")]) is None
     assert read_elementwise(written("x * 2"), attributes, [np.dtype("float32")]) is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        ("y = x + 1; z = y; y *= 2; return z", False),
+        ("y = x + 1; z = y if self.flag else x; z *= 2; return y", False),
+        ("y = x; y *= 2; return y", False),
+        ("x *= 2; return x", False),
+        ("y = x + 1; z = y; y = y * 2; return z", True),
+        ("y = x + 1; z = y; z = x; y *= 2; return y - z", True),
+    ],
+)
+def test_an_array_that_is_changed_has_one_name(body, is_read):
+    """Under another name it changes as well, and an input cannot be written."""
+    function = written(body, whole=True)
+    found = read_elementwise(function, {"flag": True}, [np.dtype("float32")])
+    assert (found is not None) is is_read
+    if found is not None:
+        namespace = dict(found.namespace)
+        exec(found.text, namespace)
+        x = np.float32([1.5, -2])
+        assert np.array_equal(namespace["one"](x), function(types.SimpleNamespace(flag=True), x))
 
 
 def test_a_text_that_was_edited_since_is_not_read():

@@ -171,7 +171,7 @@ class _Reader:
                 case ast.Assign([ast.Name(name)], value):
                     self.assign(name, self.value(value))
                 case ast.AugAssign(ast.Name(name), sign, value):
-                    self.assign(name, self.operate(sign, self.values[name], self.value(value)))
+                    self.change(name, sign, self.value(value))
                 case ast.If(test, body, orelse):
                     if (returned := self.run(body if self.plain(test) else orelse)) is not None:
                         return returned
@@ -184,7 +184,17 @@ class _Reader:
         return None
 
     def assign(self, name: str, value: Any) -> None:
-        self.values[name] = self.local(value) if isinstance(value, _Element) else value
+        another = isinstance(value, _Element) and value in self.values.values()  # a second name for one array
+        self.values[name] = self.local(value) if isinstance(value, _Element) and not another else value
+
+    def change(self, name: str, sign: ast.operator, operand: Any) -> None:
+        before = self.values[name]
+        # It would change the array under its other names too, or an input, which cannot be written.
+        if isinstance(before, _Element) and (
+            before.text in self.parameters or sum(value == before for value in self.values.values()) > 1
+        ):
+            raise _Otherwise
+        self.assign(name, self.operate(sign, before, operand))
 
     def local(self, element: _Element) -> _Element:
         """The same, computed before all that follows and once."""
