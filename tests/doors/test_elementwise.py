@@ -6,6 +6,8 @@ import types
 
 import numpy as np
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 import pyopnb
 from pyopnb.runtime.compiled import numba_form, numba_math
@@ -193,6 +195,55 @@ def test_an_array_that_is_changed_has_one_name(body, is_read):
         exec(found.text, namespace)
         x = np.float32([1.5, -2])
         assert np.array_equal(namespace["one"](x), function(types.SimpleNamespace(flag=True), x))
+
+
+NAMES_IN_BODIES = st.sampled_from(["a", "b", "c", "x"])
+EXPRESSIONS = st.recursive(
+    st.one_of(NAMES_IN_BODIES, st.sampled_from(["2", "0.1", "-3.5", "self.limit", "HALF", "self.limit * 3"])),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "<", ">=", "=="]), inner).map(
+            lambda parts: f"({' '.join(parts)})"
+        ),
+        inner.map(lambda one: f"-{one}"),
+        inner.map(lambda one: f"abs({one})"),
+        inner.map(lambda one: f"np.sqrt({one})"),
+        st.tuples(inner, inner).map(lambda two: f"np.maximum({', '.join(two)})"),
+        st.tuples(inner, inner, inner).map(lambda three: f"np.where({three[0]} > 0, {', '.join(three[1:])})"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]} if self.flag else {two[1]})"),
+    ),
+    max_leaves=5,
+)
+STATEMENTS = st.one_of(
+    st.tuples(NAMES_IN_BODIES, st.sampled_from(["=", "+=", "*=", "="]), EXPRESSIONS).map(" ".join),
+    st.tuples(NAMES_IN_BODIES, NAMES_IN_BODIES).map(" = ".join),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(STATEMENTS, min_size=1, max_size=6), EXPRESSIONS, st.booleans())
+def test_what_is_read_of_random_bodies_computes_the_same(statements, returned, flag):
+    """The function of one element, run by Python, to the bit."""
+    body = f"a = x + 1; b = x * 2; c = a; {'; '.join(statements)}; return {returned}"
+    attributes = {"limit": 0.3, "flag": flag}
+    function = written(body, whole=True)
+    function.__globals__["HALF"] = HALF
+    found = read_elementwise(function, attributes, [np.dtype("float32")])
+    event("read" if found else "not read")
+    if found is None:
+        return
+    x = np.float32([0.7, -1.3, 0, 2, np.inf, 1e-40])
+    namespace = dict(found.namespace)
+    exec(found.text, namespace)
+    with np.errstate(all="ignore"):
+        want = np.broadcast_to(function(types.SimpleNamespace(**attributes), read_only(x)), x.shape)
+        got = [namespace["one"](element) for element in x]
+    assert {np.asarray(one).dtype for one in got} == {want.dtype} == {found.dtypes[0]}, found.text
+    assert np.array_equal(got, want, equal_nan=want.dtype != bool), found.text
+
+
+def read_only(array):
+    array.setflags(write=False)  # as inputs of ops are
+    return array
 
 
 def test_a_text_that_was_edited_since_is_not_read():
