@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
-from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, verify
-from pyopnb.models.ort_capabilities import newest_opset, takes_empty
+from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, tries_empty, verify
+from pyopnb.models.ort_capabilities import newest_opset
 from pyopnb.ops.errors import FeedError, ModelError, NotLowered, one_line, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.testing.subject import Example, Subject
@@ -65,7 +65,7 @@ def lower_op(
         for dtype, other in others.items()
         if other.types != examples[0].types
     }
-    lowered.function.doc_string += _verdict(reasons)
+    lowered.function.doc_string += _verdict(reasons, tries_empty(lowered))
     return lowered
 
 
@@ -96,11 +96,11 @@ def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
         return subject.call(example)
 
 
-def _verdict(reasons: Mapping[str, str | None]) -> str:
+def _verdict(reasons: Mapping[str, str | None], without_elements: bool) -> str:
     """In which other dtypes the results were compared, and in which not, as a text for the function."""
     also = " and ".join(name for name, why in reasons.items() if why is None)
     compared = f" Compared with compute, also in {also}." if also else " Compared with compute."
-    if not takes_empty():
+    if not without_elements:
         compared += " Not compared without elements: kernels of this onnxruntime give anything for them, or end the process."
     return compared + "".join(f" Not compared in {name}: {why}." for name, why in reasons.items() if why is not None)
 

@@ -213,7 +213,7 @@ def _unique(
     if x.dtype.kind == "f" and not graph().finite:
         refuse("np.unique of floats, which drops NaN in ONNX Runtime", "lower(…, finite=True), if there is no NaN")
     if axis is not None:
-        refuse("np.unique with axis=", "np.unique of the whole array; or leave this op in Python")
+        refuse("np.unique with axis=", "pyopnb.torch.lower, which has torch trace it")
     wide = x if served("Unique", x.dtype) else cast(x, np.int64)
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)

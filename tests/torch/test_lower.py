@@ -64,3 +64,18 @@ def test_an_op_with_a_state_is_refused_though_torch_would_make_a_constant_of_it(
     body = "def __init__(self):\n    self.runs = 0\ndef compute(self, x):\n    self.runs += 1\n    return x + self.runs"
     with pytest.raises(pyopnb.NotLowered, match="changes on self; by torch: what compute changes on self"):
         pyopnb.torch.lower(define(body, "Counter"), np.ones(3, np.float32))
+
+
+UNIQUE = (
+    "def compute(self, x: 'int64[N,M]') -> ('int64[K,M]', 'int64[L]'):\n    return np.unique(x, axis=0, return_inverse=True)"
+)
+
+
+def test_unique_along_an_axis_is_not_run_without_elements_which_would_end_the_process():
+    x = np.array([[1, 2], [0, 1], [1, 2]])
+    op = define(UNIQUE, "Unique")
+    with pytest.raises(pyopnb.NotLowered, match=r"np.unique with axis=. Try: pyopnb.torch.lower"):
+        pyopnb.lower(op, x)
+    function = pyopnb.torch.lower(op, x)
+    assert "Unique" in [node.op_type for node in function.node]
+    assert "Not compared without elements" in function.doc_string
