@@ -123,7 +123,7 @@ def tries_empty(lowered: LoweredOp) -> bool:
     Returns
     -------
     bool
-        False also where the kernel of Unique along an axis is in the function: in 1.32, slices without elements end the process.
+        False also with Unique along an axis in the function: in 1.32, slices without elements end the process.
     """
     along = any(
         node.op_type == "Unique" and any(attribute.name == "axis" for attribute in node.attribute)
