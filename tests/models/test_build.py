@@ -174,9 +174,8 @@ def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
 
 def test_sizes_that_are_none() -> None:
     for dims in ((-1,), (2**63,)):
-        kind = pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
         with pytest.raises(pyopnb.NotationError, match="a size from 0"):
-            pyopnb.model([], {"x": kind}, "x")
+            pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
 
 
 # ---- types of outputs --------------------------------------------------------------------------------------------------------
