@@ -294,7 +294,8 @@ def line_chart(
     values = np.array(list(lines.values()), np.float64)
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    left = 10 + max(text_width(f"{value:.3g}", SMALL) for value in (low, (low + high) / 2, high))
+    heights = _tick_texts((high, (low + high) / 2, low))
+    left = 10 + max(text_width(text, SMALL) for text in heights)
     xs = left + width * _shares(across, float(across.min()), float(across.max()))
     ys = _HEAD + height * (1 - _shares(values, low, high))
     shapes: list[Shape] = [_title(title), frame(left, _HEAD, width, height)]
@@ -310,16 +311,27 @@ def line_chart(
         shapes += _mark(
             left + width * float(_shares(np.array(place), across.min(), across.max())), left + width, height, number, text
         )
-    for value, baseline in ((high, 9), ((low + high) / 2, height / 2 + 4), (low, height)):
-        shapes.append(small_text(left - 4, _HEAD + baseline, f"{value:.3g}", "end"))
+    for text, baseline in zip(heights, (9, height / 2 + 4, height), strict=True):
+        shapes.append(small_text(left - 4, _HEAD + baseline, text, "end"))
     order = np.argsort(xs)
-    for share, anchor in ((0, "start"), (0.5, "middle"), (1, "end")):
-        at = int(order[round(share * (len(order) - 1))])
-        if not share or xs[at] > xs[order[0]]:
-            shapes.append(small_text(xs[at], _HEAD + height + 12, names[at] if names else f"{x[at]:.3g}", anchor))
+    ticks = [int(order[round(share * (len(order) - 1))]) for share in (0, 0.5, 1)]
+    texts = [names[at] for at in ticks] if names else _tick_texts([x[at] for at in ticks])
+    for at, text, anchor in zip(ticks, texts, ("start", "middle", "end"), strict=True):
+        if at == ticks[0] or xs[at] > xs[ticks[0]]:
+            shapes.append(small_text(xs[at], _HEAD + height + 12, text, anchor))
     shapes.append(small_text(left + width / 2, _HEAD + height + 26, label, "middle"))
     room = 30 + max((text_width(fit(name, SMALL, 150), SMALL) for name in lines), default=0)
     return Chart(left + width + room, _HEAD + height + 30, shapes)
+
+
+def _tick_texts(values: Sequence[float]) -> list[str]:
+    """Numbers beside an axis: in three digits, or in as many up to six as tell them apart; thousands are written out."""
+    for digits in (3, 4, 5, 6):
+        is_long = [digits == 3 and 1_000 <= abs(value) < 1_000_000 for value in values]
+        texts = [f"{value:,.0f}" if long else f"{value:.{digits}g}" for value, long in zip(values, is_long, strict=True)]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
 
 
 def _mark(x: float, right: float, height: float, number: int, text: str) -> Iterator[Shape]:
