@@ -164,7 +164,7 @@ guessed.
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = next((t for t, known in _folders.items() if known == folder), None) or os.urandom(16).hex()
+    token = next((t for t, known in list(_folders.items()) if known == folder), None) or os.urandom(16).hex()
     _folders[token] = folder
     entry = next((e for e in proto.metadata_props if e.key == FOLDER), None) or proto.metadata_props.add(key=FOLDER)
     entry.value = token

@@ -7,6 +7,9 @@ What ``onnx.defs`` cannot express is not registered, so that ``onnx.checker`` re
   of no known kind, is not registered. The checker then treats its nodes like those of any unknown op.
 - ONNX's own domains keep their range of versions: the newest of them is what ``onnx.helper`` writes into every model.
 
+Without the GIL nothing is registered but the stand-in of `infer_types`, before anything else runs: ``onnx.defs`` is read by
+whatever infers or checks on another thread, and nothing guards it.
+
 `infer_types` goes through these ops as well.
 """
 
@@ -121,12 +124,16 @@ def _deregister(name: str) -> bool:
 def _belongs(version: Version) -> bool:
     """Whether an op has a place in ``onnx.defs``; see the head of this module."""
     domain, op_type = split_name(version.op)
-    if _closed.is_set() or defs.has(op_type, domain):
+    if _closed.is_set() or not _has_gil() or defs.has(op_type, domain):
         return False
     if is_onnx_domain(domain):
         oldest, newest = defs.C.schema_version_map()[domain]
         return bool(oldest <= version.opset <= newest)  # without its schema, the checker refuses the node as well
     return not version.schema.open_attrs and all(map(is_listable, version.schema.attrs))
+
+
+def _has_gil() -> bool:
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())  # from Python 3.13 on
 
 
 def _close() -> None:
@@ -343,3 +350,7 @@ def _infer_stand_in(context: Any) -> None:
         if given is not None and not given.ref_attr_name:
             values[name] = attribute_value(given, model)
     _infer(op, values, site.where, context)
+
+
+if not _has_gil():
+    _register_stand_in()

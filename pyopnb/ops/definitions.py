@@ -8,6 +8,7 @@ import linecache
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,7 +38,13 @@ class Definition:
     source: str | None
 
 
-_collecting: ContextVar[list[Definition] | None] = ContextVar("collecting", default=None)
+# With the thread that collects: without the GIL, a new thread begins with the context of the one that starts it.
+_collecting: ContextVar[tuple[int, list[Definition]] | None] = ContextVar("collecting", default=None)
+
+
+def _collected() -> list[Definition] | None:
+    collecting = _collecting.get()
+    return collecting[1] if collecting is not None and collecting[0] == threading.get_ident() else None
 
 
 @contextmanager
@@ -49,7 +56,7 @@ def collect_definitions() -> Iterator[list[Definition]]:
     list of Definition
     """
     definitions: list[Definition] = []
-    token = _collecting.set(definitions)
+    token = _collecting.set((threading.get_ident(), definitions))
     try:
         yield definitions
     finally:
@@ -135,7 +142,7 @@ def define_op(
     DefinitionError
         As for `pyop`.
     """
-    collected = _collecting.get() if into is None else None
+    collected = _collected() if into is None else None
     if collected is None:
         (registry if into is None else into).define(cls, name, opset=opset, module=module, source=source)
     else:

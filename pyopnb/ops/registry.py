@@ -377,13 +377,13 @@ class Registry(Displayable):
                     f"op {sanitize(name)}",
                     expected="an op of the registry",
                     got=sanitize(name),
-                    next=suggest(f"{domain}::{op_type}", self._ops) if self._ops else "define it: %%pyop",
+                    next=suggest(f"{domain}::{op_type}", list(self._ops)) if self._ops else "define it: %%pyop",
                 )
         return op
 
     def _by_type(self, name: str) -> Op | None:
         # %pyop history SoftClip works while only one domain has a SoftClip.
-        ops = [op for op in self._ops.values() if op.op_type == name]
+        ops = [op for op in list(self._ops.values()) if op.op_type == name]
         return ops[0] if len(ops) == 1 else None
 
     def find(self, domain: str, op_type: str) -> Op | None:
@@ -438,7 +438,7 @@ class Registry(Displayable):
         -------
         tuple of str
         """
-        return tuple(module for (module, _), op in self._modules.items() if op.name == name)
+        return tuple(module for (module, _), op in list(self._modules.items()) if op.name == name)
 
     def _ipython_key_completions_(self) -> list[str]:
         return sorted(self._ops)

@@ -7,6 +7,7 @@ The native half (bridge.cpp) calls `signatures` when it is registered, `infer` a
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ __all__ = [
     "refuse_in_another_greenlet",
     "refuse_parallel_inside",
     "signatures",
+    "wait_for_releases",
 ]
 
 _BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
@@ -361,6 +363,11 @@ def make_kernel(
     made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings, plan.runs)
     plan.kernels.add(made)
     return made
+
+
+def wait_for_releases() -> None:
+    """Let other threads release what ``compute`` has lent them; Python without the GIL counts that here when it runs."""
+    time.sleep(0.001)
 
 
 def refuse_parallel_inside() -> None:

@@ -82,7 +82,8 @@ class Kernel:
         self._made_with: Values = 0, values
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._lock = threading.RLock()
-        # By version and the number of the attrs; only those that a run can still ask for.
+        # By version and the number of the attrs; only those that a run can still ask for. Other threads add and remove some
+        # while one reads: the dict is changed in place, one entry at a time, and copied before a look at all of it.
         self._states: dict[tuple[int, int], tuple[Version, Any]] = {}
         version = op.at(self.first_epoch)
         instance = node.take_instance(version.number) if node else None
@@ -161,8 +162,8 @@ class Kernel:
     def _add_state(
         self, version: Version, number: int, instance: object, promised: tuple[TensorType | None, ...]
     ) -> tuple[Version, Any]:
-        kept = self._states[version.number, number] = version, self._state(version, instance, promised)
-        return kept
+        # Another thread may have been faster: a version has one instance at a node.
+        return self._states.setdefault((version.number, number), (version, self._state(version, instance, promised)))
 
     def _prune(self) -> None:
         """Release versions and attrs that no run can ask for any more."""
@@ -171,7 +172,9 @@ class Kernel:
         epoch = max(_bridge.oldest_epoch(), self.first_epoch)
         versions = self.op.numbers_since(epoch)
         used = {self.values_in(setting)[0] for setting in self.settings.prune(epoch)}
-        self._states = {key: held for key, held in self._states.items() if key[0] in versions and key[1] in used}
+        for key in list(self._states):
+            if key[0] not in versions or key[1] not in used:
+                self._states.pop(key, None)
 
     def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
         return SchemaChanged(
@@ -350,7 +353,7 @@ class Kernel:
             add_note(error, str(escaped))
 
     def _version_of(self, state: Any) -> Version:
-        return next((v for v, held in self._states.values() if held is state), self.op.current)
+        return next((v for v, held in list(self._states.values()) if held is state), self.op.current)
 
     def notes(self, state: Any, error: BaseException) -> list[str]:
         """Node, op and version, and the types of the inputs, for the notes on an exception."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pyopnb.ops.locks import locked
 
 __all__ = ["Setting", "Settings", "Values", "numbered"]
 
@@ -51,6 +54,7 @@ class Settings:
     def __init__(self, first: Setting) -> None:
         self._own: tuple[tuple[int, Setting], ...] = ((0, first),)  # each with the epoch from which on it serves
         self.private: dict[int, Setting] = {}
+        self._lock = threading.Lock()
 
     def at(self, epoch: int) -> Setting:
         """The setting that serves runs of that epoch."""
@@ -67,10 +71,16 @@ class Settings:
 
     def begin(self, epoch: int, setting: Setting) -> None:
         """Let a setting serve from an epoch on."""
+        locked(self._lock, self._begin, epoch, setting)
+
+    def _begin(self, epoch: int, setting: Setting) -> None:
         self._own = (*self._own, (epoch, setting))
 
     def prune(self, oldest: int) -> Collection[Setting]:
         """Release what no run since that epoch can ask for; what is left."""
+        return locked(self._lock, self._prune, oldest)
+
+    def _prune(self, oldest: int) -> Collection[Setting]:
         since = self._own_at(oldest)[0]
         self._own = tuple(held for held in self._own if held[0] >= since)
         return [setting for _, setting in self._own] + list(self.private.values())

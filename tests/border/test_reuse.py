@@ -107,7 +107,8 @@ def look(x):
 before = len(log)
 for n in range(4):
     run(n, 1, 2, 3)
-assert len(set(ids()[before:])) == 1
+# Without the GIL, Python never again says that an object is reached by one reference alone, once it had a weak one.
+assert len(set(ids()[before:])) == 1 or not getattr(sys, "_is_gil_enabled", lambda: True)()
 """,
     "what compute does to the object is not seen by the next call": """
 import warnings

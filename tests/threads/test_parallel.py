@@ -276,7 +276,7 @@ def test_each_asynchronous_run_belongs_to_one_version():
     def redefine():
         number = 0
         while not done.is_set():
-            number += 1
+            number = (number + 1) % 1000  # a result has three digits for each
             define_number(number)
             time.sleep(0.002)
 

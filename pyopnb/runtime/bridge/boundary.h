@@ -23,6 +23,10 @@ inline auto& hooks = *new nb::object;     // the Python half, the module pyopnb.
 inline std::atomic<bool> closing{false};  // set by an exit handler of Python, before it finalizes
 inline std::thread::id closer;            // the thread that ends the interpreter; set before closing is
 
+// Guards the tables of the whole process where there is no GIL; with it, an ft_mutex is nothing. Held for a few instructions,
+// in which nothing of Python's is called, not even to release an object.
+inline nb::ft_mutex tables;
+
 inline bool finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsFinalizing();

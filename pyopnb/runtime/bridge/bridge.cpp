@@ -2,9 +2,9 @@
 //
 // ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
 // parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), native_call.h (one of a compiled
-// function), tensors.h (tensors as arrays and back), escape.h (the memory of inputs that were kept), attrs.h (attributes that
-// only ONNX Runtime has) and, in compiled/include, onnxruntime_abi.h and pyopnb_call.h (the C interfaces of ONNX Runtime and of
-// compiled functions). The rules of this boundary:
+// function), tensors.h (tensors as arrays and back), escape.h (the memory of inputs that were kept), references.h (what
+// reference counts say), attrs.h (attributes that only ONNX Runtime has) and, in compiled/include, onnxruntime_abi.h and
+// pyopnb_call.h (the C interfaces of ONNX Runtime and of compiled functions). The rules of this boundary:
 //
 // Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,
 //          valid for the call; the first call of a version in a kernel gets copies instead. After each call the reference
@@ -16,11 +16,13 @@
 //          others are Refs on a callback's stack, which leak if the interpreter is ending.
 // GIL.     ONNX Runtime holds it while it creates or registers, and not while it runs. A callback takes it once, before it
 //          touches anything, and releases it at its end, while it copies large results, and while a compiled function runs.
-//          There is no C++ mutex: the GIL guards all state but `closing`, which is atomic. So the module does not declare that
-//          it works without the GIL, and a free-threaded interpreter that imports it turns the GIL on. What would need a lock
-//          there: epochs_in_flight, kernels, kept_by and the counters; Kernel::state with its epoch; State::idle, `copies` and
-//          `fresh`; ParallelRuns; ops, offers and their numbers. And what no lock mends: that a reference count of 1 means that
-//          nobody else reaches an array (is_kept, is_reusable).
+//          It guards all state but what is atomic.
+// No GIL.  A free-threaded interpreter has none, and the module declares that it needs none. There, nanobind's ft_mutex is a
+//          lock, which is nothing elsewhere: `tables` for what the process has (runs, kernels, what is kept), `offering` for
+//          what is offered to ONNX Runtime, and one in each Kernel, State and ParallelRuns. It is held for a few instructions
+//          that call nothing of Python's; of two, `tables` comes first. What reference counts say there is in references.h. Not
+//          guarded: options that are registered a second time, with more ops, while another thread makes a session of options
+//          that had just the same ops before: both have one domain object, which ONNX Runtime reads.
 // Errors.  A function that fails throws nb::python_error, which carries the Python exception to the callback. The callback
 //          leaves the exception in the Run of the pyopnb.Session that waits, which raises it again, and returns an OrtStatus
 //          with its text. No exception of either language leaves a callback. KernelDestroy can return no status; what an op's
@@ -94,7 +96,7 @@ ort::Status* with_python(Body body) {
     if (!error.is_valid()) return nullptr;
     ort::Status* status = status_of(error, where);
     Run* run = user_code.run();
-    if (run && !run->error.is_valid()) run->error = std::move(error);
+    if (run) run->note(std::move(error));
     return status;
   });
 }
@@ -102,15 +104,12 @@ ort::Status* with_python(Body body) {
 // ---- compute ----------------------------------------------------------------------------------------------------------------
 
 // The state that serves runs of that epoch.
-Ref state_for(Kernel& kernel, uint64_t epoch) {
-  if (kernel.state.is_valid() && kernel.epoch == epoch) return nb::object(kernel.state);
-  Ref state = own(PyObject_CallMethod(kernel.half.ptr(), "at", "K", static_cast<unsigned long long>(epoch)));
+Ref state_for(Kernel& kernel, const Ref& half, uint64_t epoch) {
+  if (Ref known = kernel.state_of(epoch); known.is_valid()) return known;
+  Ref state = own(PyObject_CallMethod(half.ptr(), "at", "K", static_cast<unsigned long long>(epoch)));
   if (!nb::isinstance<State>(state)) fail(PyExc_SystemError, "Kernel.at did not give a State");
-  if (!kernel.state.is_valid() || epoch > kernel.epoch) {
-    kernel.epoch = epoch;
-    // Not in a destructor, as in Kernel::clear; what it runs may come back here.
-    Py_XDECREF(std::exchange(kernel.state, nb::object(state)).release().ptr());
-  }
+  // Not in a destructor, as in Kernel::clear; what it runs may come back here.
+  Py_XDECREF(kernel.keep(state, epoch).release().ptr());
   return state;
 }
 
@@ -119,12 +118,13 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
     code.context = context;
     if (kernel.runs.is_valid()) {
-      Ref runs = nb::object(kernel.runs);  // as of where.kernel
+      Ref runs = kernel.share(kernel.runs);  // as of where.kernel
+      if (!runs.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
       if (Run* found = nb::cast<ParallelRuns*>(runs)->of(context)) code.serve(found);
     }
     Run* run = code.run();
     // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its Python half.
-    where.kernel = nb::object(kernel.half);
+    where.kernel = kernel.share(kernel.half);
     if (!where.kernel.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
     if (on_this_thread.depth > kDeepest + 1)
       fail(PyExc_RecursionError, "runs are nested %d deep: compute runs a session whose op runs a session", kDeepest);
@@ -134,7 +134,7 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
            "threading.stack_size(8 << 20) before the thread is made",
            on_this_thread.depth - 1);
     check(PyErr_CheckSignals() == 0);
-    where.state = state_for(kernel, run ? run->epoch : current_epoch());
+    where.state = state_for(kernel, where.kernel, run ? run->epoch : current_epoch());
     if (nb::inst_ptr<State>(where.state)->native.function && NativeCall(kernel, where.state, context)()) return;
     Call(kernel, where.state, context, run)();
   });
@@ -144,7 +144,7 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
 
 struct Op : ort::CustomOp {
   std::string domain, type;
-  size_t inputs = 1, outputs = 1, required = 0;
+  std::atomic<size_t> inputs = 1, outputs = 1, required = 0;
   std::vector<int> fixed;  // element types of outputs whose rank is unknown, which InferOutputShapeFn cannot say; 0: it can
 };
 
@@ -193,11 +193,14 @@ ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo*
     Ref half = make_half(*static_cast<const Op*>(op), info, plan_of(code));
     Ref runs = own(PyObject_GetAttrString(half.ptr(), "runs"));
     Arena arena = arena_of(info);
-    Kernel& made = kernels.emplace_front();
-    made.self = kernels.begin();
+    std::list<Kernel> alone;
+    Kernel& made = alone.emplace_front();
+    made.self = alone.begin();
     made.arena = std::move(arena);
     made.half = std::move(half);
     if (!runs.is_none()) made.runs = std::move(runs);
+    nb::ft_lock_guard guard(tables);
+    kernels.splice(kernels.begin(), alone);
     *kernel = &made;
   });
 }
@@ -210,7 +213,10 @@ void destroy(void* pointer) {
     // A session may be dropped while an exception travels, which what goes with the kernel must not replace.
     PendingError pending;
     std::list<Kernel> gone;
-    gone.splice(gone.begin(), kernels, static_cast<Kernel*>(pointer)->self);
+    {
+      nb::ft_lock_guard guard(tables);
+      gone.splice(gone.begin(), kernels, static_cast<Kernel*>(pointer)->self);
+    }
     gone.front().clear();
     return nullptr;
   });
@@ -281,6 +287,7 @@ ort::Status* infer(const ort::CustomOp* op, ort::ShapeContext* context) {
 // Sessions copy pointers to ops and call through them until they die, so ops live as long as the process: one for each
 // domain and type ever used. ONNX Runtime reads them for each session, so widening one changes later sessions only.
 // The tables are never destroyed, not even when the process ends: onnxruntime may outlive this library's statics.
+nb::ft_mutex offering;  // guards all of it; ONNX Runtime calls nothing of ours back while something is added
 auto& ops = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Op>>;
 struct Offer {
   ort::Domain* domain = nullptr;
@@ -311,11 +318,12 @@ Op& op_named(const std::string& domain, const std::string& type) {
   op->GetExecutionProviderType = [](const ort::CustomOp*) -> const char* { return nullptr; };
   op->GetInputType = always<ort::kUndefined>;
   op->GetOutputType = [](const ort::CustomOp* o, size_t i) -> int {
+    nb::ft_lock_guard guard(offering);
     auto& fixed = static_cast<const Op*>(o)->fixed;
     return i < fixed.size() ? fixed[i] : ort::kUndefined;
   };
-  op->GetInputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->inputs; };
-  op->GetOutputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->outputs; };
+  op->GetInputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->inputs.load(); };
+  op->GetOutputTypeCount = [](const ort::CustomOp* o) { return static_cast<const Op*>(o)->outputs.load(); };
   op->GetInputCharacteristic = [](const ort::CustomOp* o, size_t i) -> int {
     return i < static_cast<const Op*>(o)->required ? ort::kSingle : ort::kOptional;
   };
@@ -342,8 +350,8 @@ struct Signature {
 
 void widen(const Signature& wanted) {
   Op& op = op_named(wanted.domain, wanted.type);
-  op.inputs = std::max(op.inputs, wanted.inputs);
-  op.outputs = std::max(op.outputs, wanted.outputs);
+  op.inputs = std::max(op.inputs.load(), wanted.inputs);
+  op.outputs = std::max(op.outputs.load(), wanted.outputs);
   op.required = wanted.required;
   op.fixed = wanted.fixed;
 }
@@ -412,6 +420,7 @@ void attach_domain(ort::Options* options, const std::string& domain, const std::
 }
 
 void attach(ort::Options* options, const std::vector<Signature>& wanted) {
+  nb::ft_lock_guard guard(offering);
   std::map<std::string, std::vector<std::string>> by_domain;
   for (const Signature& one : wanted) {
     widen(one);
@@ -437,6 +446,7 @@ extern "C" PYOPNB_EXPORT ort::Status* RegisterCustomOps(ort::Options* options, c
   if (closing || !python_is_up()) return ort::refusal(base, "pyopnb: the interpreter is exiting");
   bool loaded = survive_exit([&] {
     Gil gil;
+    nb::ft_lock_guard guard(tables);
     return api_loaded = api_loaded || api.load(base);
   });
   if (!loaded) return ort::refusal(base, "pyopnb needs onnxruntime 1.25 or newer. Try: pip install -U onnxruntime");
@@ -462,7 +472,9 @@ NB_MODULE(_bridge, module) {
       .def_ro("instance", &State::instance)
       .def_ro("outputs", &State::outputs)
       .def_ro("results", &State::results)
-      .def_rw("copies", &State::copies)
+      .def_prop_rw(
+          "copies", [](const State& state) { return state.copies.load(); },
+          [](State& state, bool copies) { state.copies = copies; })
       .def_prop_ro("compiled", [](const State& state) { return state.native.function != nullptr; });
 
   nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));
@@ -480,7 +492,9 @@ NB_MODULE(_bridge, module) {
     hooks = std::move(half);
   });
   module.def("widen", [](nb::object rows) {  // for options on which a bare session's ops are registered already
-    for (const Signature& signature : signatures(rows))
+    std::vector<Signature> wanted = signatures(rows);
+    nb::ft_lock_guard guard(offering);
+    for (const Signature& signature : wanted)
       if (ops.count({signature.domain, signature.type})) widen(signature);
   });
   module.def("oldest_epoch", oldest_epoch);
@@ -488,11 +502,12 @@ NB_MODULE(_bridge, module) {
              nb::arg("plan").none() = nb::none(), nb::arg("parallel").none() = nb::none(), nb::arg("shrinks") = false);
   module.def("locked", locked);
   module.def("kept_by", [] {
+    nb::ft_lock_guard guard(tables);
     std::vector<uintptr_t> ids;
     for (const PyObject* kernel : kept_by) ids.push_back(reinterpret_cast<uintptr_t>(kernel));
     return ids;
   });
-  module.def("runs_in_flight", [] { return epochs_in_flight.size(); });
+  module.def("runs_in_flight", runs_in_flight);
   module.def("forget_other_threads", forget_other_threads);
   module.def("logger", [] {  // of the call that this thread is in: its address
     UserCode* code = on_this_thread.code;
@@ -506,14 +521,14 @@ NB_MODULE(_bridge, module) {
   module.def("close", [] {
     closer = std::this_thread::get_id();
     closing = true;
-    for (Kernel& kernel : kernels) kernel.clear();
+    for (PyObject* object : objects_of_kernels()) Py_XDECREF(object);
   });
   module.def("counters", [] {
     nb::dict counters;
-    counters["kernels"] = kernels.size();
-    counters["states"] = live_states;
-    counters["runs"] = epochs_in_flight.size();
-    counters["escapes"] = escapes;
+    counters["kernels"] = live_kernels();
+    counters["states"] = live_states.load();
+    counters["runs"] = runs_in_flight();
+    counters["escapes"] = escapes.load();
     return counters;
   });
 }

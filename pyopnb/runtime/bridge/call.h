@@ -1,6 +1,8 @@
 // One call of compute: inputs become arrays, results are checked and written, and an input that was kept fails the run.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <list>
@@ -18,8 +20,9 @@ namespace pyopnb {
 
 constexpr int kDeepest = 60;                  // runs inside compute inside runs …; each level costs tens of kB of C stack
 constexpr size_t kStackOfNested = 224 << 10;  // bytes that user code in a nested run finds at least
+constexpr int kPatience = 250;                // times about 1 ms; see inputs_kept
 
-inline long live_states = 0, escapes = 0;  // for tests; guarded by the GIL
+inline std::atomic<long> live_states = 0, escapes = 0;  // for tests
 
 using ShapeRow = std::tuple<int, bool, std::vector<int64_t>>;  // from Python; see Shape
 
@@ -78,6 +81,12 @@ struct Workspace {
   std::vector<Ref> arguments;  // the instance, then the inputs; between calls, inputs that the next call can reuse
   std::vector<Ref> results;
   Symbols symbols;
+
+  void swap(Workspace& other) {
+    arguments.swap(other.arguments);
+    results.swap(other.results);
+    symbols.sizes.swap(other.symbols.sizes);
+  }
 };
 
 // One version of an op at a node. A Python object: what it owns is released when Python deallocates it, which has the GIL then,
@@ -90,11 +99,12 @@ struct State {
   size_t results;            // how many values compute must return
   std::vector<Shape> input_shapes, output_shapes;
   size_t symbols;
-  bool copies;        // inputs are always copied: the class asks for it, an input escaped, or a profiler holds frames
-  bool writable;      // … and may be written
-  bool fresh = true;  // no call has returned yet
-  Workspace idle;     // of the last call; empty while a call uses it
-  Native native;      // what computes instead of the instance, where there is such a function
+  std::atomic<bool> copies;  // inputs are always copied: the class asks for it, an input escaped, or a profiler holds frames
+  bool writable;             // … and may be written
+  std::atomic<bool> fresh = true;  // no call has returned yet
+  nb::ft_mutex guard;              // of `idle`
+  Workspace idle;                  // of the last call; empty while a call uses it
+  Native native;                   // what computes instead of the instance, where there is such a function
 
   State(nb::object instance_, nb::str method_, nb::object lock_, std::vector<int> outputs_, size_t results_,
         std::vector<ShapeRow> input_shapes_, std::vector<ShapeRow> output_shapes_, size_t symbols_, bool copy_inputs,
@@ -115,6 +125,17 @@ struct State {
   State(const State&) = delete;
   ~State() { --live_states; }
 
+  Workspace take_workspace() {
+    nb::ft_lock_guard held(guard);
+    return std::move(idle);
+  }
+
+  // Keeps it, and gives back what another call has kept meanwhile.
+  void keep_workspace(Workspace& work) {
+    nb::ft_lock_guard held(guard);
+    idle.swap(work);
+  }
+
   static std::vector<Shape> shapes(std::vector<ShapeRow>& rows) {
     std::vector<Shape> shapes;
     for (auto& [port, strict, dims] : rows) shapes.push_back({port, strict, std::move(dims)});
@@ -125,23 +146,62 @@ struct State {
 // A kernel of ONNX Runtime, which owns it: made with a session and destroyed with it, perhaps after the interpreter. It is
 // deleted with the GIL alone; where that is not to be had, it leaks.
 struct Kernel {
-  nb::object half;   // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
-  nb::object state;  // the State of the newest epoch that ran, or null
+  nb::ft_mutex guard;  // of what is below, but for the arena and the place, which stay
+  nb::object half;     // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
+  nb::object state;    // the State of the newest epoch that ran, or null
   uint64_t epoch = 0;
   nb::object runs;  // the session's ParallelRuns, or null
   Arena arena;      // that tensors are allocated from; null: inputs are always copied
   std::list<Kernel>::iterator self;
 
-  // No destructor does this: releasing them runs Python, where CPython may end the thread, and that must not unwind a
-  // destructor.
+  // A reference of the caller's own: at exit, another thread clears the kernel's.
+  Ref share(const nb::object& object) {
+    nb::ft_lock_guard held(guard);
+    return nb::object(object);
+  }
+
+  // The State that serves runs of that epoch, if it is the kernel's.
+  Ref state_of(uint64_t wanted) {
+    nb::ft_lock_guard held(guard);
+    if (epoch != wanted || !state.is_valid()) return {};
+    return nb::object(state);
+  }
+
+  // Keeps the State of an epoch, if it is the newest; what the caller is to release.
+  nb::object keep(const Ref& newer, uint64_t since) {
+    nb::ft_lock_guard held(guard);
+    if (state.is_valid() && since <= epoch) return {};
+    epoch = since;
+    return std::exchange(state, nb::object(newer));
+  }
+
+  // The references that it has, for the caller to release. No destructor does that: it runs Python, where CPython may end the
+  // thread, and that must not unwind a destructor.
+  std::array<PyObject*, 3> take() {
+    nb::ft_lock_guard held(guard);
+    return {state.release().ptr(), runs.release().ptr(), half.release().ptr()};
+  }
+
   void clear() {
-    Py_XDECREF(state.release().ptr());
-    Py_XDECREF(runs.release().ptr());
-    Py_XDECREF(half.release().ptr());
+    for (PyObject* object : take()) Py_XDECREF(object);
   }
 };
 
-inline auto& kernels = *new std::list<Kernel>;  // all live ones; never destroyed, as ONNX Runtime may outlive this library
+// All live ones; guarded by `tables`; never destroyed, as ONNX Runtime may outlive this library.
+inline auto& kernels = *new std::list<Kernel>;
+
+inline size_t live_kernels() {
+  nb::ft_lock_guard guard(tables);
+  return kernels.size();
+}
+
+inline std::vector<PyObject*> objects_of_kernels() {
+  nb::ft_lock_guard guard(tables);
+  std::vector<PyObject*> objects;
+  for (Kernel& kernel : kernels)
+    for (PyObject* object : kernel.take()) objects.push_back(object);
+  return objects;
+}
 
 class Call {
  public:
@@ -151,7 +211,7 @@ class Call {
         state_(*nb::inst_ptr<State>(state)),
         context_(context),
         run_(run),
-        work_(std::move(state_.idle)) {}
+        work_(state_.take_workspace()) {}
 
   void operator()() {
     Ref error = error_of([&] {
@@ -159,14 +219,14 @@ class Call {
       compute_and_deliver();
     });
     work_.results.clear();
-    if (inputs_kept()) {
-      state_.copies = true;
+    if (!(owned_ && state_.copies) && inputs_kept(error)) {
+      if (any_input(is_held)) state_.copies = true;
       if (!owned_) report_escapes(error);
     }
-    state_.fresh = false;
+    if (state_.fresh) state_.fresh = false;
     for (Ref& argument : work_.arguments)
       if (!is_reusable(argument)) argument = Ref();
-    state_.idle = std::move(work_);
+    state_.keep_workspace(work_);
     if (error.is_valid()) raise(error);
   }
 
@@ -289,23 +349,41 @@ class Call {
 
   // ---- after compute
 
-  static bool is_kept(const Ref& input) {
+  static bool is_held(const Ref& input) {
     return input.is_valid() && PyArray_CheckExact(input.ptr()) && Py_REFCNT(input.ptr()) > 1;
   }
 
-  bool inputs_kept() const {
-    return work_.arguments.size() > 1 && std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), is_kept);
+  // … or may be in a moment, by a weak reference of another thread's.
+  static bool may_be_held(const Ref& input) {
+    if (kWithGil || !input.is_valid() || !PyArray_CheckExact(input.ptr())) return is_held(input);
+    return is_held(input) || reinterpret_cast<PyArrayObject_fields*>(input.ptr())->weakreflist;
   }
 
-  // Makes what was kept safe, and fails the run. `error` is what compute raised, which wins and may get a note.
+  bool any_input(bool (*what)(const Ref&)) const {
+    return work_.arguments.size() > 1 && std::any_of(work_.arguments.begin() + 1, work_.arguments.end(), what);
+  }
+
+  // Whether the call must be taken for one that has kept an input. Without the GIL, a thread that compute has waited for may
+  // not have released its input yet, or that may not be counted yet: where the run would fail, it gets some time.
+  bool inputs_kept(Ref& error) {
+    if constexpr (!kWithGil)
+      for (int i = 0; i < kPatience && !owned_ && !error.is_valid() && any_input(is_held); ++i)
+        error = error_of([] { own(PyObject_CallMethod(hooks.ptr(), "wait_for_releases", nullptr)); });
+    return any_input(may_be_held);
+  }
+
+  // Makes what was kept safe, and fails the run, unless there are only weak references. `error` is what compute raised, which
+  // wins and may get a note.
   void report_escapes(Ref& error) {
     size_t first = 0;
     Py_ssize_t held = 0;
     for (size_t i = 1; i < work_.arguments.size(); ++i) {
       Ref& input = work_.arguments[i];
-      if (!is_kept(input) || PyArray_CHKFLAGS(as_array(input), NPY_ARRAY_OWNDATA)) continue;
-      ++escapes;
-      if (!first) first = i, held = Py_REFCNT(input.ptr()) - 1;
+      if (!may_be_held(input) || PyArray_CHKFLAGS(as_array(input), NPY_ARRAY_OWNDATA)) continue;
+      if (is_held(input)) {
+        ++escapes;
+        if (!first) first = i, held = Py_REFCNT(input.ptr()) - 1;
+      }
       const ort::Value* value = nullptr;
       Ref failure = error_of([&] {
         check(api.KernelContext_GetInput(context_, i - 1, &value));

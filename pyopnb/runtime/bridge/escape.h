@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "references.h"
 #include "tensors.h"
 
 namespace pyopnb {
@@ -43,7 +44,7 @@ inline Arena arena_of(const ort::KernelInfo* info) {
 }
 
 // The Python halves of the kernels whose inputs are kept, one for each EscapedMemory: their addresses.
-inline auto& kept_by = *new std::vector<const PyObject*>;  // guarded by the GIL; never destroyed
+inline auto& kept_by = *new std::vector<const PyObject*>;  // guarded by `tables`; never destroyed
 
 // What owns the memory of an array that escaped: the array's base, a Python object, so that it goes with the array.
 class EscapedMemory {
@@ -51,11 +52,15 @@ class EscapedMemory {
   EscapedMemory(const ort::Value* value, Arena arena, nb::handle kernel) : arena_(std::move(arena)), kernel_(kernel.ptr()) {
     constexpr int kSequence = 2;
     check(api.CreateValue(&value, 1, kSequence, &owner_));  // it shares the tensor
+    nb::ft_lock_guard guard(tables);
     kept_by.push_back(kernel_);
   }
   EscapedMemory(const EscapedMemory&) = delete;
   ~EscapedMemory() {
-    kept_by.erase(std::find(kept_by.begin(), kept_by.end(), kernel_));
+    {
+      nb::ft_lock_guard guard(tables);
+      kept_by.erase(std::find(kept_by.begin(), kept_by.end(), kernel_));
+    }
     if (may_release()) api.ReleaseValue(owner_);  // of a feed, it releases an array
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,9 +13,8 @@
 
 namespace pyopnb {
 
-// All of this is guarded by the GIL.
 inline auto& registry = *new nb::object;        // its attribute `epoch` is the current one; never destroyed
-inline std::vector<uint64_t> epochs_in_flight;  // one for each Run
+inline std::vector<uint64_t> epochs_in_flight;  // one for each Run; guarded by `tables`
 
 // Asked for and not told: an interrupt can come between a definition and its news.
 inline uint64_t current_epoch() {
@@ -78,13 +78,21 @@ struct Run {
         code(on_this_thread.code),
         outer(std::exchange(on_this_thread.waiting, this)),
         below(std::exchange(on_this_thread.newest, this)) {
+    nb::ft_lock_guard guard(tables);
     epochs_in_flight.push_back(epoch);
   }
   Run(const Run&) = delete;
   ~Run() {
-    epochs_in_flight.erase(std::find(epochs_in_flight.begin(), epochs_in_flight.end(), epoch));
     on_this_thread.waiting = outer;
     on_this_thread.newest = below;
+    nb::ft_lock_guard guard(tables);
+    epochs_in_flight.erase(std::find(epochs_in_flight.begin(), epochs_in_flight.end(), epoch));
+  }
+
+  // Notes what an op raised, if it is the first; several threads serve the run of a parallel session.
+  void note(Ref raised) {
+    nb::ft_lock_guard guard(tables);
+    if (!error.is_valid()) error = std::move(raised);
   }
 
   const uint64_t epoch;    // versions of that epoch serve the whole run
@@ -141,26 +149,21 @@ class ParallelRuns {
   void begin(Run& run) {
     own(PyObject_CallMethod(lock_.ptr(), "acquire", nullptr));
     run.parallel = this;
+    nb::ft_lock_guard guard(guard_);
     newcomer_ = &run;
   }
 
   void end(Run& run) {
     if (run.parallel != this) return;
-    if (newcomer_ == &run) admit_next();
-    known_.erase(std::remove(known_.begin(), known_.end(), &run), known_.end());
+    if (forget(run)) admit_next();
   }
 
   // The run that a call belongs to; null where it is none of a pyopnb.Session's.
   Run* of(ort::KernelContext* context) {
     const ort::Logger* logger = nullptr;
     check(api.KernelContext_GetLogger(context, &logger));
-    for (Run* run : known_)
-      if (run->logger == logger) return run;
-    Run* run = newcomer_;
-    if (!run) return nullptr;
-    run->logger = logger;
-    known_.push_back(run);
-    admit_next();
+    auto [run, is_new] = find(logger);
+    if (is_new) admit_next();
     return run;
   }
 
@@ -172,23 +175,50 @@ class ParallelRuns {
   }
 
  private:
-  void admit_next() {
-    newcomer_ = nullptr;
-    own(PyObject_CallMethod(lock_.ptr(), "release", nullptr));
+  // The run with that logger, if any, and whether it is the newcomer, which is known from now on.
+  std::pair<Run*, bool> find(const ort::Logger* logger) {
+    nb::ft_lock_guard guard(guard_);
+    for (Run* run : known_)
+      if (run->logger == logger) return {run, false};
+    Run* run = std::exchange(newcomer_, nullptr);
+    if (!run) return {nullptr, false};
+    run->logger = logger;
+    known_.push_back(run);
+    return {run, true};
   }
 
+  // Whether the run was still the newcomer.
+  bool forget(Run& run) {
+    nb::ft_lock_guard guard(guard_);
+    known_.erase(std::remove(known_.begin(), known_.end(), &run), known_.end());
+    if (newcomer_ != &run) return false;
+    newcomer_ = nullptr;
+    return true;
+  }
+
+  void admit_next() { own(PyObject_CallMethod(lock_.ptr(), "release", nullptr)); }
+
+  nb::ft_mutex guard_;       // of what is below
   nb::object lock_;          // a threading.Lock, which another thread may release; held for the newcomer
   Run* newcomer_ = nullptr;  // begun, and its logger is not known
   std::vector<Run*> known_;
 };
 
-inline uint64_t oldest_epoch() {
-  auto oldest = std::min_element(epochs_in_flight.begin(), epochs_in_flight.end());
-  return oldest == epochs_in_flight.end() ? current_epoch() : std::min(*oldest, current_epoch());
+inline size_t runs_in_flight() {
+  nb::ft_lock_guard guard(tables);
+  return epochs_in_flight.size();
 }
 
-// After a fork: the runs of other threads do not exist in this process.
+inline uint64_t oldest_epoch() {
+  uint64_t current = current_epoch();
+  nb::ft_lock_guard guard(tables);
+  auto oldest = std::min_element(epochs_in_flight.begin(), epochs_in_flight.end());
+  return oldest == epochs_in_flight.end() ? current : std::min(*oldest, current);
+}
+
+// After a fork: the runs of other threads do not exist in this process, nor the thread that may have held the guard.
 inline void forget_other_threads() {
+  new (&tables) nb::ft_mutex;
   epochs_in_flight.clear();
   for (Run* run = on_this_thread.newest; run; run = run->below) epochs_in_flight.push_back(run->epoch);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "boundary.h"
+#include "references.h"
 
 #include <numpy/arrayobject.h>
 
@@ -128,7 +129,7 @@ inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor,
   alignas(64) static char nothing[64];
   void* memory = memory_of(value);
   if (!memory) memory = nothing;
-  if (slot.is_valid()) {
+  if (slot.is_valid() && is_only_ours(slot)) {
     auto* fields = reinterpret_cast<PyArrayObject_fields*>(slot.ptr());
     if (fields->descr == dtype.descr && fields->nd == static_cast<int>(tensor.rank) &&
         std::equal(tensor.dims, tensor.dims + tensor.rank, fields->dimensions)) {
@@ -142,7 +143,7 @@ inline void view_input(Ref& slot, const ort::Value* value, const Tensor& tensor,
 // Whether an input of a call that has ended can be an input of the next: it is a view that nothing but its slot reaches, and as
 // it was made. The reference count does not know of weak references.
 inline bool is_reusable(nb::handle input) {
-  if (!input.is_valid() || !PyArray_CheckExact(input.ptr()) || Py_REFCNT(input.ptr()) != 1) return false;
+  if (!input.is_valid() || !PyArray_CheckExact(input.ptr()) || !is_only_ours(input)) return false;
   auto* fields = reinterpret_cast<PyArrayObject_fields*>(input.ptr());
   constexpr int looked_at = kViewFlags | NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEABLE | NPY_ARRAY_WRITEBACKIFCOPY;
   return !fields->base && !fields->weakreflist && (fields->flags & looked_at) == kViewFlags;
