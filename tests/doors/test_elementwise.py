@@ -46,7 +46,7 @@ class Results:
         swish = x / (1 + np.exp(-x))
         chosen = np.where(x > 0.1, x, np.expm1(x) * 1.6732632)
         powers = x**2 - abs(x) ** 0.5 + np.sqrt(np.abs(x) * np.pi)
-        return part, swish, np.minimum(np.maximum(x, 1), 6), chosen, powers, x <= 16777217, -np.floor(x)
+        return part, swish, np.minimum(np.maximum(x, 1), 6), chosen, powers, x <= 16777217, -np.floor(x) * x**0.5
 
 
 class Two:
@@ -148,6 +148,7 @@ BODIES = {
     "a product of matrices": "x @ x",
     "numbers of float64": "np.where(x > 0, 1.0, 0.0) * x",
     "a strong scalar": "x * self.strong",
+    "a power that is a strong scalar": "x ** self.strong",
     "a table": "x * self.table",
     "bools as numbers": "((x > 0) + (x > 1)) * x",
     "no function of NumPy": "len(x) * x",

@@ -37,6 +37,7 @@ _OPERATORS: dict[type[ast.AST], tuple[np.ufunc, Callable[..., Any], str]] = {
 }
 _TEXTS = {function: text for function, _, text in _OPERATORS.values()}
 _BOOL = np.dtype(bool)
+_POWERS: dict[float, np.ufunc] = {2: np.square, 0.5: np.sqrt}  # as NumPy: of -inf, C has another root
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _LEFT_OUT = {"PUSH_NULL", "EXTENDED_ARG", "NOP"}
 
@@ -280,8 +281,8 @@ class _Reader:
     def power(self, base: Any, exponent: Any) -> Any:
         if not isinstance(base, _Element):
             return base**exponent
-        if exponent == 2 and isinstance(exponent, (int, float)):
-            return self.apply(np.square, [base])
+        if type(exponent) in (int, float) and exponent in _POWERS:
+            return self.apply(_POWERS[exponent], [base])
         return self.apply(np.power, [base, exponent])
 
     def apply(self, function: np.ufunc, args: Sequence[Any]) -> _Element:
