@@ -94,17 +94,19 @@ def _largest_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np
 
 
 def _mean_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    sums, scaled = np.zeros(across.size - 1), np.zeros(across.size - 1)
+    sums, scaled, finite = np.zeros(across.size - 1), np.zeros(across.size - 1), np.ones(across.size - 1, bool)
     counts = np.diff(across) * band.shape[0]
     for cells, borders, block in _blocks(band, across, convert):
         part = np.add.reduceat(block.sum(axis=0, dtype=np.float64), borders)
         if not np.isfinite(part).all():  # perhaps only the sum, and not the mean, is more than float64 holds
             widths = np.repeat(counts[cells], np.diff([*borders, block.shape[1]]))
             scaled[cells] += np.add.reduceat((block / widths).sum(axis=0), borders)
+            finite[cells] &= np.logical_and.reduceat(np.isfinite(block).all(axis=0), borders)
             part[:] = 0
         sums[cells] += part
     sums /= counts
-    return sums + scaled
+    means, most = sums + scaled, np.finfo(np.float64).max
+    return np.where(finite, np.clip(means, -most, most), means)  # rounding can make the sum of the parts infinite
 
 
 def _farther(a: np.ndarray, b: np.ndarray) -> np.ndarray:
