@@ -312,10 +312,18 @@ def _count(
     at = 0
     for pair in _blocks((a, b), chunk):
         left, right = (np.asarray(block, stored).astype(counted, copy=False) for block in pair)
+        if kind == "bool":
+            left, right = _zeros_and_ones(left), _zeros_and_ones(right)
         stats.add(left.view(np.uint8), right.view(np.uint8), at, _threads() if left.size > _SHARED else 1)
         at += left.size
         advance("elements", left.size)
     return stats
+
+
+def _zeros_and_ones(bools: np.ndarray) -> np.ndarray:
+    """The bytes, each True as 1: where other code has written them, any byte but 0 is True to NumPy."""
+    numbers = bools.view(np.uint8)
+    return numbers if numbers.max(initial=0) <= 1 else (numbers != 0).view(np.uint8)
 
 
 def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:

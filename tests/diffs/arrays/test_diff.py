@@ -209,3 +209,10 @@ def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert told[-1] == (whole, whole, "elements") and len(told) > 8
     assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
     assert told[0][0] < whole / 4
+
+
+def test_bools_of_other_bytes_than_0_and_1_are_what_numpy_takes_them_for():
+    odd, plain = np.array([2, 0, 255] * 100, np.uint8).view(bool), np.array([True, False, True] * 100)
+    assert pyopnb.diff(odd, plain).ok
+    flipped = pyopnb.diff(odd, ~plain)
+    assert "False in a and True in b: 100; True in a and False in b: 200" in str(flipped)
