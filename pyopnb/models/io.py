@@ -42,7 +42,7 @@ FOLDER = "pyopnb.folder"
 _MAX_KEPT = 1024  # bytes of an initializer that `without_weights` keeps
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelSource:
     """A model that its reader may change without changing the caller's.
 

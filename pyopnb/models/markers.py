@@ -27,7 +27,7 @@ _PACKED_TYPES = AttributeProto.STRING, AttributeProto.STRINGS
 _MAX_DEPTH = 32  # protobuf reads no more graphs inside one another either
 
 
-@dataclass
+@dataclass(eq=False)
 class NumberedNode:
     """A node of the session's own copy of the model.
 

@@ -40,7 +40,7 @@ Prepare = Callable[[Plan, ModelProto], None]
 """Changes a plan, and the session's own copy of the model, before each attempt to build."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recipe:
     """How the user wants a session to be built.
 

@@ -90,7 +90,7 @@ class _Clocked:
             self._calls.append(ClockedCall(threading.get_ident(), begin, time.perf_counter_ns()))
 
 
-@dataclass
+@dataclass(eq=False)
 class PlannedNode:
     """A node that a session runs through an op."""
 
@@ -131,7 +131,7 @@ class PlannedNode:
         return str(node.name or next(filter(None, node.output), ""))
 
 
-@dataclass
+@dataclass(eq=False)
 class Plan:
     """The nodes of one session, and the kernels that ONNX Runtime made of them."""
 

@@ -23,7 +23,7 @@ def numbered(attrs: dict[str, Any]) -> Values:
     return next(_numbers), attrs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """The attrs of all nodes at one time. Never changed, so that it can be swapped as a whole.
 
