@@ -91,10 +91,12 @@ def test_elementary_functions_are_called_for_several_elements_at_once():
         assert (f"v_{name}" in entry._library.get_asm_str()) == has_vector_functions(), name
 
 
-def loops(dtype):
-    """A compiled function with a loop over each function of the table."""
-    namespace = {f"call_{name}": numba_math._calling(name, dtype) for name in numba_math._NAMES}
-    lines = [f"    for i in range(x.size): out[{n}, i] = call_{name}(x[i])" for n, name in enumerate(numba_math._NAMES)]
+def loops(dtype, wide):
+    """A compiled function with a loop over each function of the table, with vectors of 512 bits if asked and to be had."""
+    namespace = {f"call_{name}": numba_math._calling(name, dtype, wide) for name in numba_math._NAMES}
+    namespace["wide_vectors"] = numba_math.wide_vectors
+    lines = ["    wide_vectors()"] * wide
+    lines += [f"    for i in range(x.size): out[{n}, i] = call_{name}(x[i])" for n, name in enumerate(numba_math._NAMES)]
     exec("\n".join(["def every(x, out):", *lines]), namespace)
     return numba.njit(namespace["every"])
 
@@ -102,7 +104,7 @@ def loops(dtype):
 def points(dtype):
     """Special ones, of all bit patterns, of the range where functions are neither constant nor infinite, and near where they turn."""
     rng = np.random.default_rng(0)
-    special = np.repeat([0.0, -0.0, np.inf, -np.inf, np.nan], 8)  # 8 at a time
+    special = np.repeat([0.0, -0.0, np.inf, -np.inf, np.nan], 16)  # 16 at a time
     bits = rng.integers(0, 2 ** (8 * dtype.itemsize), 20_000, f"u{dtype.itemsize}").view(dtype)
     near = [place + rng.normal(size=2000) * 10.0 ** -rng.integers(0, 8, 2000) for place in (-1, 0, 0.5, 1, 88, 709)]
     turns = rng.integers(-(10**6), 10**6, 5000) * (np.pi / 2)
@@ -113,14 +115,15 @@ def points(dtype):
 
 
 @pytest.mark.skipif(not has_vector_functions(), reason="glibc has these vector functions from 2.35 on")
-@pytest.mark.parametrize(("dtype", "wide"), [("float32", np.float64), ("float64", np.longdouble)])
-def test_vector_functions_are_as_exact_as_numpy_s(dtype, wide):
-    every, x = loops(dtype), points(np.dtype(dtype))
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("dtype", "exactly"), [("float32", np.float64), ("float64", np.longdouble)])
+def test_vector_functions_are_as_exact_as_numpy_s(dtype, exactly, wide):
+    every, x = loops(dtype, wide), points(np.dtype(dtype))
     results = np.empty((len(numba_math._NAMES), x.size), dtype)
     every(x, results)
     for name, got in zip(numba_math._NAMES, results, strict=True):
         with np.errstate(all="ignore"):
-            exact = getattr(np, name)(x.astype(wide))
+            exact = getattr(np, name)(x.astype(exactly))
             want = exact.astype(dtype)
             off = np.abs(got - exact) / np.spacing(np.abs(want))  # in units of the last place
         wrong = x[~((got == want) | (np.isnan(got) & np.isnan(want)) | (off <= 4))]
@@ -130,6 +133,7 @@ def test_vector_functions_are_as_exact_as_numpy_s(dtype, wide):
     assembly = next(iter(every.inspect_asm().values()))
     suffix = "f" * (dtype == "float32")
     assert [name for name in numba_math._NAMES.values() if f"v_{name}{suffix}" not in assembly] == []
+    assert ("_ZGVeN" in assembly) == ("e" in numba_math._vectors(wide))
 
 
 def test_what_only_numba_s_own_function_takes_is_compiled_all_the_same(monkeypatch):

@@ -106,7 +106,7 @@ def read_elementwise(
 
 
 def loop_text(body: Elementwise, inputs: Sequence[bool | None], results: Sequence[int]) -> str:
-    """The text of a function ``loop`` over flat arrays, the inputs and then the results, that calls ``one``.
+    """The text of ``loop``, over flat arrays, the inputs and then the results; it calls ``wide_vectors`` and ``one``.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def loop_text(body: Elementwise, inputs: Sequence[bool | None], results: Sequenc
     numbers = [f"x{n}[{'i' if whole else 0}]" for n, whole in enumerate(inputs) if whole is not None]
     into = [f"y{place}" for place in results]
     lines = [f"        {name}[i] = result{f'[{place}]' * body.several}" for name, place in zip(into, results, strict=True)]
-    head = [f"def loop({', '.join(names + into)}):", f"    for i in range({into[0]}.size):"]
+    head = [f"def loop({', '.join(names + into)}):", "    wide_vectors()", f"    for i in range({into[0]}.size):"]
     return "\n".join([*head, f"        result = one({', '.join(numbers)})", *lines, ""])
 
 

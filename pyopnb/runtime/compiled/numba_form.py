@@ -26,7 +26,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from pyopnb.ops.errors import one_line
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.compiled.elementwise import loop_text, read_elementwise
-from pyopnb.runtime.compiled.numba_math import vectorised
+from pyopnb.runtime.compiled.numba_math import vectorised, wide_vectors
 from pyopnb.runtime.notices import NotCompiled, level_of_user
 
 __all__ = ["form_of"]
@@ -230,6 +230,7 @@ _OUTPUT = """\
 """
 
 _LOOP = """\
+        wide_vectors()
         if {same}:
 {outputs}            loop({flat})
             return {done}
@@ -265,7 +266,8 @@ def _entry(instance: Any, compute: Any, options: dict[str, Any], inputs: _Types,
     namespace |= {f"t{n}": as_dtype(kind.dtype).type for n, kind in enumerate(arrays) if kind is not None}
     results, body = [], ""
     if loop is not None:
-        results, namespace["loop"], body = loop.results, loop.function, _loop_text(arrays, loop)
+        results, body = loop.results, _loop_text(arrays, loop)
+        namespace |= {"loop": loop.function, "wide_vectors": wide_vectors}  # the loop may be inlined
     if compute is not None:
         inner = _inner(compute, options, _constants(instance, inputs), arrays)
         results = _results(_returned(inner, [kind for kind in arrays if kind is not None]), outputs, inputs)
@@ -295,8 +297,9 @@ def _loop(instance: Any, inputs: _Types, outputs: _Types) -> _Loop | None:
     one = _define(body.text, "one", body.namespace)
     signature = [types.Array(from_dtype(dtype), 1, "C", readonly=True) for dtype in dtypes if dtype is not None]
     signature += [types.Array(from_dtype(dtype.numpy), 1, "C") for _, dtype in wanted]
-    for function in dict.fromkeys((vectorised(one), one)):
-        loop = numba.njit(_define(text, "loop", {"one": numba.njit(error_model="numpy")(function)}))
+    for function in dict.fromkeys((vectorised(one, wide=True), one)):
+        namespace = {"wide_vectors": wide_vectors, "one": numba.njit(error_model="numpy")(function)}
+        loop = numba.njit(_define(text, "loop", namespace))
         with suppress(numba.core.errors.NumbaError):
             loop.compile(tuple(signature))
             return _Loop(whole, [_Result(place, "", dtype) for place, dtype in wanted], loop)

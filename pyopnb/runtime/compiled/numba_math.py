@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-__all__ = ["vectorised"]
+__all__ = ["vectorised", "wide_vectors"]
 
 _LIBRARY = "libmvec.so.1"
 # The names of NumPy and of C.
@@ -33,20 +33,22 @@ _NAMES = {
 }
 
 
-def vectorised(function: Callable[..., Any]) -> Callable[..., Any]:
+def vectorised(function: Callable[..., Any], *, wide: bool = False) -> Callable[..., Any]:
     """A function whose ``np.tanh`` and its like are those of this module.
 
     Parameters
     ----------
     function : function
         What Numba is to compile. Functions that it calls stay as they are.
+    wide : bool
+        Whether vectors may have 512 bits. The loop that calls it, and what calls the loop, must have `wide_vectors()` then.
 
     Returns
     -------
     function
         `function` itself where it names none of them, or where this machine has no vector functions.
     """
-    replaced = {name: _replacement(value, function.__code__.co_names) for name, value in _globals(function).items()}
+    replaced = {name: _replacement(value, function.__code__.co_names, wide) for name, value in _globals(function).items()}
     replaced = {name: value for name, value in replaced.items() if value is not None}
     if not replaced:
         return function
@@ -67,13 +69,13 @@ def _globals(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
 
 
-def _replacement(value: Any, names: tuple[str, ...]) -> Any:
+def _replacement(value: Any, names: tuple[str, ...], wide: bool) -> Any:
     """What stands for NumPy or for one of its functions; None for all else."""
     if value is np:
-        found = {name: made for name in _NAMES if name in names and (made := _ufunc(name)) is not None}
+        found = {name: made for name in _NAMES if name in names and (made := _ufunc(name, wide)) is not None}
         return _numpy_with(found) if found else None
     name = value.__name__ if isinstance(value, np.ufunc) else None
-    return _ufunc(name) if name in _NAMES and value is getattr(np, name) else None
+    return _ufunc(name, wide) if name in _NAMES and value is getattr(np, name) else None
 
 
 def _numpy_with(functions: dict[str, Any]) -> python_types.ModuleType:
@@ -83,9 +85,9 @@ def _numpy_with(functions: dict[str, Any]) -> python_types.ModuleType:
 
 
 @cache
-def _ufunc(name: str) -> Any:
+def _ufunc(name: str, wide: bool) -> Any:
     """NumPy's function of this name for Numba, or None where there is no vector function for it."""
-    original, calls = getattr(np, name), {"float32": _calling(name, "float32"), "float64": _calling(name, "float64")}
+    original, calls = getattr(np, name), {dtype: _calling(name, dtype, wide) for dtype in ("float32", "float64")}
     if None in calls.values():
         return None
 
@@ -103,11 +105,11 @@ def _ufunc(name: str) -> Any:
     return numba.vectorize(compute)
 
 
-def _calling(name: str, dtype: str) -> Any:
+def _calling(name: str, dtype: str, wide: bool) -> Any:
     """Numba's call of a function of C whose vector functions LLVM is told of; None where there are none."""
     is_float = dtype == "float32"
     function = _NAMES[name] + "f" * is_float
-    variants = {f"_ZGV{letter}N{bits // (32 if is_float else 64)}v_{function}": bits for letter, bits in _vectors().items()}
+    variants = {f"_ZGV{letter}N{bits // (32 if is_float else 64)}v_{function}": bits for letter, bits in _vectors(wide).items()}
     if not variants or not all(hasattr(_library(), variant) for variant in variants):
         return None
     kind, element = (types.float32, ir.FloatType()) if is_float else (types.float64, ir.DoubleType())
@@ -142,16 +144,28 @@ def _library() -> Any:
 
 
 @cache
-def _vectors() -> dict[str, int]:
+def _vectors(wide: bool) -> dict[str, int]:
     """The letters of libmvec's functions that compiled code may call here, and the bits of their vectors.
 
-    Those for 512 bits are left out: where LLVM prefers 256, it would hand them a vector in two halves.
+    Those for 512 bits are left out by default: where LLVM prefers 256, it would hand them a vector in two halves.
     """
     if platform.machine() != "x86_64" or _library() is None or numba.config.USING_SVML:
         return {}
     settings = numba.config.CPU_NAME, numba.config.CPU_FEATURES
-    wide = llvmlite.binding.get_host_cpu_features().get("avx2") and numba.config.ENABLE_AVX and settings == (None, None)
-    return {"b": 128, "d": 256} if wide else {"b": 128}
+    host = llvmlite.binding.get_host_cpu_features() if numba.config.ENABLE_AVX and settings == (None, None) else {}
+    known = {"b": 128} | ({"d": 256} if host.get("avx2") else {})
+    return known | ({"e": 512} if wide and host.get("avx2") and host.get("avx512f") else {})
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # Numba has no types there
+def wide_vectors(typing: Any) -> Any:
+    """Let LLVM give vectors of 512 bits to the function that calls this; by itself it prefers 256."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # as above
+        return context.get_dummy_value()
+
+    return types.none(), generate
 
 
 def _declared(module: Any, name: str, kind: Any) -> Any:
