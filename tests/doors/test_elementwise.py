@@ -200,6 +200,16 @@ def test_an_array_that_is_changed_has_one_name(body, is_read):
         assert np.array_equal(namespace["one"](x), function(types.SimpleNamespace(flag=True), x))
 
 
+def test_a_local_name_without_a_value_is_no_global():
+    function = written("if self.flag: scale = 2\n    return x * scale", whole=True)
+    function.__globals__["scale"] = 3.0
+    float32 = [np.dtype("float32")]
+    assert read_elementwise(function, {"flag": True}, float32) is not None
+    assert read_elementwise(function, {"flag": False}, float32) is None
+    with pytest.raises(UnboundLocalError):
+        function(types.SimpleNamespace(flag=False), np.float32([1]))
+
+
 NAMES_IN_BODIES = st.sampled_from(["a", "b", "c", "x"])
 EXPRESSIONS = st.recursive(
     st.one_of(NAMES_IN_BODIES, st.sampled_from(["2", "0.1", "-3.5", "self.limit", "HALF", "self.limit * 3"])),

@@ -242,6 +242,8 @@ class _Reader:
     def name(self, name: str) -> Any:
         if name in self.values:
             return self.values[name]
+        if name in self.function.__code__.co_varnames:  # no value yet, whatever a global of that name has
+            raise _Otherwise
         return abs if name == "abs" and name not in self.function.__globals__ else self.function.__globals__[name]
 
     def operate(self, sign: ast.AST, *operands: Any) -> Any:
