@@ -7,7 +7,8 @@ from typing import Any
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.base import MAX_LINES
-from pyopnb.ops.errors import FeedError, closest, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["assert_close"]
 
@@ -50,7 +51,7 @@ def assert_close(
     ------
     AssertionError
         The values are not close. Its message has at most twelve lines; its attribute ``diff`` is the diff.
-    FeedError
+    InputError
         The two cannot be compared, a tolerance is negative or not finite, or there is no such verdict.
 
     Examples
@@ -74,7 +75,9 @@ def assert_close(
     __tracebackhide__ = True
     if at_least not in _PASSING:
         known = ", ".join(_PASSING)
-        raise FeedError("assert_close, at_least", expected=known, got=sanitize(at_least), next=closest(str(at_least), _PASSING))
+        raise InputError(
+            "assert_close, at_least", expected=known, got=sanitize(at_least), next=closest(str(at_least), _PASSING)
+        )
     result = (
         _judge(actual, rtol, atol, stol) if expected is _NOT_GIVEN else diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
     )
@@ -95,9 +98,9 @@ def _judge(result: Any, rtol: float | None, atol: float | None, stol: float | No
     __tracebackhide__ = True
     got = type(result).__name__
     if not hasattr(result, "verdict") or not hasattr(result, "ok"):
-        raise FeedError("assert_close", expected="two values, or a diff", got=got, next="assert_close(actual, expected)")
+        raise InputError("assert_close", expected="two values, or a diff", got=got, next="assert_close(actual, expected)")
     if rtol is None and atol is None and stol is None:
         return result
     if not hasattr(result, "judged"):
-        raise FeedError("assert_close", expected=f"no tolerance for a {got}", got="rtol, atol or stol")
+        raise InputError("assert_close", expected=f"no tolerance for a {got}", got="rtol, atol or stol")
     return result.judged(rtol=rtol, atol=atol, stol=stol)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.gradients import GradientReport, check_gradients
@@ -166,7 +166,7 @@ def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **
     ------
     UnknownOp
         The registry has no such op.
-    FeedError
+    InputError
         An example is not made of arrays, or their number is not that of the op's inputs. Errors of the op itself are not
         raised: they are in the verdicts.
 

@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.diffs.tolerances import is_float
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.backward import checked_gradients
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import DefinitionError, hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.central import central_differences
-from pyopnb.testing.difference import is_float
 from pyopnb.testing.sampling import drawn_places, suspected_places
 from pyopnb.testing.subject import Arrays, Example, Subject, generate_example, read_example, refuse_tuples
 from pyopnb.testing.trials import format_exception
 
-__all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients"]
+__all__ = ["LOOSEST", "TOLERANCES", "GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
 
-_TOLERANCES = {"float64": 1e-6, "float32": 2e-2}
-_LOOSEST = 0.1  # of the smaller dtypes
+TOLERANCES = {"float64": 1e-6, "float32": 2e-2}
+"""Of the largest element of a gradient, by the dtype that an op computes in."""
+LOOSEST = 0.1
+"""Of the smaller dtypes."""
 
 _RIGHT, _WRONG, _UNDECIDED = "right", "wrong", "undecided"
 
@@ -165,7 +168,7 @@ def check_grad(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (
         The registry has no such op.
     DefinitionError
         Its class has no ``backward``.
-    FeedError
+    InputError
         As from `check`.
 
     Notes
@@ -251,8 +254,8 @@ class _Comparison:
         random = np.random.default_rng(0)
         weights = {n: random.normal(size=y.shape).astype(y.dtype) for n, y in enumerate(outputs) if is_float(y)}
         floats = [array for array in (*example.inputs, *outputs) if array is not None and is_float(array)]
-        least = max((array.dtype for array in floats), key=_unit, default=np.dtype(np.float64))
-        if _unit(least) < _unit(np.dtype(np.float32)) and _rounds(subject, example, outputs):
+        least = max((array.dtype for array in floats), key=unit, default=np.dtype(np.float64))
+        if unit(least) < unit(np.dtype(np.float32)) and _rounds(subject, example, outputs):
             least = np.dtype(np.float32)
         return cls(subject, example, least, outputs, weights)
 
@@ -269,7 +272,7 @@ class _Comparison:
             if array is None or not is_float(array) or not array.size:
                 continue
             elements = self._elements(number, array, analytic[0][number])
-            differences = central_differences(lambda x, n=number: self._terms(n, x), array, elements, _unit(self.dtype))  # type: ignore[misc]
+            differences = central_differences(lambda x, n=number: self._terms(n, x), array, elements, unit(self.dtype))  # type: ignore[misc]
             order = list(self.weights)
             for places, gradients in zip(combinations, analytic, strict=True):
                 columns = [order.index(place) for place in places]
@@ -296,7 +299,7 @@ class _Comparison:
                 yield "for the same arrays it returns something else the second time: sessions keep one instance"
 
     def _are_equal(self, some: Sequence[np.ndarray | None], others: Sequence[np.ndarray | None]) -> bool:
-        tolerance = _TOLERANCES.get(dtype(self.dtype).name, _LOOSEST)
+        tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
         for a, b in zip(some, others, strict=True):
             if a is None or b is None:
                 continue
@@ -332,8 +335,8 @@ class _Comparison:
         """The indices of those to be moved: all, or some at random and those that sums of the others point to."""
         chosen = drawn_places(array.size)
         if chosen.size < array.size:
-            tolerance = _TOLERANCES.get(dtype(self.dtype).name, _LOOSEST)
-            suspects = suspected_places(lambda x: self._terms(number, x), array, gradient, chosen, _unit(self.dtype), tolerance)
+            tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
+            suspects = suspected_places(lambda x: self._terms(number, x), array, gradient, chosen, unit(self.dtype), tolerance)
             chosen = np.union1d(chosen, suspects)
         return [tuple(int(n) for n in np.unravel_index(int(place), array.shape)) for place in chosen]
 
@@ -353,7 +356,7 @@ class _Comparison:
     ) -> InputGradient:
         analytic = np.array([float(gradient[element]) for element in elements])
         kind = dtype(self.dtype).name
-        tolerance = _TOLERANCES.get(kind, _LOOSEST)
+        tolerance = TOLERANCES.get(kind, LOOSEST)
         found = InputGradient(
             str(self.example), name, _UNDECIDED, kind, tolerance, size=array.size, tried=len(elements), kinks=int(kinks.sum())
         )
@@ -405,7 +408,8 @@ def _rounds(subject: Subject, example: Example, outputs: tuple[np.ndarray, ...])
     return False
 
 
-def _unit(kind: np.dtype) -> float:
+def unit(kind: np.dtype) -> float:
+    """Return the relative rounding error of a floating-point dtype."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16

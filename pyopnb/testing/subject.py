@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
+from pyopnb.errors import InputError, ResultError
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import FeedError, ResultError, sanitize
 from pyopnb.ops.instantiate import instantiate
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.returns import Output
 from pyopnb.ops.schema import Port
@@ -58,12 +59,12 @@ def refuse_tuples(op: Op, inputs: Sequence[Any]) -> None:
 
     Raises
     ------
-    FeedError
+    InputError
     """
     for number, item in enumerate(inputs):
         if isinstance(item, (tuple, dict)) and (isinstance(item, dict) or any(isinstance(part, np.ndarray) for part in item)):
             names = [port.name for port in op.current.schema.inputs] or ["x"]
-            raise FeedError(
+            raise InputError(
                 f"check of {op.name}, input {number}",
                 expected="an array",
                 got=f"a {type(item).__name__}",
@@ -76,7 +77,7 @@ def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Ex
 
     Raises
     ------
-    FeedError
+    InputError
         A part of it is not an array of a dtype that ONNX has, or there are too few or too many.
     """
     parts = list(item) if isinstance(item, tuple) else [item]
@@ -94,7 +95,7 @@ def _check_count(op: Op, count: int, where: str) -> None:
         limit = f"{least}" if least == most else f"{least} or more" if most == math.inf else f"{least} to {most}"
         expected = f"{limit} inputs ({', '.join(map(str, ports))})" if ports else "no inputs"
         next_ = "examples=[…] for several examples" if count > most == 1 else None
-        raise FeedError(where, expected=expected, got=str(count), next=next_)
+        raise InputError(where, expected=expected, got=str(count), next=next_)
 
 
 def _read_array(part: Any, where: str) -> np.ndarray:
@@ -102,9 +103,9 @@ def _read_array(part: Any, where: str) -> np.ndarray:
         array = np.asarray(part)
         text = str(type_of(array))
     except ValueError as error:
-        raise FeedError(where, expected="an array of a dtype of ONNX", got=sanitize(str(error))) from None
+        raise InputError(where, expected="an array of a dtype of ONNX", got=sanitize(str(error))) from None
     if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
-        raise FeedError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__} of Python objects")
+        raise InputError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__} of Python objects")
     return array.astype(object) if text.startswith("string") else array
 
 

@@ -17,16 +17,18 @@ import numpy as np
 import onnx.defs
 from onnx import ModelProto
 
+from pyopnb.diffs.arrays.mismatch import mismatch
+from pyopnb.diffs.arrays.ulp import rounding_error
+from pyopnb.diffs.tolerances import is_float, relative_tolerance
+from pyopnb.errors import EscapedInput, ModelError, PyopError, ResultError
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import EscapedInput, ModelError, PyopError, ResultError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import run_kernels
 from pyopnb.runtime.session import Session
-from pyopnb.testing.difference import RELATIVE, difference, is_float, ulps
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, format_types
 
@@ -70,13 +72,13 @@ def _is_internal(file: str) -> bool:
     return file.startswith(_OURS) or f"{os.sep}onnxruntime{os.sep}capi{os.sep}" in file
 
 
-def _first_difference(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: Any = None) -> str | None:
-    """The first difference among outputs, with its index; ``rtol(array)`` is the tolerance of one."""
+def _first_difference(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerant: bool = False) -> str | None:
+    """Describe the first output that differs."""
     if len(results) != len(expected):
         return f"{len(results)} outputs instead of {len(expected)}"
     for index, (result, want) in enumerate(zip(results, expected, strict=True)):
-        if text := difference(result, want, rtol(want) if rtol else None):
-            return f"output {index}{text}" if text.startswith("[") else f"output {index} is {text}"
+        if text := mismatch(result, want, tolerant=tolerant):
+            return f"output {index}{text}" if text.startswith("[") else f"output {index}: {text}"
     return None
 
 
@@ -128,7 +130,7 @@ def _try_inputs_unmodified(subject: Subject) -> str:
         inputs = example.copies()
         subject.instance(example).compute(*inputs)
         for index, (before, after) in enumerate(zip(example.inputs, inputs, strict=True)):
-            if before is not None and after is not None and (text := difference(after, before)):
+            if before is not None and after is not None and (text := mismatch(after, before)):
                 name = schema.port(index).name
                 raise Failed(
                     f"compute writes into input {name}: {text}; in ONNX Runtime its inputs are read-only. "
@@ -138,7 +140,7 @@ def _try_inputs_unmodified(subject: Subject) -> str:
         feeds = {name: array.copy() for name, array in example.feeds().items()}
         error = _run_in_session(subject, example, feeds)
         for name, array in example.feeds().items():
-            if text := difference(feeds[name], array):
+            if text := mismatch(feeds[name], array):
                 raise Failed(f"the run changed the feed of input {name[1:]}: {text}")
         if error is not None:  # schema, shapes and runtime judge it; here it only says how far this trial came
             raise NotApplicable(f"a plain call does not modify them; a session does not run the op: {format_exception(error)}")
@@ -359,7 +361,7 @@ def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
     except Exception:  # an op need not take every dtype that its ports leave open
         return None
     errors = [
-        ulps(result, wide)
+        rounding_error(result, wide)
         for result, wide in zip(results, exact, strict=False)
         if is_float(result) and result.dtype != wide.dtype == np.float64 and result.shape == wide.shape
     ]
@@ -413,8 +415,8 @@ def _compare_with(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndar
             why = f"{whose} does not take {example}: {sanitize(str(error).strip().partition(chr(10))[0])}"
             continue
         compared += 1
-        if text := _first_difference(results, expected, _tolerance):
-            tolerances = ", ".join(dict.fromkeys(f"{_tolerance(array) or 0:g}" for array in expected))
+        if text := _first_difference(results, expected, tolerant=True):
+            tolerances = ", ".join(dict.fromkeys(f"{relative_tolerance(array) or 0:g}" for array in expected))
             raise Failed(
                 f"{example}, against {whose}, relative tolerance {tolerances}: {text}. "
                 f"Try: correct compute, or rename the op if it is not meant to be {sanitize(subject.op.op_type)}"
@@ -422,10 +424,6 @@ def _compare_with(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndar
     if not compared:
         raise NotApplicable(why)
     return f"agrees with {whose}" + (f" on {compared} of {len(subject.examples)} examples" if why else "")
-
-
-def _tolerance(array: np.ndarray) -> float | None:
-    return RELATIVE[dtype(array.dtype).name] if is_float(array) else None
 
 
 _IN_SESSION = ("schema", "inputs_unmodified")

@@ -24,9 +24,9 @@ import numpy as np
 from limits import LIMIT
 
 import pyopnb
+from pyopnb.errors import SessionRebuilt
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.notices import SessionRebuilt
 
 __all__ = ["EPOCH", "Report", "epoch", "main", "random_calls"]
 
@@ -257,14 +257,14 @@ class Epoch:
         raised, got = None, None
         try:
             got = graph.session(x=x)
-        except (Boom, pyopnb.ResultError, pyopnb.EscapedInput) as error:
+        except (Boom, pyopnb.errors.ResultError, pyopnb.errors.EscapedInput) as error:
             raised = error.with_traceback(None)
         finally:
             NOW.plan = outer
         self.judge(graph, plan, before, got, raised, first)
         with self.lock:
             self.seen["runs"] += 1
-            if raised is None or not isinstance(raised, pyopnb.EscapedInput):
+            if raised is None or not isinstance(raised, pyopnb.errors.EscapedInput):
                 self.kept += plan.kept
         del raised  # its frames lead to those of a run outside, and would keep that one's input
         if plan.kept and x.size:
@@ -273,12 +273,12 @@ class Epoch:
     def judge(self, graph: Graph, plan: Plan, x: np.ndarray, got: Any, raised: Any, first: dict[str, int]) -> None:
         where = f"{self.place}, run {plan.number}: {graph.kind}{list(x.shape)} through {graph.passes}, {plan.steps}"
         bad = next((n for n, step in enumerate(plan.steps) if step == "raises" or step in REFUSED), None)
-        if isinstance(raised, pyopnb.EscapedInput):
+        if isinstance(raised, pyopnb.errors.EscapedInput):
             assert any(step in KEEPING for step in plan.steps[: plan.at]), f"{where}: {raised!r}, and nothing was kept"
             self.seen["escapes"] += 1
             return
         if bad is not None:
-            wanted = Boom if plan.steps[bad] == "raises" else pyopnb.ResultError
+            wanted = Boom if plan.steps[bad] == "raises" else pyopnb.errors.ResultError
             assert isinstance(raised, wanted), f"{where}: {raised!r}, expected {wanted.__name__}"
             assert wanted is not Boom or raised.args == (plan.number,), f"{where}: another run's exception, {raised!r}"
             assert plan.at == bad + 1, f"{where}: {plan.at} calls, expected {bad + 1}"

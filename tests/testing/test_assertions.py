@@ -98,7 +98,7 @@ def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
     ],
 )
 def test_what_cannot_be_judged_is_refused(arguments: Any, keywords: Any, text: str) -> None:
-    with pytest.raises(pyopnb.FeedError, match=text):
+    with pytest.raises(pyopnb.errors.InputError, match=text):
         assert_close(*arguments, **keywords)
 
 

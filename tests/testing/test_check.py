@@ -191,7 +191,7 @@ BAD = [
     (Writeable, X, "runtime", r"output 0\[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
     (Cancels, X, "precision", r"float16: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
     (Overflows, np.float32([100, 1]), "precision", r"float32: inf units.*\[0\] is inf instead of 100.0"),
-    (Celu, X, "kernel", r"against ONNX Runtime's own Celu, relative tolerance 1e-05: output 0\[1,1\] is 25.0 instead of"),
+    (Celu, X, "kernel", r"against ONNX Runtime's own Celu, relative tolerance 1e-05: output 0\[0,0\] is 1.0 instead of"),
 ]  # fmt: skip
 
 
@@ -384,11 +384,11 @@ def test_an_example_that_is_not_what_the_hints_say() -> None:
 
 def test_examples_that_are_no_arrays() -> None:
     pyopnb.registry.define(SoftClip, "t::Op")
-    with pytest.raises(pyopnb.FeedError, match="example 1, input 0: expected an array of a dtype of ONNX"):
+    with pytest.raises(pyopnb.errors.InputError, match="example 1, input 0: expected an array of a dtype of ONNX"):
         pyopnb.check("t::Op", X, examples=[iter([1, 2])])
-    with pytest.raises(pyopnb.FeedError, match="example 0, input 0"):
+    with pytest.raises(pyopnb.errors.InputError, match="example 0, input 0"):
         pyopnb.check("t::Op", np.array(["2020-01-01"], "datetime64[D]"))
-    with pytest.raises(pyopnb.UnknownOp, match="Try: t::Op"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="Try: t::Op"):
         pyopnb.check("t::Opp")
 
 
@@ -398,14 +398,17 @@ def test_inputs_are_given_as_to_call() -> None:
     assert len(pyopnb.check("t::MatMul", X, X.T, examples=[(X.T, X)]).examples) == 2
     assert pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]]).examples == ("(float64[1,2], float64[2,1])",)
     with pytest.raises(
-        pyopnb.FeedError, match=r"check of t::MatMul, input 0: expected an array, got a tuple\. Try: check\('t::MatMul', a, b\)"
+        pyopnb.errors.InputError,
+        match=r"check of t::MatMul, input 0: expected an array, got a tuple\. Try: check\('t::MatMul', a, b\)",
     ):
         pyopnb.check("t::MatMul", (X, X.T))
     for inputs in ((X,), (X, X, X)):
-        with pytest.raises(pyopnb.FeedError, match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}"):
+        with pytest.raises(
+            pyopnb.errors.InputError, match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}"
+        ):
             pyopnb.check("t::MatMul", *inputs)
     pyopnb.registry.define(SoftClip, "t::Op")
-    with pytest.raises(pyopnb.FeedError, match=r"expected 1 inputs.*Try: examples=\[…\] for several examples"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"expected 1 inputs.*Try: examples=\[…\] for several examples"):
         pyopnb.check("t::Op", X, X)
 
 

@@ -1,0 +1,299 @@
+"""Decide whether two results differ by more than the original's own rounding.
+
+A tolerance for all would hide a lost ``log1p`` or refuse a sum in another order. So each element gets an
+allowance of its own: what the original loses against its own run in wider floats, and what it moves when
+its inputs move by a rounding error. Results other than floats are exact, except where moving the inputs
+by a rounding error changes the original's own result, as on the edge of a comparison.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from pyopnb.testing.verify.trials import Arrays, Trial
+from pyopnb.testing.verify.values import is_float, is_integer
+
+__all__ = ["NO_KERNEL_ERROR", "Function", "Judge", "KernelError", "call_original", "wrong_elements"]
+
+Function = Callable[..., Sequence[np.ndarray]]
+
+_BASE_ULPS = 16.0
+"""Units in the last place between two good implementations of one function: ONNX Runtime's exp and tanh
+are off by up to 5, and a body calls several."""
+_OF_OWN_ERROR = 4.0
+_OF_SPREAD = 16.0
+_MOVES = 6
+
+_WIDER = {
+    "float16": np.float64,
+    "bfloat16": np.float64,
+    "float32": np.float64,
+    "float64": np.longdouble,
+    "complex64": np.complex128,
+    "complex128": np.clongdouble,
+}
+
+
+def call_original(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...] | None:
+    """Call a function on copies of the inputs; return None where it raises."""
+    copies = [None if array is None else array.copy() for array in inputs]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return tuple(np.asarray(result) for result in function(*copies))
+        except Exception:  # the body is a user's, and may refuse drawn inputs by any exception
+            return None
+
+
+@dataclass(frozen=True)
+class KernelError:
+    """What the kernels of a runtime lose on their own, which is no fault of a conversion.
+
+    Attributes
+    ----------
+    tiny : float
+        How far a float32 or float64 result may be off, in multiples of its dtype's smallest normal number.
+    of_largest : float
+        How far a result may be off, in units in the last place of the largest number that goes in or out.
+    long_rows : bool
+        Whether a row of a million elements is added up in float32 as exactly as by NumPy. If not, such
+        rows are not tried.
+    """
+
+    tiny: float = 0.0
+    of_largest: float = 0.0
+    long_rows: bool = True
+
+
+NO_KERNEL_ERROR = KernelError()
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The original function, and how exactly another one has to agree with it.
+
+    Attributes
+    ----------
+    original : callable
+    exact : callable or None
+        The original in wider floats; None where there is none.
+    narrowest : numpy.dtype or None
+        The narrowest float that is computed in, if narrower than the inputs and outputs.
+    kernel_error : KernelError
+    """
+
+    original: Function
+    exact: Function | None
+    narrowest: np.dtype | None = None
+    kernel_error: KernelError = NO_KERNEL_ERROR
+
+    def wrong(
+        self, trial: Trial, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
+    ) -> tuple[int, np.ndarray | None] | None:
+        """Return the first output that differs, and a mask of its wrong elements.
+
+        The mask is None where the dtype, the shape or the number of outputs differs.
+        """
+        if len(results) != len(expected):
+            return min(len(results), len(expected)), None
+        for number, (want, got) in enumerate(zip(expected, results, strict=True)):
+            if got.dtype != want.dtype or got.shape != want.shape:
+                return number, None
+            mask = self._wrong_elements(number, trial, want, got)
+            if mask.any():
+                return number, mask
+        return None
+
+    def _wrong_elements(self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray) -> np.ndarray:
+        # Most results agree closely, and the yardsticks cost seven more calls of the original.
+        closely = wrong_elements(want, got, _strict_allowance(want))
+        if not closely.any():
+            return closely
+        inputs = trial.inputs
+        moved_results = [] if trial.on_edges else self._moved_results(number, inputs, want)
+        if not _has_fractions(want.dtype):
+            # The result of a comparison, a rounding or a sort may sit on an edge.
+            for moved in moved_results:
+                closely &= moved == want
+            return closely
+        exact = self._exact_result(number, inputs, want)
+        allowance = self._allowance(inputs, want, exact, moved_results)
+        wrong = wrong_elements(want, got, allowance)
+        if exact is not None and wrong.any():
+            # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth, and
+            # finite where NumPy overflowed on the way.
+            wrong &= wrong_elements(exact, _widened(got), allowance)
+        return wrong
+
+    def _allowance(
+        self,
+        inputs: Arrays,
+        want: np.ndarray,
+        exact: np.ndarray | None,
+        moved_results: Sequence[np.ndarray],
+    ) -> np.ndarray:
+        """Return how far each element of a result may be off."""
+        wide = _widened(want)
+        truth = wide if exact is None else exact
+        eps, smallest = _precision(want.dtype)
+        if self.narrowest is not None and is_float(want.dtype):
+            eps = max(eps, _precision(self.narrowest)[0])
+        terms = max((array.size for array in inputs if array is not None), default=1)
+        # Rounding errors of a sum grow with the root of its terms, in one order as in another.
+        ulps = _BASE_ULPS + np.sqrt(terms / max(want.size, 1))
+        with np.errstate(all="ignore"):
+            size = np.maximum(_finite(np.abs(wide)), _finite(np.abs(truth)))
+            allowance = ulps * eps * size + 4 * smallest + _integer_floor(inputs, eps)
+            allowance = allowance + _OF_OWN_ERROR * _finite(np.abs(wide - truth))
+            allowance = allowance + self._kernel_allowance(inputs, want, eps)
+            for moved in moved_results:
+                moved_wide = _widened(moved)
+                spread = _finite(np.abs(moved_wide - wide))
+                allowance = np.maximum(allowance, _OF_SPREAD * spread)
+                # Where the original jumps between finite and infinite, nothing can be said.
+                jumps = np.isfinite(moved_wide) != np.isfinite(wide)
+                allowance = np.where(jumps, np.inf, allowance)
+            # Where the original overflowed on the way, in another order it need not, or elsewhere.
+            overflowed = np.isfinite(truth) & ~np.isfinite(wide)
+        return np.asarray(np.where(overflowed, np.inf, allowance))
+
+    def _kernel_allowance(self, inputs: Arrays, want: np.ndarray, eps: float) -> float:
+        """Return how far any element may be off through the runtime's kernels."""
+        allowance = 0.0
+        if self.kernel_error.of_largest:
+            largest = max(_largest(array) for array in (*inputs, want))
+            allowance += self.kernel_error.of_largest * eps * largest
+        # The smallest normal float16 is 6e-5, which is no small error.
+        if want.dtype.name in ("float32", "float64"):
+            allowance += self.kernel_error.tiny * float(np.finfo(want.dtype).smallest_normal)
+        return allowance
+
+    def _moved_results(self, number: int, inputs: Arrays, want: np.ndarray) -> list[np.ndarray]:
+        """Return the original's results where its float inputs moved by a rounding error."""
+        moved_results: list[np.ndarray] = []
+        if not any(array is not None and _has_fractions(array.dtype) for array in inputs):
+            return moved_results
+        # Ties decide on indices and flags. Sums need each element moved by itself, as those of equal ones
+        # can cancel exactly.
+        ties_stay = not _has_fractions(want.dtype)
+        for seed in range(_MOVES):
+            moved_inputs = []
+            for array in inputs:
+                if array is None or not _has_fractions(array.dtype):
+                    moved_inputs.append(array)
+                else:
+                    moved_inputs.append(_moved(array, self.narrowest, seed, ties_stay))
+            results = call_original(self.original, tuple(moved_inputs))
+            if results is not None and len(results) > number and results[number].shape == want.shape:
+                moved_results.append(results[number])
+        return moved_results
+
+    def _exact_result(self, number: int, inputs: Arrays, want: np.ndarray) -> np.ndarray | None:
+        """Return a result of the original in wider floats, if it has one."""
+        if self.exact is None:
+            return None
+        wide_inputs = []
+        for array in inputs:
+            if array is None or array.dtype.name not in _WIDER:
+                wide_inputs.append(array)
+            else:
+                wide_inputs.append(array.astype(_WIDER[array.dtype.name]))
+        results = call_original(self.exact, tuple(wide_inputs))
+        if results is None or len(results) <= number or results[number].shape != want.shape:
+            return None
+        if not _has_fractions(results[number].dtype):
+            return None
+        return _widened(results[number])
+
+
+def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | float) -> np.ndarray:
+    """Mark the elements that differ by more than an allowance.
+
+    NaN agrees with NaN, an infinity with itself, and 0.0 with -0.0.
+    """
+    if want.dtype == object:
+        pairs = zip(got.ravel(), want.ravel(), strict=True)
+        return np.array([a != b for a, b in pairs], bool).reshape(want.shape)
+    if not _has_fractions(want.dtype):
+        return np.asarray(got != want)
+    a, b = _widened(got), _widened(want)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowance)
+    return np.asarray(~(same | near | np.isposinf(allowance)))
+
+
+def _strict_allowance(want: np.ndarray) -> np.ndarray | float:
+    if not _has_fractions(want.dtype):
+        return 0.0
+    eps, _ = _precision(want.dtype)
+    with np.errstate(all="ignore"):
+        return 2 * eps * _finite(np.abs(_widened(want)))
+
+
+def _has_fractions(dtype: np.dtype) -> bool:
+    return dtype.kind == "c" or is_float(dtype)
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return an array in a dtype in which its differences are exact enough."""
+    if array.dtype.kind == "c":
+        return array.astype(np.clongdouble)
+    return array.astype(np.longdouble if array.dtype.itemsize > 4 else np.float64)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Return values with 0 in the place of NaN and infinities."""
+    return np.asarray(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
+
+
+def _precision(dtype: np.dtype) -> tuple[float, float]:
+    """Return the distance from 1 to the next number, and the smallest number above 0."""
+    real = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+    info = ml_dtypes.finfo(real)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    return float(info.eps), float(info.smallest_subnormal)
+
+
+def _moved(array: np.ndarray, narrowest: np.dtype | None, seed: int, ties_stay: bool) -> np.ndarray:
+    """Move each number by a rounding error, equal numbers alike if ties are to stay ties."""
+    eps, _ = _precision(array.dtype)
+    if narrowest is not None:
+        eps = max(eps, _precision(narrowest)[0])
+    wide = _widened(array)
+    random = np.random.default_rng(seed)
+    share = random.random(wide.shape)
+    if ties_stay:
+        # How far is then a hash of the number itself.
+        share = _hashed(wide, int(random.integers(2**62)))
+    with np.errstate(all="ignore"):
+        return np.asarray((wide * (1 + 3 * eps * (share - 0.5))).astype(array.dtype))
+
+
+def _hashed(wide: np.ndarray, seed: int) -> np.ndarray:
+    """Return numbers between 0 and 1 that are equal where the given ones are."""
+    hashed = wide.astype(np.float64).copy().view(np.uint64) ^ np.uint64(seed)
+    for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
+        hashed = hashed * np.uint64(factor)
+        hashed = hashed ^ (hashed >> np.uint64(31))
+    return np.asarray((hashed >> np.uint64(11)).astype(np.float64) / 2.0**53)
+
+
+def _largest(array: np.ndarray | None) -> float:
+    """Return the largest finite magnitude in an array of floats; 0.0 for others."""
+    if array is None or not _has_fractions(array.dtype):
+        return 0.0
+    return float(_finite(np.abs(_widened(array))).max(initial=0.0))
+
+
+def _integer_floor(inputs: Arrays, eps: float) -> float:
+    """Return what floats of this precision lose of the largest integer among the inputs."""
+    largest = 0.0
+    for array in inputs:
+        if array is not None and is_integer(array.dtype) and array.size:
+            largest = max(largest, float(np.abs(array.astype(np.float64)).max()))
+    return 4 * eps * largest

@@ -1,0 +1,270 @@
+"""Draw the inputs on which a conversion is compared with its original.
+
+The order is that in which wrong conversions were found: the user's examples, other sizes, then values
+that are not kind. All of them are drawn with fixed seeds, so that a disagreement can be repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyopnb.testing.verify.values import HALVES, NOT_FINITE, is_float, is_integer, value_sets
+
+__all__ = ["Arrays", "Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "resize"]
+
+Arrays = tuple[np.ndarray | None, ...]
+Dims = Sequence[Sequence[int | str] | None]
+"""For each input the size of each axis, or the name of a free dimension; None for an input left out."""
+
+_ROOMY = 400  # elements of the largest input, enough for ties among more than 16 that a sort moves
+_DRAWS = 3  # of arrays whose sizes cannot grow
+_LONG_ROW = 1_000_000
+_MAX_ELEMENTS = 2_000_000
+_SEPARATE_INPUTS = 6
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs that are tried, and what is special about them.
+
+    Attributes
+    ----------
+    name : str
+        As messages say it after "with": ``"tiny numbers in input 0"``.
+    inputs : tuple of (ndarray or None)
+    on_edges : bool
+        Whether the inputs are meant to sit on the edges of roundings and comparisons, so that a result
+        that jumps there is judged all the same.
+    """
+
+    name: str
+    inputs: Arrays
+    on_edges: bool = False
+
+
+def draw_trials(
+    examples: Sequence[Arrays],
+    *,
+    dims: Dims | None = None,
+    constants: Collection[float] = (),
+    finite: bool = False,
+    empty: bool = True,
+    long_rows: Collection[str] = (),
+) -> Iterator[Trial]:
+    """Yield the inputs to try, the user's examples first.
+
+    Parameters
+    ----------
+    examples : sequence of tuples
+        All of the same dtypes and ranks.
+    dims : sequence, optional
+        Which dimensions are free; without it, all sizes stay those of the examples.
+    constants : collection of numbers
+        Numbers in the converted body; they and their neighbours are tried.
+    finite : bool
+        Leave NaN and infinities out.
+    empty : bool
+        Try free dimensions of size 0.
+    long_rows : collection of str
+        Free dimensions along which a row of a million elements is tried.
+
+    Yields
+    ------
+    Trial
+    """
+    for number, example in enumerate(examples):
+        yield Trial("the example" if number == 0 else f"example {number}", example)
+    first = examples[0]
+    free_sizes = free_sizes_of(first, dims)
+    roomy = first
+    if dims is not None and free_sizes:
+        yield from _other_sizes(first, dims, free_sizes, empty)
+        roomy = _roomy(first, dims, free_sizes)
+    yield from _value_trials(first, roomy, constants, finite)
+    yield from _ordered_trials(roomy)
+    if dims is not None:
+        yield from _long_rows(first, dims, long_rows)
+
+
+# ---- sizes ------------------------------------------------------------------------------------------
+
+
+def free_sizes_of(example: Arrays, dims: Dims | None) -> dict[str, int]:
+    """Return the example's size of each free dimension."""
+    sizes: dict[str, int] = {}
+    for array, axes in zip(example, dims or (), strict=False):
+        if array is None or axes is None:
+            continue
+        for size, dim in zip(array.shape, axes, strict=True):
+            if isinstance(dim, str):
+                sizes[dim] = size
+    return sizes
+
+
+def _other_sizes(example: Arrays, dims: Dims, free_sizes: Mapping[str, int], empty: bool) -> Iterator[Trial]:
+    tried = [dict(free_sizes)]
+    wanted: list[dict[str, int]] = []
+    for step in (1, 3):
+        wanted.append({name: size + step for name, size in free_sizes.items()})
+    for name, size in free_sizes.items():
+        for other_size in (1, 2, size - 1, size + 1):
+            wanted.append({**free_sizes, name: other_size})
+    wanted.append(dict.fromkeys(free_sizes, 1))
+    if empty:
+        for name in free_sizes:
+            wanted.append({**free_sizes, name: 0})
+    for sizes in wanted:
+        if sizes in tried or min(sizes.values()) < 0 or (not empty and 0 in sizes.values()):
+            continue
+        tried.append(sizes)
+        inputs = resize(example, dims, sizes)
+        if inputs is not None:
+            described = ", ".join(str(list(array.shape)) for array in inputs if array is not None)
+            yield Trial(f"inputs of sizes {described}", inputs)
+
+
+def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
+    """Repeat or cut an example's values to other sizes; None if that would take too much memory."""
+    inputs: list[np.ndarray | None] = []
+    for array, axes in zip(example, dims, strict=True):
+        if array is None or axes is None:
+            inputs.append(array)
+            continue
+        shape = []
+        for size, dim in zip(array.shape, axes, strict=True):
+            shape.append(sizes.get(dim, size) if isinstance(dim, str) else dim)
+        if math.prod(shape) > max(_MAX_ELEMENTS, array.size):
+            return None
+        if array.size:
+            inputs.append(np.resize(array, shape).astype(array.dtype, copy=False))
+        else:
+            inputs.append(np.full(shape, "" if array.dtype == object else 0, array.dtype))
+    return tuple(inputs)
+
+
+def _roomy(example: Arrays, dims: Dims, free_sizes: Mapping[str, int]) -> Arrays:
+    """Return the example with its free dimensions so large that an input has some 400 elements."""
+    sizes = dict(free_sizes)
+    for _ in range(12):
+        larger = {}
+        # Sizes that differ by one keep a dimension from being taken for another one.
+        for number, (name, size) in enumerate(sizes.items()):
+            larger[name] = 2 * size + 1 + number
+        inputs = resize(example, dims, larger)
+        if inputs is None:
+            break
+        if max(array.size for array in inputs if array is not None) > 4 * _ROOMY:
+            break
+        sizes = larger
+    return resize(example, dims, sizes) or example
+
+
+# ---- values -----------------------------------------------------------------------------------------
+
+
+def _value_trials(first: Arrays, roomy: Arrays, constants: Collection[float], finite: bool) -> Iterator[Trial]:
+    sets_by_input: dict[int, dict[str, list[Any]]] = {}
+    for number, array in enumerate(first):
+        if array is not None:
+            sets_by_input[number] = dict(value_sets(array.dtype, constants))
+            if finite:
+                sets_by_input[number].pop(NOT_FINITE, None)
+            if is_integer(array.dtype):
+                # Most integers are no valid index, so the example's own range is tried as well.
+                sets_by_input[number]["integers in the range of the example"] = _range_of(array)
+    names = list(dict.fromkeys(name for sets in sets_by_input.values() for name in sets))
+    # A body may refuse the larger sizes, as one that fixes a size without saying so does.
+    for base in [roomy] if roomy is first else [roomy, first]:
+        for seed, name in enumerate(names):
+            yield from _of_one_set(base, name, sets_by_input, seed)
+
+
+def _of_one_set(base: Arrays, name: str, sets_by_input: Mapping[int, Mapping[str, list[Any]]], seed: int) -> Iterator[Trial]:
+    numbers = [number for number, sets in sets_by_input.items() if name in sets]
+    groups = [numbers]
+    if len(sets_by_input) > 1 and len(numbers) <= _SEPARATE_INPUTS:
+        # One input alone: what is extreme in all of them may be refused by the original.
+        groups += [[number] for number in numbers if [number] != numbers]
+    for group in groups:
+        size = max(base[number].size for number in group)  # type: ignore[union-attr]  # those are there
+        for draw in range(1 if size >= _ROOMY // 2 else _DRAWS):
+            random = np.random.default_rng((seed, draw))
+            inputs = list(base)
+            for number in group:
+                inputs[number] = _filled(base[number], sets_by_input[number][name], random, draw)
+            inside = "" if group == list(sets_by_input) else f" in input {group[0]}"
+            yield Trial(f"{name}{inside}", tuple(inputs), on_edges=name == HALVES)
+
+
+def _filled(array: np.ndarray | None, values: list[Any], random: np.random.Generator, draw: int) -> np.ndarray:
+    """Return an array of the same shape with values of a set: all of them first, then any."""
+    assert array is not None  # noqa: S101  # only inputs that are there have sets
+    chosen = random.choice(len(values), array.size)
+    if draw == 0:
+        whole = random.permutation(len(values))[: array.size]
+        chosen[: len(whole)] = random.permutation(whole)
+    filled = np.empty(array.size, array.dtype)
+    with np.errstate(all="ignore"):
+        for position, index in enumerate(chosen):
+            filled[position] = values[index]
+    return filled.reshape(array.shape)
+
+
+def _range_of(array: np.ndarray) -> list[int]:
+    if not array.size:
+        return [0]
+    integers = array.astype(object)
+    lowest, highest = int(integers.min()), int(integers.max())
+    if highest - lowest < 100:
+        return list(range(lowest, highest + 1))
+    return sorted({int(value) for value in integers.ravel()})
+
+
+# ---- order and length -------------------------------------------------------------------------------
+
+
+def _ordered_trials(roomy: Arrays) -> Iterator[Trial]:
+    """Yield sorted and reversed inputs: a scan that starts at the wrong end shows there."""
+    for name, step in (("sorted inputs", 1), ("inputs sorted downwards", -1)):
+        inputs: list[np.ndarray | None] = []
+        for array in roomy:
+            if array is None or array.dtype == object:
+                inputs.append(array)
+            else:
+                ordered = np.sort(array, axis=None)[::step].reshape(array.shape)
+                inputs.append(np.ascontiguousarray(ordered).reshape(array.shape))
+        yield Trial(name, tuple(inputs))
+
+
+def _long_rows(first: Arrays, dims: Dims, names: Collection[str]) -> Iterator[Trial]:
+    """Yield one row of a million elements: a sum that adds one by one is off by a percent there."""
+    for name in names:
+        inputs = long_row(first, dims, name, _LONG_ROW)
+        if inputs is not None:
+            yield Trial(f"a million equal elements along {name}", inputs)
+
+
+def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Arrays | None:
+    """Return equal elements along one free dimension; None if the other dimensions are too large."""
+    largest = 1
+    free_sizes = free_sizes_of(first, dims)
+    for array, axes in zip(first, dims, strict=True):
+        if array is not None and axes is not None and name in axes:
+            sizes = [size for size, dim in zip(array.shape, axes, strict=True) if dim != name]
+            largest = max(largest, math.prod(sizes))
+    inputs = resize(first, dims, {**free_sizes, name: elements // largest})
+    if inputs is None or elements // largest < 100:
+        return None
+    filled = []
+    for array in inputs:
+        if array is not None and is_float(array.dtype):
+            array = np.full(array.shape, 0.1).astype(array.dtype)
+        elif array is not None and is_integer(array.dtype):
+            array = np.ones(array.shape, array.dtype)
+        filled.append(array)
+    return tuple(filled)

@@ -1,0 +1,128 @@
+"""Values on which conversions are known to go wrong, by dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["HALVES", "NOT_FINITE", "is_float", "is_integer", "value_sets"]
+
+NOT_FINITE = "NaN and infinities"
+"""The name of the set that is left out where a user says that all values are finite."""
+
+HALVES = "halves"
+"""The name of the set on whose numbers roundings and comparisons jump, and sums are exact."""
+
+_TEXTS = ["", " ", "a", "A", "ab", "ä", "ß", "日本", "1", "-1.5", "nan", "a b", "a,b", "x" * 300]
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Tell floats, ml_dtypes' among them, from everything else."""
+    if dtype.kind == "f":
+        return True
+    if dtype.kind != "V" or dtype.names is not None:
+        return False
+    try:
+        ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    except ValueError:  # its integers of four bits have the same kind
+        return False
+    return True
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """Tell integers, ml_dtypes' among them, from everything else."""
+    if dtype.kind in "iu":
+        return True
+    return dtype.kind == "V" and dtype.name in ("int4", "uint4", "int2", "uint2")
+
+
+def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield named lists of values, the ones first that most often show a wrong conversion.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    constants : collection of numbers
+        Those that the converted body compares or computes with.
+    """
+    if dtype.kind == "b":
+        yield "booleans", [True, False]
+    elif dtype.kind == "O":
+        yield "other texts", list(_TEXTS)
+    elif is_integer(dtype):
+        yield from _integer_sets(dtype, constants)
+    elif is_float(dtype):
+        yield from _float_sets(dtype, constants)
+    elif dtype.kind == "c":
+        yield from _complex_sets(dtype)
+
+
+def _integer_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
+    info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    lowest, highest = int(info.min), int(info.max)
+    near_constants = []
+    for constant in constants:
+        if np.isfinite(constant):
+            near_constants += [int(constant) - 1, int(constant), int(constant) + 1]
+    extremes = [lowest, lowest + 1, -1, 0, 1, highest - 1, highest]
+    if info.bits <= 8:
+        yield "every integer of the dtype", list(range(lowest, highest + 1))
+    yield "the extremes of integers", _within(extremes, lowest, highest)
+    small = [-7, -3, -2, -1, 0, 1, 2, 3, 5, 7, *near_constants]
+    yield "small integers", _within(small, lowest, highest)
+    # Products and sums of these wrap, or leave what float32 and float64 can hold.
+    powers = []
+    for exponent in (4, 7, 8, 15, 16, 24, 31, 32, 53, 62):
+        power = 2**exponent
+        powers += [power - 1, power, power + 1, -power - 1, -power, 1 - power]
+    yield "integers near powers of two", _within(powers, lowest, highest)
+    yield "equal integers", _within([3], lowest, highest)
+
+
+def _within(values: list[int], lowest: int, highest: int) -> list[Any]:
+    return sorted({value for value in values if lowest <= value <= highest})
+
+
+def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    eps, smallest, largest = float(info.eps), float(info.tiny), float(info.max)
+    random = np.random.default_rng(1)
+    near_constants: list[float] = []
+    for constant in constants:
+        value = float(constant)
+        step = abs(value) * eps
+        near_constants += [value, -value, value - 1, value + 1, value - step, value + step]
+    zeros = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
+    yield "zeros and small numbers", zeros
+    yield HALVES, [-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5]
+    if near_constants:
+        yield "numbers near the constants of the body", near_constants
+    yield "numbers of order one", list(random.normal(size=97))
+    tiny = [value for value in (1e-30, 1e-20, 1e-10, 1e-7, 1e-5) if value >= smallest]
+    tiny += [smallest, smallest / 4, eps]
+    yield "tiny numbers", [*tiny, *(-value for value in tiny)]
+    large = [value for value in (1e3, 1e4, 1e6, 1e10, 1e20, 1e30) if value < largest]
+    yield "large numbers", [*large, *(-value for value in large)]
+    yield "the largest numbers", [largest, -largest, largest / 2, -largest / 2]
+    near_one = [1 - eps, 1 + eps, 1 - 9 * eps, 1 + 9 * eps, 0.999, 1.001]
+    yield "numbers near one", near_one
+    yield "numbers between 0 and 1", list(random.random(97))
+    # Ties decide on the order of a sort, and on which of two equal elements argmax takes.
+    yield "few values with many ties", [-1.0, 0.0, 1.0, 2.0]
+    yield "equal numbers", [0.1]
+    # What cancels shows a sum whose terms were added in a narrower dtype.
+    yield "tiny beside large numbers", [1 / eps, -1 / eps, 1.0, -1.0, eps, -eps]
+    # Exponential functions leave their dtype here, and approximations clamp.
+    yield "numbers up to a hundred", [-100.0, -88.0, -50.0, -20.0, -10.0, 10.0, 20.0, 50.0, 88.0, 100.0]
+    yield NOT_FINITE, [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, *near_constants]
+
+
+def _complex_sets(dtype: np.dtype) -> Iterator[tuple[str, list[Any]]]:
+    random = np.random.default_rng(1)
+    yield "numbers of order one", list(random.normal(size=97) + 1j * random.normal(size=97))
+    yield "zeros and units", [0, 1, -1, 1j, -1j, 1 + 1j]
+    yield "tiny numbers", [1e-20, 1e-20j, 1e-10 + 1e-10j]
+    yield "large numbers", [1e10, 1e10j, -1e10 + 1e10j]

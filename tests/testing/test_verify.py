@@ -1,0 +1,137 @@
+"""The verification of conversions finds wrong ones and lets right ones pass."""
+
+import warnings
+
+import numpy as np
+import pytest
+from conversions import RIGHT, WRONG, example
+
+from pyopnb.testing.verify import KernelError, Trial, verify
+
+
+def as_function(body):
+    return lambda *arrays: [np.asarray(body(*arrays))]
+
+
+def test_row_taken_for_the_last_one_is_found_at_another_size():
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    verification = verify(as_function(lambda x: x[-1:]), as_function(lambda x: x[2:3]), [(x,)], dims=[["N", 2]])
+    assert not verification.ok
+    assert "sizes" in verification.disagreement.trial
+
+
+def test_kept_view_of_a_buffer_is_found():
+    x = np.float32([1, 2, 3])
+    verification = verify(as_function(lambda x: x), lambda x: [x], [(x,)])
+    assert "buffer" in verification.disagreement.trial
+
+
+def test_kernels_that_are_off_among_the_smallest_numbers_pass_only_if_that_is_named():
+    def tanh_of_a_runtime(x):
+        smallest = np.finfo(np.float32).smallest_normal
+        return np.where(np.abs(x) <= smallest, x * np.float32(1.01), x)
+
+    functions = (as_function(lambda x: x), as_function(tanh_of_a_runtime), [(np.float32([1, 2]),)])
+    assert verify(*functions).disagreement is not None
+    assert verify(*functions, kernel_error=KernelError(tiny=1.0)).ok
+    assert verify(*functions, kernel_error=KernelError(tiny=1e-3)).disagreement is not None
+
+
+def test_kernels_that_are_off_beside_large_numbers_pass_only_if_that_is_named():
+    def converted(x):
+        return x + np.float32(4e-7) * np.abs(x).max()
+
+    functions = (as_function(lambda x: x.copy()), as_function(converted), [(np.float32([1, 2]),)])
+    beside_one = [Trial("numbers beside one", (np.float32([1, 1e-3, -1e-3]),))]
+    lost = KernelError(of_largest=16.0)
+    assert verify(*functions, trials=iter(beside_one)).disagreement is not None
+    assert verify(*functions, kernel_error=lost, trials=iter(beside_one)).ok
+    lost_digits = (as_function(np.log1p), as_function(lambda x: np.log(1 + x)))
+    assert verify(*lost_digits, [(np.float32([1, 2]),)], kernel_error=lost).disagreement is not None
+
+
+def test_long_rows_are_left_out_only_if_the_kernels_are_said_to_be_off_there():
+    def original(x):
+        return x.sum(keepdims=True)
+
+    def sum_of_a_runtime(x):
+        return original(x) * np.float32(1 if x.size < 100_000 else 1.001)
+
+    functions = (as_function(original), as_function(sum_of_a_runtime), [(np.float32([1, 2, 3]),)])
+    assert "million" in verify(*functions, dims=[["N"]]).disagreement.trial
+    assert verify(*functions, dims=[["N"]], kernel_error=KernelError(long_rows=False)).ok
+
+
+def test_warnings_of_a_converted_function_stay_inside():
+    def converted(x):
+        warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+        return [x.copy()]
+
+    assert verify(as_function(lambda x: x), converted, [(np.float32([1]),)]).ok
+
+
+def test_error_of_the_converted_function_is_kept():
+    def converted(x):
+        if len(x) == 1:
+            raise ValueError("one element")
+        return [x + 1]
+
+    verification = verify(as_function(lambda x: x + 1), converted, [(np.float32([1, 2]),)], dims=[["N"]])
+    assert verification.disagreement is None
+    assert str(verification.error) == "one element"
+
+
+def test_inputs_that_the_original_refuses_are_left_out():
+    def original(x):
+        if (x < 0).any():
+            raise ValueError("negative")
+        return [np.sqrt(x)]
+
+    verification = verify(original, as_function(np.sqrt), [(np.float32([1, 2]),)])
+    assert verification.ok
+    assert verification.left_out
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float16", "float32", "float64", "bool"])
+def test_same_function_passes(dtype):
+    x = np.ones((2, 3), dtype)
+    assert verify(as_function(lambda x: x[::-1]), as_function(lambda x: x[::-1]), [(x,)], dims=[["N", "M"]]).ok
+
+
+def verified(original, converted, dtype, shape):
+    return verify(
+        as_function(original), as_function(converted), [(example(dtype, shape),)], dims=[list(shape)], constants=[1, 3, 300]
+    )
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case[0])
+def test_wrong_conversion_is_found(case):
+    _, original, converted, dtype, shape = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert verified(original, converted, dtype, shape).disagreement is not None
+
+
+def passes(case, dtypes):
+    _, original, converted, _, shape = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for dtype in dtypes:
+            verification = verified(original, converted, dtype, shape)
+            assert verification.ok, f"{dtype}: {verification.disagreement}, {verification.errors[:1]}"
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=lambda case: case[0])
+def test_right_conversion_passes(case):
+    passes(case, case[3][-1:])
+
+
+@pytest.mark.everywhere  # half a minute
+@pytest.mark.parametrize("case", RIGHT, ids=lambda case: case[0])
+def test_right_conversion_passes_in_each_dtype(case):
+    passes(case, case[3][:-1])
+
+
+def test_there_are_enough_conversions():
+    assert len(WRONG) >= 60
+    assert sum(len(dtypes) for _, _, _, dtypes, _ in RIGHT) >= 150
