@@ -7,34 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import onnx as _onnx  # noqa: F401  # first: importing it from a module further down takes 20 ms longer
 
+from pyopnb.errors import PyopError
 from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
 from pyopnb.ops.definitions import pyop
-from pyopnb.ops.errors import (
-    ArgumentError,
-    DefinitionError,
-    EscapedInput,
-    FeedError,
-    ModelError,
-    ModuleRefused,
-    NotationError,
-    NotFinite,
-    NotLowered,
-    PyopError,
-    ResultError,
-    RunRefused,
-    SchemaChanged,
-    UnknownName,
-    UnknownOp,
-)
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType, tensor_type
+from pyopnb.runtime import forms as _forms
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.notices import NotCompiled, SessionRebuilt, VersionsLowered
 from pyopnb.runtime.session import Session
 
 if TYPE_CHECKING:
+    from pyopnb.batches.map import Batches, map
+    from pyopnb.batches.sweep import Sweep, sweep
+    from pyopnb.compile.cpp import cpp_op
+    from pyopnb.compile.library import write_library
     from pyopnb.diffs.api import diff
     from pyopnb.diffs.arrays.diff import Diff
     from pyopnb.diffs.models.diff import ModelDiff
@@ -49,7 +37,6 @@ if TYPE_CHECKING:
     from pyopnb.lowering.form_table import Form, Forms
     from pyopnb.lowering.forms import forms
     from pyopnb.lowering.lower import lower
-    from pyopnb.lowering.models import StayedInPython
     from pyopnb.models.build import model, node
     from pyopnb.models.edit.replace import replace
     from pyopnb.models.edit.wrap import wrap
@@ -66,14 +53,10 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.operator import reference
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.ops.module_files import load_module, save_module
-    from pyopnb.runtime.batches import Batches, map
     from pyopnb.runtime.call import call
-    from pyopnb.runtime.compiled.cpp import cpp_op
-    from pyopnb.runtime.compiled.library import write_library
     from pyopnb.runtime.one_run import run, trace
     from pyopnb.runtime.profile.profile import Profile
     from pyopnb.runtime.profile.run import profile
-    from pyopnb.runtime.sweep import Sweep, sweep
     from pyopnb.runtime.trace.trace import Trace
     from pyopnb.testing.check import check
     from pyopnb.testing.gradients import GradientReport, check_grad
@@ -82,12 +65,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError",
     "Batches",
-    "DefinitionError",
     "Diff",
-    "EscapedInput",
-    "FeedError",
     "Filled",
     "Form",
     "Forms",
@@ -96,31 +75,17 @@ __all__ = [
     "Loaded",
     "Missing",
     "ModelDiff",
-    "ModelError",
-    "ModuleRefused",
     "NetronView",
-    "NotCompiled",
-    "NotFinite",
-    "NotLowered",
-    "NotationError",
     "OpDiff",
     "Profile",
     "ProfileDiff",
     "PyopError",
     "Result",
-    "ResultError",
-    "RunRefused",
-    "SchemaChanged",
     "Session",
-    "SessionRebuilt",
-    "StayedInPython",
     "Sweep",
     "TensorType",
     "Trace",
     "TraceDiff",
-    "UnknownName",
-    "UnknownOp",
-    "VersionsLowered",
     "View",
     "call",
     "check",
@@ -164,8 +129,8 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
-    "pyopnb.runtime.compiled.cpp": ["cpp_op"],
-    "pyopnb.runtime.compiled.library": ["write_library"],
+    "pyopnb.compile.cpp": ["cpp_op"],
+    "pyopnb.compile.library": ["write_library"],
     "pyopnb.diffs.models.diff": ["ModelDiff"],
     "pyopnb.diffs.ops": ["OpDiff"],
     "pyopnb.diffs.profiles": ["ProfileDiff"],
@@ -183,7 +148,6 @@ _AT_FIRST_USE = {
     "pyopnb.lowering.forms": ["forms"],
     "pyopnb.lowering.lower": ["lower"],
     "pyopnb.training.train": ["train"],
-    "pyopnb.lowering.models": ["StayedInPython"],
     "pyopnb.models.build": ["model", "node"],
     "pyopnb.models.text.parse": ["parse"],
     "pyopnb.models.text.write": ["text"],
@@ -194,8 +158,8 @@ _AT_FIRST_USE = {
     "pyopnb.runtime.one_run": ["run", "trace"],
     "pyopnb.runtime.profile.profile": ["Profile"],
     "pyopnb.runtime.profile.run": ["profile"],
-    "pyopnb.runtime.batches": ["Batches", "map"],
-    "pyopnb.runtime.sweep": ["Sweep", "sweep"],
+    "pyopnb.batches.map": ["Batches", "map"],
+    "pyopnb.batches.sweep": ["Sweep", "sweep"],
     "pyopnb.onnx_reference.fill": ["Filled", "fill"],
     "pyopnb.onnx_reference.operator": ["reference"],
     "pyopnb.onnx_reference.skeleton": ["skeleton"],
@@ -213,10 +177,12 @@ _AT_FIRST_USE = {
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 
+# Both rooms stand above those that call them, so they are handed down by name and imported when first used.
+_forms.register_maker("numba", "pyopnb.compile.numba_form", "form_of")
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 
-_PACKAGES = ("ortx", "sklearn", "testing", "torch", "training")
+_PACKAGES = ("errors", "ortx", "sklearn", "testing", "torch", "training")
 """Like numpy.testing, they need no import of their own. None imports its framework before one of its names is used."""
 
 

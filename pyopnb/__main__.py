@@ -21,9 +21,10 @@ from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.display.html import document, escape
+from pyopnb.errors import InputError, ModelError, PyopError
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.versions import FILL
-from pyopnb.ops.errors import FeedError, ModelError, PyopError, moved, sanitize
+from pyopnb.ops.messages import moved, sanitize
 
 __all__ = ["main"]
 
@@ -116,9 +117,9 @@ def _diff(args: argparse.Namespace) -> int:
     """Compare two models: their nodes or, with feeds, their outputs and the first divergence; or two files of arrays."""
     kinds = [_kind(path) for path in (args.a, args.b) if path is not None]
     if args.feeds is not None and kinds != [_MODEL, _MODEL]:
-        raise FeedError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
+        raise InputError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
     if args.trace and args.feeds is None:
-        raise FeedError("diff --trace", expected="--feeds with it", got="none", next="--feeds F.npz")
+        raise InputError("diff --trace", expected="--feeds with it", got="none", next="--feeds F.npz")
     trace_diff = None
     if kinds == [_SAVED_DIFF]:
         result = _load_diff(args.a)
@@ -126,7 +127,7 @@ def _diff(args: argparse.Namespace) -> int:
             result = result.judged(rtol=args.rtol, atol=args.atol, stol=args.stol)
     elif len(kinds) == 1 or _SAVED_DIFF in kinds or kinds.count(_MODEL) == 1:
         expected = "two models, two files of arrays, or one saved diff"
-        raise FeedError("diff", expected=expected, got=" and ".join(kinds))
+        raise InputError("diff", expected=expected, got=" and ".join(kinds))
     else:
         result = _compare(args, args.trace)
         if args.feeds is not None and not args.trace and not result.ok:
@@ -165,7 +166,7 @@ def _kind(path: str) -> str:
     ending = Path(path).suffix.lower()
     if ending not in known:
         expected = f"a name that ends in {', '.join(known)}"
-        raise FeedError(f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending")
+        raise InputError(f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending")
     return ending
 
 
@@ -181,7 +182,7 @@ def _compare(args: argparse.Namespace, trace: bool) -> Any:
 
 def _read_feeds(path: str) -> dict[str, Any]:
     if Path(path).suffix.lower() != ".npz":
-        raise FeedError(f"feeds {sanitize(path)}", expected="a .npz file", got="another", next="np.savez(path, x=x)")
+        raise InputError(f"feeds {sanitize(path)}", expected="a .npz file", got="another", next="np.savez(path, x=x)")
     feeds = arrays_in(path)
     assert isinstance(feeds, dict)  # noqa: S101  # as for every .npz file
     return feeds
@@ -217,14 +218,14 @@ def _load_diff(path: str) -> Any:
         text = Path(path).read_text(encoding="utf-8")
         data = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise FeedError(where, expected="a saved diff", got=sanitize(str(error))) from None
+        raise InputError(where, expected="a saved diff", got=sanitize(str(error))) from None
     kind = data.get("format") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in _FORMATS:
-        raise FeedError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=sanitize(text, 80).replace("\n", " "))
+        raise InputError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=sanitize(text, 80).replace("\n", " "))
     try:
         return _FORMATS[kind].from_json(text)
     except PyopError as error:
-        raise FeedError(f"{where}: {error}".rstrip(".")) from None
+        raise InputError(f"{where}: {error}".rstrip(".")) from None
 
 
 def _import_ops(name: str) -> None:
@@ -243,7 +244,7 @@ def _write(path: str, write: Callable[[str], object]) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, PyopError):
             raise
-        raise FeedError(f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))) from None
+        raise InputError(f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))) from None
 
 
 if __name__ == "__main__":

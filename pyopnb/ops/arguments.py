@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from pyopnb.ops.errors import ArgumentError, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]
 
@@ -25,7 +26,7 @@ _Returned = TypeVar("_Returned")
 
 
 def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collection[str] = ()) -> Callable[_Arguments, _Returned]:
-    """Decorate a public function so that an argument of another kind than its annotation is an `ArgumentError`.
+    """Decorate a public function so that an argument of another kind than its annotation is an `InputError`.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collectio
     >>> halve("x", times=1.5)
     Traceback (most recent call last):
         ...
-    pyopnb.ops.errors.ArgumentError: halve, times: expected a whole number, got float 1.5. Try: times=1
+    pyopnb.errors.InputError: halve, times: expected a whole number, got float 1.5. Try: times=1
     """
     parameters = inspect.signature(function).parameters.values()
     kinds = [_KINDS.get(str(p.annotation)) if p.name not in but else None for p in parameters]
@@ -74,7 +75,7 @@ def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collectio
 
 
 def describe(value: object) -> str:
-    """A value as messages show what came: its type, and what it is as far as that is short.
+    """Describe a value for a message: its type, and its repr where that is short.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def describe(value: object) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a str that UTF-8 has: a lone surrogate is in no file and no model.
+    """Tell whether a value is a str that UTF-8 can encode: no file and no model holds a lone surrogate.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def is_text(value: object) -> bool:
 
 
 def check_by_name(value: object, where: str, next: str) -> None:
-    """Refuse what is no mapping with names as keys, where what came decides between several messages.
+    """Refuse a value that is not a mapping with names as keys.
 
     Parameters
     ----------
@@ -136,15 +137,15 @@ def check_by_name(value: object, where: str, next: str) -> None:
 
     Raises
     ------
-    ArgumentError
+    InputError
     """
     if not _is_by_name(value):
-        raise ArgumentError(where, expected=_BY_NAME.expected, got=describe(value), next=next)
+        raise InputError(where, expected=_BY_NAME.expected, got=describe(value), next=next)
 
 
-def _refusal(where: str, name: str, kind: _Kind, value: object) -> ArgumentError:
+def _refusal(where: str, name: str, kind: _Kind, value: object) -> InputError:
     advice = kind.advice(name, value)
-    return ArgumentError(f"{where}, {name}", expected=kind.expected, got=describe(value), next=advice)
+    return InputError(f"{where}, {name}", expected=kind.expected, got=describe(value), next=advice)
 
 
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def _is_int(value: object) -> bool:
 
 
 def is_path(value: object) -> bool:
-    """Whether a value is a path that the system can be asked for.
+    """Tell whether a value is a path that the system can look up.
 
     Parameters
     ----------

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["PendingFile", "atomic_write", "check_writable", "remove_abandoned"]
 
@@ -100,7 +101,7 @@ def check_writable(path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The permissions of the file that is replaced, or of a new one: mkstemp's are for the owner alone."""
+    """Return the permissions for the new file, because mkstemp's are for the owner alone."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyopnb.errors import DefinitionError, ResultError
 from pyopnb.ops.coerce import describe_value
-from pyopnb.ops.errors import DefinitionError, ResultError, plural, sanitize
-from pyopnb.ops.returns import Output, origin_of
+from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.returns import Output, ReturnOrigin, describe_none, origin_of
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -31,7 +32,7 @@ _NOT_FUNCTIONS: tuple[Callable[[object], bool], ...] = (
 
 
 def gradient_name(name: str) -> str:
-    """The name of an op's gradient op.
+    """Name the gradient op of an op.
 
     Examples
     --------
@@ -42,7 +43,7 @@ def gradient_name(name: str) -> str:
 
 
 def has_backward(cls: type) -> bool:
-    """Whether a class has a ``backward``; ``backward = None`` is none."""
+    """Tell whether a class has a ``backward``; ``backward = None`` counts as none."""
     return getattr(cls, "backward", None) is not None
 
 
@@ -93,26 +94,26 @@ class Split(NamedTuple):
 
     @classmethod
     def of(cls, schema: Schema) -> Split:
-        """That of an op by its schema."""
+        """Split by the schema of an op."""
         variadic = bool(schema.inputs) and schema.inputs[-1].variadic
         return cls(None if variadic else len(schema.inputs), None if schema.outputs is None else len(schema.outputs))
 
     def counts(self, given: int) -> tuple[int, int]:
-        """The numbers of inputs and outputs, of so many tensors; one output where neither number is known."""
+        """Count inputs and outputs among the tensors; assume one output where neither number is known."""
         if self.inputs is not None:
             return self.inputs, (given - self.inputs + 1) // 2 if self.outputs is None else self.outputs
         outputs = 1 if self.outputs is None else self.outputs
         return max(given - 2 * outputs, 0), outputs
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """Inputs, outputs and gradients; None for those at the end that are left out."""
+        """Divide tensors into inputs, outputs and gradients; fill what is left out at the end with None."""
         inputs, outputs = self.counts(len(tensors))
         padded = (*tensors, *(None,) * (inputs + 2 * outputs - len(tensors)))
         return padded[:inputs], padded[inputs : inputs + outputs], padded[inputs + outputs :]
 
 
 def gradient_schema(schema: Schema, name: str) -> Schema:
-    """The schema of an op's gradient op.
+    """Make the schema of an op's gradient op.
 
     Parameters
     ----------
@@ -195,7 +196,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
 def checked_gradients(
     returned: Any, inputs: Sequence[np.ndarray | None], function: Any, schema: Schema, name: str
 ) -> tuple[np.ndarray, ...]:
-    """What ``backward`` returned, as a gradient of each input, of its dtype and shape; zeros where there is none.
+    """Check what ``backward`` returned against each input's dtype and shape; fill missing gradients with zeros.
 
     Parameters
     ----------
@@ -249,13 +250,13 @@ def _name(schema: Schema, number: int) -> str:
 
 def _wrong_count(where: str, function: Any, returned: Any, inputs: Sequence[np.ndarray | None], schema: Schema) -> ResultError:
     given = len(returned) if isinstance(returned, tuple) else 1
-    origin = origin_of(function, returned, None, given)
+    origin = origin_of(function, given)
     names = ", ".join(_name(schema, number) for number in range(len(inputs))) or "nothing"
     expected = f"a tuple of {plural(len(inputs), 'gradient')}, of {names}" if len(inputs) != 1 else f"the gradient of {names}"
     got = f"a tuple of {given}" if isinstance(returned, tuple) else describe_value(returned)
     remedy: str | None = "None for an input that has no gradient"
     if returned is None:
-        got, remedy = origin.describe_none("backward"), origin.missing_return()
+        got, origin, remedy = describe_none("backward"), ReturnOrigin(), None
     elif isinstance(returned, list) and len(returned) == len(inputs):
         remedy = origin.rewritten("tuple({})")
     place = ", ".join(filter(None, (where, str(origin))))
@@ -269,7 +270,7 @@ def _wrong_shape(output: Output, array: np.ndarray) -> ResultError:
 
 
 def _reduction(given: tuple[int, ...], wanted: Sequence[Any]) -> str | None:
-    """The expression that makes the wanted shape of a given one, where it was broadcast or transposed."""
+    """Suggest the expression that undoes a broadcast or transposition of a gradient."""
     lead = len(given) - len(wanted)
     if lead >= 0:
         axes = [*range(lead), *(lead + n for n, size in enumerate(wanted) if size == 1 and given[lead + n] != 1)]

@@ -44,7 +44,7 @@ def describe_value(value: Any) -> str:
 
 
 def cast_expression(name: str, want: DType) -> str:
-    """The expression that converts a variable to a dtype.
+    """Write the expression that converts a variable to a dtype.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def cast_expression(name: str, want: DType) -> str:
 
 
 def dtype_expression(want: DType) -> str:
-    """The expression of a dtype other than that of strings: ``np.float32``, ``ml_dtypes.bfloat16``.
+    """Write a dtype other than string as an expression: ``np.float32``, ``ml_dtypes.bfloat16``.
 
     Parameters
     ----------

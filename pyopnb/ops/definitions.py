@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, overload
 
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.errors import DefinitionError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.registry import Registry, registry
 from pyopnb.ops.signature import schema_of
@@ -153,7 +154,7 @@ def define_op(
 
 
 def class_source(cls: type) -> str | None:
-    """The text of a class, or of the whole cell that defines it.
+    """Return the text of a class, or of the whole cell that defines it.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ class _ClassLines(NamedTuple):
 
 
 def _found(cls: type) -> tuple[list[str], int]:
-    """The lines of the class's file, and the number of the class's first one."""
+    """Return the lines of a class's file, and the number of the class's first line."""
     every, _ = inspect.findsource(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else ([], 0)
     if "__firstlineno__" in vars(Definition):  # since Python 3.13; before, inspect parses the whole file for each class
         begin = vars(cls).get("__firstlineno__", len(every) + 1)
@@ -202,7 +203,7 @@ def _found(cls: type) -> tuple[list[str], int]:
 
 
 def _class_around(text: str, name: str, line: int) -> list[str]:
-    """The lines of the class of that name that a line is in."""
+    """Return the lines of the class of that name around a line."""
     for found in _classes(text):
         if found.qualname.rpartition(".")[2] == name and found.begin <= line <= found.end:
             return text.splitlines(keepends=True)[found.begin - 1 : found.end]
@@ -211,7 +212,7 @@ def _class_around(text: str, name: str, line: int) -> list[str]:
 
 @lru_cache(maxsize=8)  # a file that defines many ops is parsed once
 def _classes(text: str) -> tuple[_ClassLines, ...]:
-    """All classes of a text, outer ones before inner ones."""
+    """List all classes of a text, outer ones before inner ones."""
     return tuple(_classes_in(ast.parse(text), ""))
 
 

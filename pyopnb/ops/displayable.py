@@ -44,7 +44,7 @@ class Displayable:
 
         Raises
         ------
-        FeedError
+        InputError
             It has no such format.
         PyopError
             A graph as ``.png`` needs ``pip install pyopnb[plot]``.

@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from pyopnb.ops.errors import NotationError, closest, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["DTYPES", "DType", "dtype", "is_element"]
 
@@ -115,7 +116,7 @@ _ABSTRACT = (
 
 
 def is_element(value: object) -> bool:
-    """Whether a class is the type of an array's elements.
+    """Tell whether a class is the type of an array's elements.
 
     `numpy.dtype` takes any class, as ``object``, and the abstract ``np.floating`` as float64.
 
@@ -144,7 +145,7 @@ def dtype(value: object) -> DType:
 
     Raises
     ------
-    NotationError
+    InputError
         There is no such dtype.
 
     Examples
@@ -166,7 +167,7 @@ def dtype(value: object) -> DType:
         numpy = np.dtype(value) if isinstance(value, np.dtype) or is_element(value) else np.dtype(np.void)
         row = _BY_NAME["string"] if numpy.kind in "UT" else _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
-        raise NotationError(
+        raise InputError(
             f"dtype {sanitize(value)}",
             expected="one of " + ", ".join(r.name for r in DTYPES),
             got=f"{type(value).__name__} {sanitize(value)}",

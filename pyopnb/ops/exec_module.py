@@ -39,6 +39,8 @@ def exec_source(name: str, file: str, text: str | bytes, values: Mapping[str, An
         What the text raises, as itself.
     """
     __tracebackhide__ = True
+    import cloudpickle  # type: ignore[import-untyped]  # what a script that only defines ops never needs
+
     code = compile(text, file, "exec", dont_inherit=True)
     module = types.ModuleType(name)
     module.__file__ = file
@@ -60,6 +62,8 @@ def exec_source(name: str, file: str, text: str | bytes, values: Mapping[str, An
         if former_lines is not None:
             linecache.cache[file] = former_lines
         raise
+    # No other process can import this module: what is in it is pickled by value.
+    cloudpickle.register_pickle_by_value(module)
     return definitions
 
 

@@ -48,7 +48,7 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
 def promised_types(
     schema: Schema, instance: object, given: Sequence[TensorType | None], count: int | None, where: str
 ) -> tuple[TensorType | None, ...]:
-    """The types that an op declares for the outputs of a node, by its hints and ``infer``.
+    """Return the types that an op declares for a node's outputs, by its hints and ``infer``.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def promised_types(
 
 
 def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
-    """The type of an output: what the op declares, else what the model declares, else the first input's dtype.
+    """Resolve the type of an output: the op's, else the model's, else the first input's dtype.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequen
 
 
 def failure_notes(error: BaseException, where: str, schema: Schema, given: Sequence[TensorType | None] | None) -> list[str]:
-    """The notes on an exception that ``compute`` raised.
+    """Write the notes on an exception that ``compute`` raised.
 
     Parameters
     ----------

@@ -7,10 +7,11 @@ import os
 import re
 from pathlib import Path
 
+from pyopnb.errors import DefinitionError, UnknownOp
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize
 from pyopnb.ops.exec_module import define_all, exec_source
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure

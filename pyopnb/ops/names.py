@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.errors import DefinitionError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["DEFAULT_DOMAIN", "MAX_OUTPUTS", "canonical_domain", "check_opset", "split_name"]
 
@@ -21,7 +22,7 @@ _DOMAIN = re.compile(r"[\w.\-]*", re.ASCII)
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """``"demo::SoftClip"`` as ``("demo", "SoftClip")``; without ``::`` in the default domain; ``"::Relu"`` is ONNX's Relu.
+    """Split ``"demo::SoftClip"`` into domain and op type; ``"::Relu"`` is ONNX's, a bare name is in the default domain.
 
     Raises
     ------
@@ -46,12 +47,12 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def canonical_domain(domain: str) -> str:
-    """The domain as models mostly have it: ``""`` for ``"ai.onnx"``, ONNX's other name for its own."""
+    """Write ONNX's own domain as models mostly do: ``""`` for ``"ai.onnx"``."""
     return "" if domain == "ai.onnx" else domain
 
 
 def check_opset(opset: object, where: str) -> None:
-    """Refuse what is no version of a domain.
+    """Refuse a number that is not a version of a domain.
 
     Parameters
     ----------

@@ -6,8 +6,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyopnb.errors import UnknownOp
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import UnknownOp, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import Schema
 
@@ -62,10 +63,10 @@ class Version(Displayable):
         return f"{self.op}, version {self.number}"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """By what another process needs to define it; see `pyopnb.ops.parcel`."""
-        from pyopnb.ops.parcel import open_version, pack_op  # which imports this
+        """Take the version apart for a pickle; see `pyopnb.ops.pickling`."""
+        from pyopnb.ops.pickling import reduce_version  # which imports this
 
-        return open_version, (pack_op(self),)
+        return reduce_version(self)
 
     def __deepcopy__(self, memo: Any) -> Version:
         return self  # it never changes
@@ -109,10 +110,10 @@ class Op(Displayable):
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """By its current version; the history stays."""
-        from pyopnb.ops.parcel import open_op, pack_op  # which imports this
+        """Pickle the current version; the history stays."""
+        from pyopnb.ops.pickling import reduce_op  # which imports this
 
-        return open_op, (pack_op(self.current),)
+        return reduce_op(self)
 
     def _serve(self, version: Version, epoch: int) -> None:
         self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
@@ -120,26 +121,26 @@ class Op(Displayable):
 
     @property
     def current(self) -> Version:
-        """The version that serves now."""
+        """Return the version that serves now."""
         return self._served[-1][1]
 
     @property
     def is_registered(self) -> bool:
-        """Whether a registry has or had it; the classes of allowed modules are ops without one."""
+        """Tell whether a registry has or had this op; classes of allowed modules are ops without one."""
         return self._served[0][1].epoch > 0
 
     @property
     def domain(self) -> str:
-        """The domain; empty for ONNX's own."""
+        """Return the domain, which is empty for ONNX's own ops."""
         return split_name(self.name)[0]
 
     @property
     def op_type(self) -> str:
-        """The name without the domain."""
+        """Return the name without the domain."""
         return split_name(self.name)[1]
 
     def at(self, epoch: int) -> Version:
-        """The version that served in an epoch of the registry; the oldest one left if that was dropped.
+        """Return the version that served in an epoch of the registry, or the oldest kept if it was dropped.
 
         Parameters
         ----------
@@ -155,7 +156,7 @@ class Op(Displayable):
         return self._served[0][1]
 
     def numbers_since(self, epoch: int) -> set[int]:
-        """The numbers of the versions that served in an epoch of the registry and later.
+        """Return the numbers of the versions that served in an epoch of the registry and later.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Python's own numbers as arrays: they carry no dtype, and get the declared one where that has their values.
 
-Integers must be there exactly. Of a fraction the digits count that were written: 0.1 is a float32, as that rounds to 0.1, and
-3.14159 is no float16, which has 3.140625 there. A bool is a bool and no number. What NumPy made has a dtype and keeps it.
+An int must be there exactly. A float is rounded to a float dtype, as NumPy rounds a Python float beside an array, unless it is
+beyond that dtype, or would become a zero. A bool is a bool and no number. What NumPy made has a dtype and keeps it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pyopnb.errors import InputError
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DType
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["is_plain", "plain_array"]
 
@@ -64,7 +65,7 @@ def plain_array(value: Any, want: DType, where: str, expected: str, name: str, p
 
     Raises
     ------
-    FeedError
+    InputError
         The lists are ragged, an element is no number, or the dtype does not have it.
 
     Examples
@@ -76,7 +77,7 @@ def plain_array(value: Any, want: DType, where: str, expected: str, name: str, p
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise FeedError(where, expected=expected, got=_describe_ragged(value) or sanitize(str(error))) from None
+        raise InputError(where, expected=expected, got=_describe_ragged(value) or sanitize(str(error))) from None
     kinds = _kinds(value)
     if kinds == {float} or (kinds == {int} and array.dtype == np.int64):
         with np.errstate(all="ignore"):
@@ -94,7 +95,7 @@ def plain_array(value: Any, want: DType, where: str, expected: str, name: str, p
         except ValueError as error:
             at = f"[{', '.join(map(str, index))}]" if index else ""
             remedy = _remedy(value, want, name)
-            raise FeedError(f"{where}{at}", expected=expected, got=str(error), next=remedy and prefix + remedy) from None
+            raise InputError(f"{where}{at}", expected=expected, got=str(error), next=remedy and prefix + remedy) from None
     return cast
 
 
@@ -144,21 +145,31 @@ def _limits(want: DType) -> tuple[int, int] | None:
     return int(info.min), int(info.max)
 
 
-def _unsure(array: np.ndarray, cast: np.ndarray, want: DType) -> Any:
-    """Where a whole array was cast, the elements for which that alone does not show that they kept their value."""
+def _unsure(array: np.ndarray, cast: np.ndarray, want: DType) -> np.ndarray:
+    """Mark the elements that a cast of the whole array may have changed; these are looked at one by one."""
     limits = _limits(want)
     if want.name == "bool" or want.numpy.kind == "c":
         return np.ones(array.shape, dtype=bool)
+    if limits is not None and array.dtype.kind == "f":
+        within = (array >= limits[0]) & (array <= min(limits[1], _EXACT))
+        return np.asarray(~(within & (array == np.floor(array))))
     if limits is not None:
-        within = (array >= limits[0]) & (array <= min(limits[1], _EXACT) if array.dtype.kind == "f" else array <= limits[1])
-        return ~(within & (array == np.floor(array))) if array.dtype.kind == "f" else ~within
+        return np.asarray(~((array >= limits[0]) & (array <= limits[1])))
     wide = cast.astype(np.float64)
     if array.dtype.kind == "f":
-        unsure = np.array(~((wide == array) | (np.isnan(wide) & np.isnan(array))))
-        pairs = zip(array[unsure].tolist(), wide[unsure].tolist(), strict=True)
-        unsure[unsure] = [not _same_digits(item, value) for item, value in pairs]
-        return unsure
-    return ~((wide == array) & (np.abs(array) <= _EXACT))
+        return np.asarray(~_is_rounded(array, wide, want))
+    return np.asarray(~((wide == array) & (np.abs(array) <= _EXACT)))
+
+
+def _is_rounded(numbers: np.ndarray, casts: np.ndarray, want: DType) -> np.ndarray:
+    """Tell where a cast only rounded: nothing is limited, and nothing becomes an infinity, a NaN or a zero."""
+    info: Any = np.finfo(want.numpy) if want.numpy.kind == "c" else ml_dtypes.finfo(want.numpy)  # type: ignore[no-untyped-call]
+    # A float8 without infinities takes its largest value for all that is larger.
+    within = ~(np.abs(numbers) > float(info.max)) | np.isinf(numbers)
+    same_nan = np.isnan(numbers) == np.isnan(casts)
+    same_infinity = np.isinf(numbers) == np.isinf(casts)
+    same_zero = (numbers == 0) == (casts == 0)
+    return np.asarray(within & same_nan & same_infinity & same_zero)
 
 
 def _element(item: Any, want: DType) -> Any:
@@ -180,25 +191,22 @@ def _element(item: Any, want: DType) -> Any:
 
 
 def _rounded(item: Any, want: DType) -> Any:
+    """Round a number to a float or complex dtype; a ValueError says why it cannot be."""
+    # ml_dtypes takes no large int.
+    number = float(item) if isinstance(item, int) and abs(item) < 2**1023 else item
     try:
         with np.errstate(all="ignore"):
-            made = want.numpy.type(float(item) if isinstance(item, int) else item)  # ml_dtypes takes no large int
-        value = complex(made) if want.numpy.kind == "c" else float(made)
+            rounded = want.numpy.type(number)
+        value = complex(rounded) if want.numpy.kind == "c" else float(rounded)
     except OverflowError:
         raise ValueError(f"{sanitize(str(item), 40)}, which is beyond {want.name}") from None
-    if value == item or (item != item and value != value):
-        return made
-    if isinstance(item, float) and isinstance(value, float) and _same_digits(item, value):
-        return made
-    raise ValueError(f"{item!r}, which {want.name} has as {value!r}")
-
-
-def _same_digits(item: float, value: float) -> bool:
-    """Whether a value has the digits that Python writes of a fraction, rounded to as many as there are."""
-    if item.is_integer():
-        return False
-    written = repr(item).partition("e")[0].replace(".", "").strip("-0")
-    return float(f"{value:.{len(written) or 1}g}") == item
+    if isinstance(item, int):
+        is_kept = value == item
+    else:
+        is_kept = bool(_is_rounded(np.asarray(item), np.asarray(value), want))
+    if not is_kept:
+        raise ValueError(f"{item!r}, which {want.name} has as {value!r}")
+    return rounded
 
 
 def _remedy(value: Any, want: DType, name: str) -> str | None:

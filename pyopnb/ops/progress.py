@@ -48,7 +48,7 @@ def set_bar(make: Callable[[str, float], Progress] | None) -> None:
 
 
 def bar(what: str = "tensors", since: float | None = None) -> Progress:
-    """A new bar: the front end's, or a line of text on stderr.
+    """Make a bar: the front end's, or a line of text on stderr.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def set_panel(make: Callable[[], Panel] | None) -> None:
 
 
 def panel() -> Panel | None:
-    """What shows a thing that changes: the front end's, or its repr as a line of stderr; None where nobody watches.
+    """Make a panel for an object that changes: the front end's or lines on stderr; return None where nobody watches.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def _text_panel() -> Panel:
 
 
 def text_bar(what: str, since: float) -> Progress:
-    """A bar that is a line of text on stderr.
+    """Make a bar that is a line of text on stderr.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def text_bar(what: str, since: float) -> Progress:
 
 
 def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str:
-    """The text of a bar.
+    """Write the text of a bar.
 
     Parameters
     ----------

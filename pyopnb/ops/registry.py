@@ -12,12 +12,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from pyopnb.errors import DefinitionError, UnknownOp
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import DefinitionError, UnknownOp, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import check_opset, split_name
 from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
 from pyopnb.ops.schema import Schema
@@ -47,7 +48,6 @@ class Registry(Displayable):
         # Sessions may still use these; they keep them alive.
         self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
         self._modules: dict[tuple[str, str], Op] = {}
-        self._guests: dict[str, list[weakref.ref[Op]]] = {}
         self._listeners = Listeners()
         self._lock = threading.RLock()
         self.epoch = 0
@@ -141,9 +141,8 @@ class Registry(Displayable):
         return self._ops.get(key) or self._removed.get(key) or Op(key)
 
     def _add(self, op: Op, version: Version) -> None:
-        for served in (op, *self._guests_of(op.name)):
-            served._serve(version, version.epoch)
-            served.versions = (*served.versions, version)[-MAX_VERSIONS:]
+        op._serve(version, version.epoch)
+        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
 
@@ -167,7 +166,7 @@ class Registry(Displayable):
             )
 
     def _gradient_op(self, key: str) -> Op | None:
-        """The gradient op of an op."""
+        """Return the gradient op of an op."""
         op = self._ops.get(gradient_name(key))
         return op if op is not None and op.current.gradient_of == key else None
 
@@ -204,7 +203,6 @@ class Registry(Displayable):
         op = self._ops.get(version.op)
         if op is None or all(other is not version for other in op.versions):
             return None, []
-        self._withdraw_from_guests(version)
         op.versions = tuple(other for other in op.versions if other is not version)
         self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
         if not op.versions or op.current is not version:
@@ -239,8 +237,7 @@ class Registry(Displayable):
         Returns
         -------
         Op
-            The registry's, if it had none of that name. Else a guest beside it, which serves whoever keeps it until the name is
-            defined anew: that definition serves both.
+            The registry's, if it had none of that name. Else an op beside it, which serves whoever keeps it.
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
@@ -262,38 +259,10 @@ class Registry(Displayable):
             if known is not None:
                 known._last = max(known._last, op._last)  # the next definition's number is new to both
             op.beside = ops  # neither goes without the other
-            self._guests[op.name] = [weakref.ref(guest) for guest in (*self._guests_of(op.name), op)]
         return ops[0]
 
-    def _guests_of(self, name: str) -> list[Op]:
-        return [op for held in self._guests.get(name, ()) if (op := held()) is not None]
-
-    def _withdraw_from_guests(self, version: Version) -> None:
-        for one in filter(None, (version, version.gradient)):
-            for guest in self._guests_of(one.op):
-                guest.versions = tuple(other for other in guest.versions if other is not one)
-                if guest.versions and guest.current is one:
-                    guest._serve(guest.versions[-1], self.epoch + 1)
-
-    def serving(self, name: str, number: int, is_same: Callable[[Version], bool]) -> Op | None:
-        """The op of that name, the registry's or a guest, whose current version has that number and is the same.
-
-        Parameters
-        ----------
-        name : str
-        number : int
-        is_same : callable
-
-        Returns
-        -------
-        Op or None
-        """
-        ours = self._ops.get(name)
-        every = [*([] if ours is None else [ours]), *self._guests_of(name)]
-        return next((op for op in every if op.current.number == number and is_same(op.current)), None)
-
     def gradient_of(self, op: Op) -> Op | None:
-        """The gradient op of the registry's op, or of a guest.
+        """Find the gradient op of an op: the registry's, or one beside it.
 
         Parameters
         ----------
@@ -306,7 +275,7 @@ class Registry(Displayable):
         return next((other for other in op.beside if other is not op), None) or self._gradient_op(op.name)
 
     def defining(self, version: Version) -> Version:
-        """The version that was defined: of a gradient op's the one that it came with, else the version itself.
+        """Return the version that the user defined, which for a gradient op is the one it came with.
 
         Parameters
         ----------
@@ -319,7 +288,7 @@ class Registry(Displayable):
         name = version.gradient_of
         if name is None:
             return version
-        ops = filter(None, (self._ops.get(name), self._removed.get(name), *self._guests_of(name)))
+        ops = filter(None, (self._ops.get(name), self._removed.get(name)))
         return next((one for op in ops for one in op.versions if one.gradient is version), version)
 
     # ---- epochs --------------------------------------------------------------------------------------------------------------
@@ -334,7 +303,7 @@ class Registry(Displayable):
         return locked(self._lock, self._advance, 1)
 
     def begin_private_epoch(self) -> int:
-        """An epoch that was never the registry's current one: runs in it belong to whoever asked for it.
+        """Begin an epoch that is never the registry's current one, for the caller's own runs.
 
         Returns
         -------
@@ -387,7 +356,7 @@ class Registry(Displayable):
         return ops[0] if len(ops) == 1 else None
 
     def find(self, domain: str, op_type: str) -> Op | None:
-        """The op of exactly that domain and type.
+        """Find the op of exactly this domain and type.
 
         Parameters
         ----------
@@ -400,7 +369,7 @@ class Registry(Displayable):
         return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
 
     def definer(self, op: Op) -> Op:
-        """The op whose class defines an op: of a gradient op the one that it is the gradient of, else the op itself.
+        """Return the op whose class defines an op, which for a gradient op is the one it differentiates.
 
         Parameters
         ----------
@@ -413,7 +382,7 @@ class Registry(Displayable):
         return self._ops.get(op.current.gradient_of or "", op)
 
     def find_class(self, module: str, class_name: str) -> Op | None:
-        """The op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
+        """Find the op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
 
         Parameters
         ----------
@@ -428,7 +397,7 @@ class Registry(Displayable):
     @hide_internal_frames
     @check_arguments
     def modules_of(self, name: str) -> tuple[str, ...]:
-        """The modules under which an op serves the retired PyOp's nodes.
+        """List the modules under which an op serves the retired PyOp's nodes.
 
         Parameters
         ----------
@@ -458,7 +427,7 @@ class Registry(Displayable):
     @hide_internal_frames
     @check_arguments
     def history(self, name: str) -> tuple[Version, ...]:
-        """The last `MAX_VERSIONS` versions of an op, oldest first.
+        """List the last `MAX_VERSIONS` versions of an op, oldest first.
 
         Parameters
         ----------
@@ -555,7 +524,6 @@ class Registry(Displayable):
         self._ops.clear()
         self._removed.clear()
         self._modules.clear()
-        self._guests.clear()
         return names
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import InputError, UnknownOp
 from pyopnb.ops.arguments import check_by_name, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, UnknownName, plural, sanitize, suggest_key
+from pyopnb.ops.messages import plural, sanitize, suggest_key
 from pyopnb.ops.types import type_of
 
 __all__ = ["Result", "index_error"]
@@ -46,7 +47,7 @@ class Result(Displayable):
         if isinstance(key, str):
             if key not in self._arrays:
                 expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
-                raise UnknownName("result", expected=expected, got=sanitize(key), next=suggest_key(key, self._arrays))
+                raise UnknownOp("result", expected=expected, got=sanitize(key), next=suggest_key(key, self._arrays))
             return self._arrays[key]
         try:
             return list(self._arrays.values())[key]
@@ -56,9 +57,7 @@ class Result(Displayable):
             first = suggest_key("", self._arrays)
             got = describe(key)
             # IndexError, as every sequence raises it.
-            raise IndexError(
-                str(ArgumentError("result", expected=expected, got=got, next=first and f"result[{first}]"))
-            ) from None
+            raise IndexError(str(InputError("result", expected=expected, got=got, next=first and f"result[{first}]"))) from None
         except TypeError:
             raise index_error("result", "output", key, self._arrays) from None
 
@@ -69,7 +68,7 @@ class Result(Displayable):
         return len(self._arrays)
 
     def keys(self) -> KeysView[str]:
-        """Names of the outputs; with this, ``dict(result)`` works.
+        """Return the names of the outputs; ``dict(result)`` needs it.
 
         Returns
         -------
@@ -80,7 +79,7 @@ class Result(Displayable):
     _ipython_key_completions_ = keys  # IPython's protocol, for ``result["``
 
     def items(self) -> ItemsView[str, Any]:
-        """Pairs of name and array.
+        """Return pairs of name and array.
 
         Returns
         -------
@@ -89,7 +88,7 @@ class Result(Displayable):
         return self._arrays.items()
 
     def values(self) -> ValuesView[Any]:
-        """The outputs without their names.
+        """Return the outputs without their names.
 
         Returns
         -------
@@ -101,8 +100,8 @@ class Result(Displayable):
         return "\n".join(_format_output(name, value) for name, value in self._arrays.items()) or "no outputs"
 
 
-def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> ArgumentError:
-    """What to raise where the values by name were indexed as if they were one array: ``result[x > 0]``.
+def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> InputError:
+    """Make the error for values by name that were indexed like one array: ``result[x > 0]``.
 
     Parameters
     ----------
@@ -117,11 +116,11 @@ def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> Arg
 
     Returns
     -------
-    ArgumentError
+    InputError
     """
     first = suggest_key("", names)
     got = f"an array of {key.dtype}" if isinstance(key, np.ndarray) else f"an object of {type(key).__name__}"
-    return ArgumentError(where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]")
+    return InputError(where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]")
 
 
 def _format_output(name: str, value: Any) -> str:

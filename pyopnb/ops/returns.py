@@ -1,7 +1,7 @@
-"""What ``compute`` returned, where it is refused: the line that returned it, and what to type instead.
+"""The check of what ``compute`` returned, and the message if it is refused.
 
-Nothing is recorded while ``compute`` runs. Where a result is refused, the statements that can have returned it are read from
-the source of the function; often there is only one.
+Nothing is recorded while ``compute`` runs. If a result is refused, the return statements are read from the source of the
+function; often there is only one.
 """
 
 from __future__ import annotations
@@ -17,109 +17,89 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyopnb.errors import ResultError
 from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DType
-from pyopnb.ops.errors import ResultError, one_line, sanitize
+from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["Origin", "Output", "origin_of", "wrong_count"]
+__all__ = ["Output", "ReturnOrigin", "describe_none", "origin_of", "wrong_count"]
 
-_SYMBOLS = "NMKLPQRSTUVWABCDEFGHIJ"
 _MAX_TEXT = 60  # characters of a statement that a message shows
 
 _parsing = threading.RLock()
 
-_LISTS = (ast.List, ast.ListComp)
-_NEVER_NONE = (*_LISTS, ast.BinOp, ast.Compare, ast.Dict, ast.JoinedStr, ast.Lambda, ast.Set, ast.Tuple, ast.UnaryOp)
 
-
-class Origin(NamedTuple):
-    """The statements of ``compute`` that can have returned a value.
+class ReturnOrigin(NamedTuple):
+    """The return statements that can have given a value.
 
     Attributes
     ----------
     lines : tuple of int
         In the cell or file; empty where there is no source.
-    statement : ast.stmt or None
+    statement : ast.Return or None
         The only one of them. None where there are several.
-    ends : tuple of ast.stmt
-        Those after which the function ends without a return.
     """
 
     lines: tuple[int, ...] = ()
-    statement: ast.stmt | None = None
-    ends: tuple[ast.stmt, ...] = ()
+    statement: ast.Return | None = None
 
     def __str__(self) -> str:
-        """As messages have it after the name of a node; empty where nothing is known."""
+        """Name the lines as messages do after the name of a node."""
         if not self.lines:
             return ""
         text = "" if self.statement is None else f", `{_shorten(ast.unparse(self.statement))}`"
-        *others, last = map(str, self.lines)
-        return f"line {', '.join(others)}{' or ' if others else ''}{last}{text}"
-
-    def describe_none(self, method: str = "compute") -> str:
-        """What came where None did."""
-        if not self.ends:
-            return "None"
-        return f"None: {method} {'can end' if len(self.ends) < len(self.lines) else 'ended'} without a return"
-
-    def missing_return(self) -> str | None:
-        """The return statement that was most likely forgotten; None where nothing suggests one."""
-        names = {_last_value(statement) for statement in self.ends}
-        name = names.pop() if len(names) == 1 else None
-        return name and f"return {name}"
+        return f"line {' or '.join(map(str, self.lines))}{text}"
 
     def rewritten(self, form: str, number: int = 0) -> str:
-        """The return statement with one output in another form, ``"np.abs({})"``; of a variable ``y`` where it is not known."""
-        value = self.statement.value if isinstance(self.statement, ast.Return) else None
+        """Write the return statement with one output in another form, such as ``"np.abs({})"``."""
+        value = None if self.statement is None else self.statement.value
         if isinstance(value, ast.Tuple) and number < len(value.elts):
-            parts = [ast.unparse(each) for each in value.elts]
+            parts = [ast.unparse(element) for element in value.elts]
             parts[number] = form.format(parts[number])
             return f"return {', '.join(parts)}"
-        # of several returns none is known to be the one
-        return f"return {form.format('y' if value is None else ast.unparse(value))}"
+        expression = "y" if value is None else ast.unparse(value)
+        return f"return {form.format(expression)}"
 
 
-def origin_of(function: Any, value: Any, number: int | None, count: int) -> Origin:
-    """Find the statements that can have returned a value.
+def describe_none(method: str = "compute") -> str:
+    """Say what came where None did."""
+    return f"None: {method} ended without a return, or returned None"
+
+
+def origin_of(function: Any, count: int) -> ReturnOrigin:
+    """Find the return statements that can have given a number of values.
 
     Parameters
     ----------
     function : callable
         ``compute``.
-    value : object
-        What it returned, or one of several.
-    number : int or None
-        Its place among several; None where the value is all that was returned.
     count : int
-        How many were returned.
 
     Returns
     -------
-    Origin
+    ReturnOrigin
 
     Examples
     --------
     >>> import inspect
-    >>> origin_of(inspect.getdoc, None, None, 1).lines == ()
+    >>> origin_of(inspect.getdoc, 1).lines == ()
     False
-    >>> print(origin_of(len, None, None, 1))
+    >>> print(origin_of(len, 1))
     <BLANKLINE>
     """
     function = getattr(function, "__func__", function)
-    found = _definition(function)
-    if found is None:
-        return Origin()
-    if isinstance(found, ast.Lambda):
-        return Origin((found.lineno,), ast.Return(found.body))
-    ends = tuple(_ends(found.body)) if value is None and count == 1 else ()
-    statements = [*(s for s in _returns(found) if _can_give(s.value, value, number, count)), *ends]
-    lines = tuple(sorted({s.lineno for s in statements}))
-    if hasattr(function, "__wrapped__"):  # a decorator can have made something else of the value
-        return Origin(lines)
-    return Origin(lines, statements[0] if len(statements) == 1 else None, ends)
+    definition = _definition(function)
+    if definition is None:
+        return ReturnOrigin()
+    if isinstance(definition, ast.Lambda):
+        return ReturnOrigin((definition.lineno,), ast.Return(definition.body))
+    statements = [statement for statement in _returns(definition) if _can_give(statement.value, count)]
+    lines = tuple(sorted({statement.lineno for statement in statements}))
+    # A decorator can have made something else of the value.
+    is_certain = len(statements) == 1 and not hasattr(function, "__wrapped__")
+    return ReturnOrigin(lines, statements[0] if is_certain else None)
 
 
 def _definition(function: Any) -> ast.FunctionDef | ast.Lambda | None:
@@ -162,54 +142,14 @@ def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
             ahead += reversed(list(ast.iter_child_nodes(node)))
 
 
-def _can_give(expression: ast.expr | None, value: Any, number: int | None, count: int) -> bool:
-    """Whether an expression can have that value; what is not plain from its form can."""
-    if isinstance(expression, ast.Tuple) and not any(isinstance(each, ast.Starred) for each in expression.elts):
-        if len(expression.elts) != count:
-            return False
-        return number is None or _can_give(expression.elts[number], value, None, 1)
-    if expression is None or isinstance(expression, ast.Constant):
-        constant = None if expression is None else expression.value
-        return count == 1 and type(constant) is type(value) and constant == value
-    if isinstance(expression, _LISTS):
-        return count == 1 and isinstance(value, list)
-    return not (value is None and count == 1 and isinstance(expression, _NEVER_NONE))
-
-
-def _ends(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements after which the end of a body is reached."""
-    last = body[-1]
-    match last:
-        case ast.Return() | ast.Raise() | ast.While(test=ast.Constant(value=True)):
-            return
-        case ast.If():
-            yield from _ends(last.body)
-            yield from _ends(last.orelse) if last.orelse else [last]
-        case ast.With():
-            yield from _ends(last.body)
-        case ast.Try():
-            for inner in (last.orelse or last.body, *(handler.body for handler in last.handlers)):
-                yield from _ends(inner)
-        case _:
-            yield last
-
-
-def _last_value(statement: ast.stmt) -> str | None:
-    """What a statement made, as an expression."""
-    match statement:
-        case ast.For(body=[*_, last]) | ast.While(body=[*_, last]):
-            return _last_value(last)
-        case (
-            ast.Assign(targets=[ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))])
-            | ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)))
-            | ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" | "sort" | "fill")))
-        ):
-            return name
-        case ast.Expr(value=ast.Call(func=ast.Name(id="print")) | ast.Constant()):
-            return None
-        case ast.Expr(value=value):
-            return ast.unparse(value)
-    return None
+def _can_give(expression: ast.expr | None, count: int) -> bool:
+    """Tell whether a return statement can give that many values, and not None; only a tuple shows how many it has."""
+    if expression is None or (isinstance(expression, ast.Constant) and expression.value is None):
+        return False
+    if not isinstance(expression, ast.Tuple):
+        return True
+    has_star = any(isinstance(element, ast.Starred) for element in expression.elts)
+    return has_star or len(expression.elts) == count
 
 
 def _shorten(text: str) -> str:
@@ -316,13 +256,12 @@ class Output:
         ResultError
         """
         kind = type_of(value)
-        promised = f"{self.expected}, as {'infer' if self.schema.infers else 'the hint of compute'} says"
+        any_size = _any_size(kind)
         if self.schema.infers:
-            unknown = kind.like(shape=[None] * len(kind.shape or ()))
-            remedy = f'in infer: return "{unknown}"'
+            promised, remedy = f"{self.expected}, as infer says", f'in infer: return "{any_size}"'
         else:
-            remedy = self._hint(kind)
-        return ResultError(self._place(self._origin(value)), expected=promised, got=f"{kind}{inputs}", next=remedy)
+            promised, remedy = f"{self.expected}, as the hint of compute says", self._hint(any_size)
+        return ResultError(self._place(self._origin()), expected=promised, got=f"{kind}{inputs}", next=remedy)
 
     def refusal(self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = "") -> ResultError:
         """The error for a value.
@@ -342,20 +281,24 @@ class Output:
         -------
         ResultError
         """
-        origin = self._origin(value)
-        remedy = origin.missing_return() if value is None else form and origin.rewritten(form, self.number)
         if value is None:
-            got = origin.describe_none()
-        elif hint := self._better_hint(value):
-            remedy = hint if self._is_assumed or remedy is None else f"{hint}; or {remedy}"
-        if self._is_assumed and value is not None:
+            # No return statement may have been reached, so none is named.
+            return ResultError(self._place(ReturnOrigin()), expected=expected or str(self.expected), got=describe_none())
+        origin = self._origin()
+        remedy = None if form is None else origin.rewritten(form, self.number)
+        hint = self._better_hint(value)
+        if hint is not None and (remedy is None or self._is_assumed):
+            remedy = hint
+        elif hint is not None:
+            remedy = f"{hint}; or {remedy}"
+        if self._is_assumed:
             got += "; without a hint an output has the dtype of the first input"
         return ResultError(self._place(origin) + at, expected=expected or str(self.expected), got=got, next=remedy)
 
-    def _origin(self, value: Any) -> Origin:
-        return origin_of(self.function, value, self.number if self.count > 1 else None, self.count)
+    def _origin(self) -> ReturnOrigin:
+        return origin_of(self.function, self.count)
 
-    def _place(self, origin: Origin) -> str:
+    def _place(self, origin: ReturnOrigin) -> str:
         return ", ".join(filter(None, (self.where, str(origin), self.label or f"output {self.number}")))
 
     @property
@@ -373,13 +316,17 @@ class Output:
         got, want = kind.dtype, self.expected.dtype
         if not self.hintable or self.schema.infers or got is None or want is None or got == want or not got.carried:
             return None
-        floats = "float" in got.name and "float" in want.name  # float64 where float32 went in is mostly an oversight
+        # float64 where float32 went in is mostly an oversight.
+        floats = "float" in got.name and "float" in want.name
         lossy = "string" in (got.name, want.name) or not np.can_cast(got.numpy, want.numpy, "same_kind")
-        return self._hint(kind) if lossy or (self._is_assumed and not floats) else None
+        if not lossy and (floats or not self._is_assumed):
+            return None
+        return self._hint(_any_size(kind))
 
     def _hint(self, kind: TensorType) -> str:
+        """Write the hints of compute with that of this output replaced."""
         hints = list(self.schema.outputs or (ANY,) * self.count)
-        hints[self.number] = _fitting(hints[self.number], kind, _free_symbols(self.schema))
+        hints[self.number] = kind
         return _hint_text(hints)
 
 
@@ -400,52 +347,41 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
     -------
     ResultError
     """
-    given = len(value) if isinstance(value, tuple) else 1
-    origin = origin_of(function, value, None, given)
-    got = f"a tuple of {given}" if isinstance(value, tuple) else describe_value(value)
+    count = len(value) if isinstance(value, tuple) else 1
+    origin = ReturnOrigin() if value is None else origin_of(function, count)
     remedy = None
     if value is None:
-        got, remedy = origin.describe_none(), origin.missing_return()
-    elif isinstance(value, (list, np.ndarray)) and np.ndim(value) and len(value) == wanted:
-        remedy = origin.rewritten("tuple({})")
-    elif given > 1 or schema.outputs is not None:
-        remedy = _hint_of_values(value if isinstance(value, tuple) else (value,), schema)
+        got = describe_none()
+    elif isinstance(value, tuple):
+        got = f"a tuple of {count}"
+        remedy = _hint_of_values(value)
+    else:
+        got = describe_value(value)
+        if isinstance(value, (list, np.ndarray)) and np.ndim(value) and len(value) == wanted:
+            remedy = origin.rewritten("tuple({})")
+        elif schema.outputs is not None:
+            remedy = _hint_of_values((value,))
     place = ", ".join(filter(None, (where, str(origin), "outputs")))
     return ResultError(place, expected="one array" if wanted == 1 else f"a tuple of {wanted}", got=got, next=remedy)
 
 
-def _hint_of_values(values: tuple[Any, ...], schema: Schema) -> str | None:
-    symbols = _free_symbols(schema)
+def _hint_of_values(values: tuple[Any, ...]) -> str | None:
     try:
-        return _hint_text([_fitting(ANY, type_of(value), symbols) for value in values])
-    except ValueError:
+        types = [type_of(value) for value in values]
+    except ValueError:  # ragged, or a dtype that ONNX does not have
         return None
+    return _hint_text([_any_size(kind) for kind in types])
+
+
+def _any_size(kind: TensorType) -> TensorType:
+    return kind.like(shape=[None] * len(kind.shape or ()))
 
 
 def _hint_text(types: list[TensorType]) -> str:
     hints = ", ".join(f'"{kind}"' for kind in types)
-    return f"-> {hints if len(types) == 1 else f'({hints})'} after the parameters of compute"
-
-
-def _free_symbols(schema: Schema) -> Iterator[str]:
-    """Names of dimensions that no hint has."""
-    types = [*(port.type for port in schema.inputs), *(schema.outputs or ())]
-    taken = {dim for kind in types for dim in kind.shape or ()}
-    return (symbol for symbol in _SYMBOLS if symbol not in taken)
-
-
-def _fitting(hint: TensorType, kind: TensorType, symbols: Iterator[str]) -> TensorType:
-    """A hint that takes a type: what does not fit is replaced."""
-    shape = kind.shape or ()
-    if hint.shape is None or len(hint.shape) != len(shape):
-        return TensorType(kind.dtype, tuple(next(symbols, None) for _ in shape))
-    dims = tuple(
-        dim if not isinstance(dim, int) or dim == size else next(symbols, None)
-        for dim, size in zip(hint.shape, shape, strict=True)
-    )
-    if (kind.dtype, dims) == (hint.dtype, hint.shape):  # one symbol, two sizes
-        dims = tuple(dim if isinstance(dim, int) else next(symbols, None) for dim in dims)
-    return TensorType(kind.dtype, dims)
+    if len(types) > 1:
+        hints = f"({hints})"
+    return f"-> {hints} after the parameters of compute"
 
 
 def _is_castable(array: np.ndarray) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pyopnb.ops.errors import ModelError, NotationError, ResultError, plural, sanitize, suggest
+from pyopnb.errors import InputError, ModelError, ResultError
+from pyopnb.ops.messages import plural, sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same_value"]
@@ -112,7 +113,7 @@ class Attr:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two values of attrs are the same: arrays as a whole; nan is nan; 1 is not 1.0.
+    """Compare two values of attrs: arrays as a whole, nan equals nan, 1 differs from 1.0.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def _convert(value: Any, kind: str) -> Any:
 
 
 def kind_of_value(value: Any) -> str:
-    """The kind of attr that a value is.
+    """Name the kind of attr that a value is.
 
     Parameters
     ----------
@@ -332,7 +333,7 @@ class Schema:
         return f"{plural(len(self.inputs), 'input')} ({ports})" if ports else "no inputs"
 
     def port(self, place: int) -> Port:
-        """The port of an input by its position; the last one for those of a variadic port.
+        """Return the port of an input by its position; all inputs of a variadic port share the last.
 
         Parameters
         ----------
@@ -345,7 +346,7 @@ class Schema:
         return self.inputs[min(place, len(self.inputs) - 1)]
 
     def describe_inputs(self, given: Sequence[TensorType | None]) -> str:
-        """Inputs with their types, for messages.
+        """Describe inputs and their types for messages.
 
         Parameters
         ----------
@@ -363,7 +364,7 @@ class Schema:
         return ", ".join([*texts[:_MAX_INPUTS], *more]) or "no inputs"
 
     def hinted(self, given: Sequence[TensorType | None]) -> tuple[TensorType, ...] | None:
-        """The types of the outputs by the return annotation.
+        """Read the types of the outputs from the return annotation.
 
         Parameters
         ----------
@@ -390,7 +391,7 @@ class Schema:
     def infer(
         self, instance: object, given: Sequence[TensorType | None], count: int, where: str
     ) -> tuple[TensorType, ...] | None:
-        """The types of a node's outputs by ``infer`` and the return annotation.
+        """Infer the types of a node's outputs from ``infer`` and the return annotation.
 
         Parameters
         ----------
@@ -433,10 +434,10 @@ class Schema:
 
 
 def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, ...]:
-    """What ``infer`` returned, as at least ``count`` types."""
+    """Read what ``infer`` returned as at least ``count`` types."""
     try:
         types = tuple(tensor_type(item) for item in (returned if isinstance(returned, (tuple, list)) else (returned,)))
-    except NotationError as error:
+    except InputError as error:
         raise ResultError(
             f"{where}, infer",
             expected="types, as float32[N,3] or x.like(shape=…)",

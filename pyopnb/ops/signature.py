@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from pyopnb.errors import DefinitionError, InputError
 from pyopnb.ops.backward import check_backward, has_backward
 from pyopnb.ops.dtypes import is_element
-from pyopnb.ops.errors import DefinitionError, NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import KINDS, OBJECTS, REQUIRED, SCALARS, Attr, Port, Schema, kind_of_value
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
@@ -33,6 +34,10 @@ _NOT_FUNCTIONS: tuple[tuple[Callable[[object], bool], str], ...] = (
 
 _SELF = re.compile("_*(self|this|cls)?_*")
 """What people call the first parameter of a method; another name is that of an input, and self was forgotten."""
+
+
+_KERNELS = ("python", "numba")
+"""What a class may ask for in ``kernel``."""
 
 
 def schema_of(cls: type) -> Schema:
@@ -53,7 +58,7 @@ def schema_of(cls: type) -> Schema:
     DefinitionError
         The class has no callable ``compute``, a ``backward`` that cannot be called with inputs, outputs and gradients, or a
         parameter that an op cannot have.
-    NotationError
+    InputError
         A hint is no type.
 
     Examples
@@ -73,6 +78,10 @@ def schema_of(cls: type) -> Schema:
     for is_kind, kind in _NOT_FUNCTIONS:
         if is_kind(_compute(cls)):
             raise DefinitionError(f"{where}, compute", expected="a function that returns its outputs", got=kind)
+    kernel = getattr(cls, "kernel", None)
+    if isinstance(kernel, str) and kernel not in _KERNELS:
+        expected = " or ".join(map(repr, _KERNELS))
+        raise DefinitionError(f"{where}, kernel", expected=expected, got=sanitize(repr(kernel)))
     check_backward(cls)
     attrs, open_attrs = _attrs(cls, where)
     inputs, outputs = _ports(cls, where)
@@ -131,7 +140,7 @@ def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: 
 
 
 def _unaliased(hint: Any) -> Any:
-    """The value of a ``type X[T] = …`` alias, which numpy.typing.NDArray is from NumPy 2.5 on."""
+    """Resolve a ``type X[T] = …`` alias, which numpy.typing.NDArray is from NumPy 2.5 on."""
     while hasattr(alias := typing.get_origin(hint) or hint, "__value__"):
         inner = typing.get_args(hint)
         hint = alias.__value__[inner] if inner else alias.__value__
@@ -227,7 +236,7 @@ def _compute(cls: type) -> Any:
 
 
 def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
-    """The type of a port; None where the hint does not tell."""
+    """Read the type of a port from its hint; return None where the hint does not tell."""
     if isinstance(hint, str):
         if hint in ("float", "bool") and _postpones_annotations(_compute(cls)):
             return None  # Python's own float, as without the __future__ import
@@ -237,12 +246,10 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
     if isinstance(hint, str):
         try:
             return tensor_type(hint)
-        except NotationError as error:
+        except InputError as error:
             evaluated = _evaluate(hint, _compute(cls))
             if isinstance(evaluated, str):
-                raise NotationError(
-                    f"{where}: {error.where}", expected=error.expected, got=error.got, next=error.next
-                ) from None
+                raise InputError(f"{where}: {error.where}", expected=error.expected, got=error.got, next=error.next) from None
             hint = evaluated
     if isinstance(hint, typing.ForwardRef):
         return _type_of_hint(hint.__forward_arg__, cls, where)
@@ -261,15 +268,15 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
 
 
 def _is_notation(hint: object) -> bool:
-    """Whether a hint is a type as pyopnb writes it, which need not be parsed or evaluated as Python."""
+    """Tell whether a hint is in pyopnb's notation, which is not evaluated as Python."""
     try:
         return isinstance(hint, str) and tensor_type(hint) is not None
-    except NotationError:
+    except InputError:
         return False
 
 
 def _postpones_annotations(function: object) -> bool:
-    """Whether ``from __future__ import annotations`` made a function's hints strings."""
+    """Tell whether ``from __future__ import annotations`` made a function's hints strings."""
     code = getattr(inspect.unwrap(function), "__code__", None)  # type: ignore[arg-type]
     return code is not None and bool(code.co_flags & __future__.annotations.compiler_flag)
 
@@ -296,7 +303,7 @@ def _evaluate(hint: Any, function: Callable[..., object]) -> Any:
 
 
 def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[inspect.Parameter]:
-    """The parameters of a method without self."""
+    """List the parameters of a method without self."""
     parameters = list(signature.parameters.values())
     attribute = inspect.getattr_static(cls, method)
     # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.

@@ -27,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.definitions import class_source, pyop
-from pyopnb.ops.errors import DefinitionError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import same_value
@@ -43,7 +44,7 @@ _MISSING = object()
 
 
 def source_closure(versions: Sequence[Version]) -> str:
-    """The text of a module that defines ops when it is imported.
+    """Write the text of a module that defines ops when it is imported.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class SourceClosure:
 
 
 def portable_closure(version: Version) -> SourceClosure:
-    """What another process needs to define an op: as `source_closure`, but values that are no plain constants come along.
+    """Collect what another process needs to define an op: `source_closure`, and values that are not constants.
 
     What the module of the class has itself comes along as well, even where that module can be imported.
 
@@ -111,7 +112,7 @@ def portable_closure(version: Version) -> SourceClosure:
 
 
 def free_names(text: str) -> list[str]:
-    """The names that a module's text uses and does not bind.
+    """List the names that a module's text uses and does not bind.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ class _ModuleText:
 
     @property
     def defined(self) -> dict[str, Any]:
-        """The classes and functions of the text."""
+        """List the classes and functions of the text."""
         known = {name: self._values[name] for name in self._definitions if name in self._values}
         return {name: value for name, value in known.items() if isinstance(value, (type, types.FunctionType))}
 
@@ -224,7 +225,7 @@ class _ModuleText:
             self._definitions[version.op] = "\n".join(lines[size:])
 
     def _bind(self, name: str, value: Any, user: str) -> bool:
-        """Whether the name is new; one that stands for something else already is refused."""
+        """Bind a name and tell whether it is new; refuse one that already stands for another object."""
         known = self._values.get(name, _MISSING)
         if known is _MISSING:
             self._values[name] = value
@@ -339,7 +340,7 @@ def _quote(text: str) -> str:
 
 
 def _functions(value: type | types.FunctionType) -> Iterator[types.FunctionType]:
-    """The function itself, or those that a class defines itself."""
+    """List a function, or the functions that a class itself defines."""
     for item in vars(value).values() if isinstance(value, type) else [value]:
         item = getattr(item, "__func__", getattr(item, "fget", item))  # class and static methods, properties
         item = inspect.unwrap(item) if callable(item) else item
@@ -366,7 +367,7 @@ def _namespace(cls: type) -> Mapping[str, Any]:
 
 
 def _surrounding_text(cls: type, source: str) -> str:
-    """The whole file or cell that the source is from; the source itself where that has changed since."""
+    """Return the file or cell that a source is from, or the source itself if the file has changed since."""
     return next((text for text in map(_file_text, _functions(cls)) if source.strip() in text), source)
 
 
@@ -380,7 +381,7 @@ def _dotted_name(node: ast.AST) -> list[str]:
 
 
 def _evaluate(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
-    """The value of ``a.b``, looking only into modules."""
+    """Evaluate ``a.b``, looking only into modules."""
     first, *rest = _dotted_name(node) or [""]
     value = namespace.get(first, _MISSING)
     for name in rest:
@@ -392,7 +393,7 @@ def _evaluate(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
 
 
 def is_importable(module: str) -> bool:
-    """Whether a fresh process can import it: not the notebook itself, and no module made for a cell."""
+    """Tell whether a fresh process can import a module: not the notebook itself, nor one made for a cell."""
     found = sys.modules.get(module)
     return found is not None and module != "__main__" and getattr(found, "__spec__", None) is not None
 
@@ -413,7 +414,7 @@ def _import_line(name: str, value: Any, scope: _Scope) -> str | None:
 
 
 def _constant(value: Any) -> str | None:
-    """An expression for a plain value; None for any other."""
+    """Write a plain value as an expression; return None for any other value."""
     if isinstance(value, (np.ndarray, np.generic)):
         text = _array_constant(value)
     elif type(value) is float and value - value != 0:
@@ -430,7 +431,7 @@ def _constant(value: Any) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    """The repr of a value, if that reads back as the same value."""
+    """Return the repr of a value if it reads back as the same value."""
     if type(value) not in (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set):
         return None
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from pyopnb.ops.errors import one_line
+from pyopnb.ops.messages import one_line
 
 __all__ = ["Table", "row_key"]
 
@@ -60,7 +60,7 @@ class Table:
 
 
 def row_key(name: str) -> str:
-    """What stands for a name in HTML: short, and without a character of a hostile name."""
+    """Hash a name for HTML, so that no character of a hostile name gets there."""
     return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()
 
 

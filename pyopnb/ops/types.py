@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import DType
 from pyopnb.ops.dtypes import dtype as find_dtype
-from pyopnb.ops.errors import NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["ANY", "Dim", "TensorType", "tensor_type", "type_of"]
 
@@ -36,7 +37,7 @@ class TensorType:
 
     Raises
     ------
-    NotationError
+    InputError
         There is no such dtype, or a dimension is negative or over 2**63 - 1.
 
     Examples
@@ -65,7 +66,7 @@ class TensorType:
         return f"{self.dtype or 'any'}[{dims}]"
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
-        """The same type with another dtype, another shape, or both; what an op's ``infer`` returns.
+        """Copy a type with another dtype, another shape, or both, as an op's ``infer`` returns it.
 
         Parameters
         ----------
@@ -79,13 +80,13 @@ class TensorType:
 
         Raises
         ------
-        NotationError
+        InputError
             There is no such dtype, or a dimension is negative or over 2**63 - 1.
         """
         return TensorType(self.dtype if dtype is None else find_dtype(dtype), self.shape if shape is None else tuple(shape))
 
     def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
-        """Whether a tensor of another type may be used where this type is declared.
+        """Tell whether a tensor of another type may be used where this type is declared.
 
         What either type leaves unknown (a dtype, a rank, ``?``, a symbol) fits anything.
 
@@ -136,7 +137,7 @@ class TensorType:
         return True
 
     def without_sizes(self) -> TensorType:
-        """The same dtype and rank, with every dimension unknown.
+        """Copy a type with every dimension unknown.
 
         Returns
         -------
@@ -168,7 +169,7 @@ def tensor_type(value: object) -> TensorType:
 
     Raises
     ------
-    NotationError
+    InputError
         Where the text is not of that form, the dtype is unknown, or a dimension is negative or over 2**63 - 1.
 
     Examples
@@ -182,7 +183,7 @@ def tensor_type(value: object) -> TensorType:
     if match is None:
         meant = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
         next_ = meant if _NOTATION.fullmatch(meant) else None
-        raise NotationError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)), next=next_)
+        raise InputError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)), next=next_)
     where = sanitize(value)
     dims = match["dims"]
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
@@ -201,11 +202,11 @@ def _dim(text: str, where: str) -> Dim:
         return text
     next_ = "?" if text.startswith("-") else None
     got = sanitize(text) or "nothing"
-    raise NotationError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_)
+    raise InputError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_)
 
 
 def _is_plain(dims: object) -> bool:
-    """Whether there is nothing to convert or to refuse; types are made by the thousand."""
+    """Tell whether there is nothing to convert or refuse; types are made by the thousand."""
     if type(dims) is not tuple:
         return False
     for dim in dims:  # no generator, which costs more than the rest
@@ -218,7 +219,7 @@ def _is_plain(dims: object) -> bool:
 def _shape(dims: object, where: str) -> tuple[Dim, ...]:
     if not isinstance(dims, (tuple, list)):
         expected, got = "a tuple of dimensions, or None where the rank is unknown", sanitize(repr(dims))
-        raise NotationError(f"type {where}, shape", expected=expected, got=got, next="('N', 3)")
+        raise InputError(f"type {where}, shape", expected=expected, got=got, next="('N', 3)")
     checked: list[Dim] = []
     for dim in dims:
         if dim is None or isinstance(dim, str):
@@ -226,14 +227,12 @@ def _shape(dims: object, where: str) -> tuple[Dim, ...]:
         elif isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and 0 <= dim <= _LARGEST:
             checked.append(int(dim))
         else:
-            raise NotationError(
-                f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=sanitize(repr(dim))
-            )
+            raise InputError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=sanitize(repr(dim)))
     return tuple(checked)
 
 
 def type_of(value: Any) -> TensorType:
-    """The type of an array.
+    """Return the type of an array.
 
     Parameters
     ----------
@@ -245,7 +244,7 @@ def type_of(value: Any) -> TensorType:
 
     Raises
     ------
-    NotationError
+    InputError
         ONNX has no such dtype.
 
     Examples

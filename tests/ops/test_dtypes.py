@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pyopnb import NotationError
+from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import DTYPES, dtype
 
 
@@ -76,5 +76,5 @@ class Anything:
     ["float33", "", "any", 0, 99, -1, True, None, 1.0, dict, Anything, bytes, np.floating, np.dtype("S3"), np.dtype("M8[s]")],
 )
 def test_what_is_no_dtype(value):
-    with pytest.raises(NotationError, match=r"^dtype .*: expected one of bool, int8, .*, got \w+ "):
+    with pytest.raises(InputError, match=r"^dtype .*: expected one of bool, int8, .*, got \w+ "):
         dtype(value)

@@ -8,17 +8,18 @@ import re
 
 import pytest
 
-from pyopnb.ops import errors
-from pyopnb.ops.errors import PyopError, closest, hide_internal_frames, sanitize
+from pyopnb import errors
+from pyopnb.errors import PyopError
+from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 
-ALL = [value for name in errors.__all__ if isinstance(value := getattr(errors, name), type)]
+ALL = [value for name in errors.__all__ if issubclass(value := getattr(errors, name), PyopError)]
 
 
 def drawn():
     """Name, parent and builtin base of each error, as the module's docstring draws them."""
     above = {}
     for line in errors.__doc__.splitlines():
-        found = re.match(r"    ([│├└─ ]*)([A-Z]\w+) +.*?(?:\((\w+)\))?$", line)
+        found = re.match(r"    ([│├└─ ]*)([A-Z]\w+) +.*?(?:\((\w+)[\w, ]*\))?$", line)
         if found:
             depth = len(found[1]) // 4
             above[depth] = found[2]

@@ -31,7 +31,7 @@ def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
     pyopnb.save_module(path)
     pyopnb.save_module(path)
     path.write_text(path.read_text() + "# mine\n")
-    with pytest.raises(pyopnb.DefinitionError, match="changed by somebody else. Try: another name, or overwrite=True"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="changed by somebody else. Try: another name, or overwrite=True"):
         pyopnb.save_module(path)
     assert path.read_text().endswith("# mine\n")
     pyopnb.save_module(path, overwrite=True)
@@ -53,7 +53,7 @@ def test_what_cannot_be_written(soft_clip, tmp_path, name, ops, words):
 
 
 def test_an_empty_registry(tmp_path):
-    with pytest.raises(pyopnb.UnknownOp, match="expected an op to write, got none"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="expected an op to write, got none"):
         pyopnb.save_module(tmp_path / "ops.py")
 
 
@@ -61,17 +61,19 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
     with pytest.raises(ZeroDivisionError):
         define("@pyopnb.pyop('demo::SoftClip')\nclass B:\n    def compute(self, x): ...\n1 / 0\n")
     assert registry["demo::SoftClip"].versions == (soft_clip,)
-    with pytest.raises(pyopnb.DefinitionError, match="class B"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="class B"):
         define("@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n")
     assert [op.name for op in registry] == ["demo::SoftClip"]
 
 
 def test_a_file_without_an_op(define, tmp_path):
-    with pytest.raises(pyopnb.DefinitionError, match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class"
+    ):
         define("class A: ...\n")
-    with pytest.raises(pyopnb.DefinitionError, match="none.py: expected a Python file, got no such file"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="none.py: expected a Python file, got no such file"):
         pyopnb.load_module(tmp_path / "none.py")
-    with pytest.raises(pyopnb.DefinitionError, match="expected a file that can be read"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="expected a file that can be read"):
         pyopnb.load_module(tmp_path)
 
 

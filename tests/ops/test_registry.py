@@ -14,7 +14,8 @@ import pytest
 from limits import LIMIT
 
 import pyopnb
-from pyopnb import DefinitionError, UnknownOp, pyop
+from pyopnb import pyop
+from pyopnb.errors import DefinitionError, UnknownOp
 from pyopnb.ops.definitions import class_source, collect_definitions
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import MAX_VERSIONS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyopnb.ops.errors import ArgumentError, UnknownName
+from pyopnb.errors import InputError, UnknownOp
 from pyopnb.ops.result import Result
 
 Y = np.float32([-1, 2])
@@ -14,7 +14,7 @@ def test_by_name_number_and_slice():
     assert result["y"] is result[0] is result[np.int64(-2)] is result[:1][0] is Y
     with pytest.raises(IndexError):
         result[2]
-    with pytest.raises(UnknownName, match=r"expected y, z, got x\. Try: \"y\""):
+    with pytest.raises(UnknownOp, match=r"expected y, z, got x\. Try: \"y\""):
         result["x"]
 
 
@@ -31,12 +31,12 @@ def test_by_name_number_and_slice():
     ids=str,
 )
 def test_indexed_as_an_array(key, got):
-    with pytest.raises(ArgumentError) as raised:
+    with pytest.raises(InputError) as raised:
         Result({"y": Y})[key]
     assert str(raised.value) == f'result: expected the name of one output, got {got}. Try: result["y"][…]'
     assert eval('result["y"][…]'.replace("…", "key"), {"result": Result({"y": Y}), "key": Y > 0}) == [2]
 
 
 def test_without_outputs_there_is_nothing_to_try():
-    with pytest.raises(ArgumentError, match=r"got an object of tuple\.$"):
+    with pytest.raises(InputError, match=r"got an object of tuple\.$"):
         Result({})[0, 0]

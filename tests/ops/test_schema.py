@@ -18,7 +18,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pyopnb import DefinitionError, ModelError, NotationError, ResultError, tensor_type
+from pyopnb import tensor_type
+from pyopnb.errors import DefinitionError, InputError, ModelError, ResultError
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 from pyopnb.ops.signature import schema_of
 
@@ -464,7 +465,7 @@ def test_outputs_that_are_not_said(hint):
 
 @pytest.mark.parametrize("hint", ["float33[N]", "float32[N", "float32[-1]", "N items", "1/0", "undefined.name"])
 def test_a_hint_that_is_no_type(hint):
-    with pytest.raises(NotationError, match=r"^class Op, input x: (dtype|type)"):
+    with pytest.raises(InputError, match=r"^class Op, input x: (dtype|type)"):
         typed(hint)
 
 
@@ -473,7 +474,7 @@ def test_a_hint_of_an_output_that_is_no_type(hint):
     def compute(self, x): ...
 
     compute.__annotations__ = {"return": (None, hint)}
-    with pytest.raises(NotationError, match=r"^class Op, output 1: (dtype|type)"):
+    with pytest.raises(InputError, match=r"^class Op, output 1: (dtype|type)"):
         schema_of(op(compute=compute))
 
 

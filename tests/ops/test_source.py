@@ -106,13 +106,17 @@ def test_what_comes_along_as_text(define, before, used, wanted):
 )
 def test_what_cannot(define, before, used, why):
     versions = define(before + "\n" + OP.format(used))
-    with pytest.raises(pyopnb.DefinitionError, match=f"op demo::A: expected .*, got .*{why}.*Try: import it in the op's cell"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match=f"op demo::A: expected .*, got .*{why}.*Try: import it in the op's cell"
+    ):
         source_closure(versions)
 
 
 def test_a_class_without_source():
     version = pyopnb.registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::Made")
-    with pytest.raises(pyopnb.DefinitionError, match="Made .its source is not known: define it in a %%pyop cell, or in a file"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="Made .its source is not known: define it in a %%pyop cell, or in a file"
+    ):
         source_closure([version])
 
 
@@ -122,7 +126,7 @@ def test_a_class_of_a_function():
         def compute(self, x):
             return x
 
-    with pytest.raises(pyopnb.DefinitionError, match="is defined in a function"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="is defined in a function"):
         source_closure([pyopnb.registry["demo::Inner"].current])
 
 
@@ -150,7 +154,7 @@ def test_several_ops_share_what_they_use(define):
 def test_a_name_that_means_two_things(define):
     first = define("K = 2" + OP.format("x * K"))
     second = define("K = 3" + OP.replace("A", "B").format("x * K"), "other.py")
-    with pytest.raises(pyopnb.DefinitionError, match="K .means two things"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="K .means two things"):
         source_closure([*first, *second])
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyopnb import NotationError, TensorType, tensor_type
+from pyopnb import TensorType, tensor_type
+from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.types import ANY, type_of
 
@@ -28,7 +29,7 @@ def test_what_is_written_is_read_again(type_):
 def test_any_text_is_a_type_or_a_clear_error(text):
     try:
         read = tensor_type(text)
-    except NotationError as error:
+    except InputError as error:
         said = str(error)
     else:
         said = str(read)
@@ -88,7 +89,7 @@ def test_forms(text, written):
     ],
 )
 def test_bad_notation(text, message):
-    with pytest.raises(NotationError, match=message):
+    with pytest.raises(InputError, match=message):
         tensor_type(text)
 
 
@@ -110,13 +111,13 @@ def test_a_type_is_made_of_what_names_a_dtype_and_of_a_list(element):
     ],
 )
 def test_a_type_of_what_is_none_is_refused(given, said):
-    with pytest.raises(NotationError, match=said):
+    with pytest.raises(InputError, match=said):
         TensorType(*given)
 
 
 @pytest.mark.parametrize("shape", [(-1,), (1.5,), (2**63,), ([],)])
 def test_like_refuses_what_is_no_size(shape):
-    with pytest.raises(NotationError, match=r"type any\[\.\.\.\]: expected a size"):
+    with pytest.raises(InputError, match=r"type any\[\.\.\.\]: expected a size"):
         ANY.like(shape=shape)
 
 

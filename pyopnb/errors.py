@@ -1,0 +1,182 @@
+"""The exceptions and warnings of pyopnb.
+
+    PyopError                     the base class of all refusals of pyopnb
+    ├── InputError                an argument, feed or type that cannot be used     (ValueError, TypeError)
+    ├── UnknownOp                 a name that no op, output or tensor has           (KeyError)
+    ├── DefinitionError           a class that cannot be an op                      (TypeError)
+    ├── ModelError                a model, node or attr that cannot be used         (ValueError)
+    │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
+    ├── ResultError               a return value that the node cannot give          (TypeError)
+    ├── EscapedInput              a view of an input was kept past compute          (RuntimeError)
+    ├── NotLowered                an op that does not become ONNX operators         (NotImplementedError)
+    ├── NotFinite                 a training whose loss is NaN or infinite          (FloatingPointError)
+    ├── SchemaChanged             a redefinition left a bare session behind         (RuntimeError)
+    └── RunRefused                a run that could hang, end the process or race    (RuntimeError)
+
+pyopnb never wraps exceptions of the user's own code: they arrive as themselves, with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "DefinitionError",
+    "EscapedInput",
+    "InputError",
+    "ModelError",
+    "ModuleRefused",
+    "NotCompiled",
+    "NotFinite",
+    "NotLowered",
+    "PyopError",
+    "ResultError",
+    "RunRefused",
+    "SchemaChanged",
+    "SessionRebuilt",
+    "StayedInPython",
+    "UnknownOp",
+    "VersionsLowered",
+]
+
+
+_SHOWN = 5  # nodes that a warning lists
+
+
+class PyopError(Exception):
+    """Base class of pyopnb's errors: where, what was expected, what came, and what to type next.
+
+    Parameters
+    ----------
+    where : str
+        Op, node, port or cell, as the user wrote it.
+    expected, got : str, optional
+        In the notation of types (``float32[N,3]``) where they are types.
+    next : str, optional
+        What to type next.
+
+    Examples
+    --------
+    >>> print(PyopError("demo::SoftClip, output 0", expected="float32[N,3]", got="float64[2,3]",
+    ...                 next="return y.astype(np.float32)"))
+    demo::SoftClip, output 0: expected float32[N,3], got float64[2,3]. Try: return y.astype(np.float32)
+    """
+
+    def __init__(self, where: str, *, expected: str | None = None, got: str | None = None, next: str | None = None) -> None:
+        self.where = where
+        self.expected = expected
+        self.got = got
+        self.next = next
+        facts = []
+        if expected:
+            facts.append(f"expected {expected}")
+        if got:
+            facts.append(f"got {got}")
+        text = where
+        if facts:
+            text = f"{where}: {', '.join(facts)}."
+        elif not where.endswith((".", "!", "?")):
+            text = f"{where}."
+        if next:
+            text += f" Try: {next}"
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle, (type(self), self.where, self.expected, self.got, self.next)
+
+
+def _unpickle(cls: type[PyopError], where: str, expected: str, got: str, next: str) -> PyopError:
+    # Exceptions with keyword-only parameters cannot be pickled, and test runners send errors between processes.
+    return cls(where, expected=expected, got=got, next=next)
+
+
+class InputError(PyopError, ValueError, TypeError):
+    """An argument, a feed or a type's notation that cannot be used: a wrong name, kind, dtype, shape or value."""
+
+
+class UnknownOp(PyopError, KeyError):
+    """A name that no op of the registry, no output of a result or no tensor of a trace has."""
+
+    __str__ = Exception.__str__  # KeyError's shows the repr
+
+
+class DefinitionError(PyopError, TypeError):
+    """A class that cannot be an op."""
+
+
+class ModelError(PyopError, ValueError):
+    """A model, node or attr that cannot be used."""
+
+
+class ModuleRefused(ModelError, PermissionError):
+    """A model names a module that the caller did not allow."""
+
+
+class ResultError(PyopError, TypeError):
+    """A return value of ``compute`` or ``infer`` that the node cannot give."""
+
+
+class EscapedInput(PyopError, RuntimeError):
+    """An op kept an input, or a view of it, past ``compute``, where ONNX Runtime uses its memory again."""
+
+
+class NotLowered(PyopError, NotImplementedError):
+    """An op, or a line of it, that does not become ONNX operators with the same results."""
+
+
+class NotFinite(PyopError, FloatingPointError):
+    """A training whose loss or gradient is NaN or infinite.
+
+    Attributes
+    ----------
+    training : Training or None
+        The training as it was after the step before; None where the error comes from another process.
+    """
+
+    training: object = None
+
+
+class SchemaChanged(PyopError, RuntimeError):
+    """An op changed its output types under a session that cannot rebuild itself."""
+
+
+class RunRefused(PyopError, RuntimeError):
+    """A run at a place where it could wait for ever, end the process, or change what another one changes."""
+
+
+class VersionsLowered(UserWarning):
+    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
+
+    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
+    """
+
+
+class SessionRebuilt(UserWarning):
+    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
+
+
+class NotCompiled(UserWarning):
+    """An op that asks for Numba runs in Python instead; the message says why."""
+
+
+class StayedInPython(UserWarning):
+    """Nodes of a model that stayed ops, as they do not become ONNX operators.
+
+    Attributes
+    ----------
+    reasons : dict of str to str
+        By node, as messages name it, why.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        count = len(self.reasons)
+        lines = [f"{count:,} node{'' if count == 1 else 's'} stayed in Python:"]
+        for where, reason in list(self.reasons.items())[:_SHOWN]:
+            lines.append(f"  {where}: {reason}")
+        if count > _SHOWN:
+            lines.append(f"  … and {count - _SHOWN} more")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reasons,)

@@ -1,0 +1,231 @@
+"""Texts of messages, and the frames that a traceback shows."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+from pyopnb.errors import PyopError
+
+__all__ = [
+    "closest",
+    "hide_internal_frames",
+    "moved",
+    "one_line",
+    "plural",
+    "require_native",
+    "sanitize",
+    "sanitize_source",
+    "suggest",
+    "suggest_key",
+]
+
+_LONGEST = 200
+
+
+def sanitize(value: object, longest: int = _LONGEST) -> str:
+    r"""Make text from a file, a user or an array safe to print: cut it, and escape what could mislead a reader.
+
+    Parameters
+    ----------
+    value : object
+    longest : int
+        Characters after which the text is cut.
+
+    Returns
+    -------
+    str
+        With control characters, bidirectional marks, which can reorder a line, and characters that nobody sees as escapes.
+
+    Examples
+    --------
+    >>> sanitize("a\x1b[31mred")
+    'a\\x1b[31mred'
+    """
+    text = value if isinstance(value, str) else str(value)
+    if len(text) > longest:
+        text = f"{text[:longest]}… ({len(text)} characters)"
+    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
+        return text
+    return "".join(c if _is_visible(c) or c in "\n " else c.encode("unicode_escape").decode() for c in text)
+
+
+# Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of Braille: two names that differ
+# in one of them look the same.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
+
+
+def sanitize_source(source: str) -> str:
+    """Make source code safe to print without cutting it.
+
+    Parameters
+    ----------
+    source : str
+
+    Returns
+    -------
+    str
+    """
+    lines = [line.expandtabs(4) for line in source.split("\n")]
+    return "\n".join("".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Make text safe to print on one line.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+    """
+    return sanitize(text).replace("\n", " ")
+
+
+def plural(count: int, noun: str) -> str:
+    """Join a count and its noun, in the plural where needed.
+
+    Parameters
+    ----------
+    count : int
+    noun : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> plural(1, "node"), plural(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Find the known name that a mistyped one most likely means.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str or None
+        None where none is similar.
+    """
+    import difflib  # 3 ms, and only on the way to an error
+
+    names = list(known)
+    # A name that differs in upper and lower case only is closer than any that difflib ranks.
+    for candidate in names:
+        if candidate.lower() == name.lower():
+            return candidate
+    matches = difflib.get_close_matches(name, names, n=1)
+    return matches[0] if matches else None
+
+
+def suggest_key(name: str, known: Iterable[str]) -> str | None:
+    """Suggest the key to type instead of a mistyped one: the closest, or the first if none is similar.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str or None
+        None where nothing is known.
+
+    Examples
+    --------
+    >>> suggest_key("Y", ["x", "y"]), suggest_key("z", ["x", "y"]), suggest_key("z", [])
+    ('"y"', '"x"', None)
+    """
+    names = list(known)
+    key = closest(name, names) or next(iter(names), None)
+    return None if key is None else f'"{sanitize(key)}"'
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Suggest the name to type instead of a mistyped one: the closest, or all if none is similar.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+
+    Returns
+    -------
+    str
+    """
+    names = list(known)
+    return closest(name, names) or ", ".join(names) or "nothing"
+
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
+
+
+def hide_internal_frames(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+    """Decorate a public function so that the traceback of a `PyopError` ends at the user's own line.
+
+    Exceptions of the user's code keep all their frames.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    callable
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except PyopError as error:
+            raise error.with_traceback(None)  # noqa: B904  # its context stays as it was
+
+    return wrapper
+
+
+def require_native(module: str) -> None:
+    """Import a compiled module of pyopnb, with advice where it is missing.
+
+    Python that runs in the root of a checkout finds the sources before the installed package, and they are not compiled.
+
+    Parameters
+    ----------
+    module : str
+
+    Raises
+    ------
+    ImportError
+        The module is not there, or cannot be loaded.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            "pyopnb's native modules are not built here: the sources of pyopnb are imported, not an installed pyopnb. "
+            "Type: pip install -e .   (in the folder with pyproject.toml; or leave that folder to use an installed pyopnb)"
+        ) from error
+
+
+def moved(error: PyopError, where: str, next: str | None) -> PyopError:
+    """Copy an error, with another place and advice."""
+    return type(error)(where, expected=error.expected, got=error.got, next=next)
