@@ -1,5 +1,5 @@
 """Ops inside ONNX Runtime: the native bridge, sessions, retired PyOp nodes."""
 
-from pyopnb.ops.errors import require_native
+from pyopnb.ops.messages import require_native
 
 require_native("pyopnb.runtime._bridge")

@@ -12,11 +12,11 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.errors import RunRefused
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import add_markers, remove_markers
 from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.ops.errors import RunRefused
 from pyopnb.ops.op_sources import OpSource
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
@@ -93,10 +93,14 @@ class Recipe:
         plan = Plan(planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings, runs)
         for number, values in before.changes.items():
             plan.nodes[number].values.update(values)
-        if plan.runs is not None and plan.nodes:
-            from pyopnb.runtime.run_loggers import check_run_loggers  # which builds sessions itself
-
-            check_run_loggers()
+        if self._is_parallel and plan.nodes:
+            # On a thread of ONNX Runtime's own, nothing that is promised says which run a call belongs to.
+            raise RunRefused(
+                "session with ExecutionMode.ORT_PARALLEL",
+                expected="a model without Python ops, or ORT_SEQUENTIAL",
+                got=f"a model with {plan.nodes[0].op.name}",
+                next="options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL",
+            )
         if prepare is not None:
             prepare(plan, source.proto)
         built = self._try(source, plan)

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
+from pyopnb.errors import InputError, ModelError, PyopError, UnknownOp
 from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
@@ -22,19 +23,9 @@ from pyopnb.models.text.validate import is_unknown, known_ops
 from pyopnb.models.versions import FILL
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
-from pyopnb.ops.errors import (
-    FeedError,
-    ModelError,
-    PyopError,
-    UnknownOp,
-    hide_internal_frames,
-    moved,
-    plural,
-    sanitize,
-    suggest,
-)
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames, moved, plural, sanitize, suggest
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
@@ -79,7 +70,7 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     ------
     UnknownOp
         No such op, in the registry or in the runtime.
-    FeedError
+    InputError
         An input is no array, or has another dtype or rank than the op's hint.
     Exception
         Whatever the op raised, as itself.
@@ -149,7 +140,7 @@ def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
     if got is None:
         check_characters(array, f"call of {sanitize(op)}, input {place}")
         return array.astype(object)
-    raise FeedError(
+    raise InputError(
         f"call of {sanitize(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
     )
 
@@ -360,7 +351,7 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
         kind = type_of(array)
     except ValueError:
         got = f"an array of dtype {array.dtype}"
-        raise FeedError(f"call of {sanitize(op)}, input {sanitize(name)}", expected="a dtype that ONNX has", got=got) from None
+        raise InputError(f"call of {sanitize(op)}, input {sanitize(name)}", expected="a dtype that ONNX has", got=got) from None
     return kind.like(shape=[None] * array.ndim)
 
 
@@ -370,11 +361,11 @@ def _check_ports(op: str, version: Version, names: Sequence[str], arrays: Sequen
     if len(arrays) > len(ports) and not (ports and ports[-1].variadic):
         taken = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
         expected = f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})" if ports else "no inputs"
-        raise FeedError(f"call of {sanitize(op)}", expected=expected, got=str(len(arrays)), next=f"pyopnb.call({taken})")
+        raise InputError(f"call of {sanitize(op)}", expected=expected, got=str(len(arrays)), next=f"pyopnb.call({taken})")
     for place, port in enumerate(ports):
         if not (port.optional or port.variadic) and (place >= len(arrays) or arrays[place] is None):
             where, example = f"call of {sanitize(op)}, input {port.name}", port.type if port.type.dtype else _FLOAT
-            raise FeedError(where, expected=str(port.type), got="nothing", next=example_expression(example))
+            raise InputError(where, expected=str(port.type), got="nothing", next=example_expression(example))
 
 
 def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
@@ -382,7 +373,7 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
         want = version.schema.port(place).type
         if array is None or want.dtype is None or want.dtype == type_of(array).dtype:
             continue
-        raise FeedError(
+        raise InputError(
             f"call of {sanitize(op)}, input {sanitize(name)}",
             expected=str(want),
             got=str(type_of(array)),

@@ -18,12 +18,13 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto
 
+from pyopnb.errors import ModelError, PyopError, RunRefused
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import ModelError, PyopError, RunRefused, sanitize
 from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
 from pyopnb.ops.locks import lock_by
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
@@ -33,6 +34,7 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, fixed_by_hints
+from pyopnb.runtime.registered_libraries import THEIR_DOMAINS, has_their_library, note_our_domains
 
 __all__ = [
     "failed",
@@ -204,26 +206,23 @@ def _is_shadowed(op: Op) -> bool:
     return op.op_type in _SHADOWED
 
 
-_PEER = "onnxruntime_extensions"
-_PEERS_DOMAINS = frozenset({"ai.onnx.contrib", "com.microsoft.extensions"})
-
-
 def _left_to_us(ops: list[Op]) -> list[Op]:
-    """The ops whose domain is not that of onnxruntime-extensions, if that is in use, and a warning about the others.
-
-    ONNX Runtime takes a domain from one library. Where two have it, options of both are good for nothing, and neither library
-    can see whether the other is in the options or will be. So whoever uses both has the domain from that one, in either order.
-    """
-    theirs = [op for op in ops if op.domain in _PEERS_DOMAINS] if _PEER in sys.modules else []
+    """Leave out the ops whose domain is taken by onnxruntime-extensions in these options, with a warning."""
+    theirs = [op for op in ops if op.domain in THEIR_DOMAINS] if has_their_library() else []
     if theirs:
-        names = ", ".join(op.name for op in theirs[:3]) + (f" and {len(theirs) - 3} more" if len(theirs) > 3 else "")
+        names = ", ".join(op.name for op in theirs[:3])
+        if len(theirs) > 3:
+            names += f" and {len(theirs) - 3} more"
+        domains = " and ".join(sorted({op.domain for op in theirs}))
         text = (
-            f"{names}: not in these options, as ONNX Runtime takes a domain from one library, and onnxruntime-extensions, "
-            f"which is imported, has {' and '.join(sorted({op.domain for op in theirs}))}. "
+            f"{names}: not in these options, as ONNX Runtime takes a domain from one library, and "
+            f"onnxruntime-extensions, which is registered in them, has {domains}. "
             "Try: pyopnb.Session(model, options), which has both, or another domain"
         )
-        warnings.warn(text, UserWarning, stacklevel=3)
-    return [op for op in ops if op not in theirs]
+        warnings.warn(text, UserWarning, stacklevel=4)
+    ours = [op for op in ops if op not in theirs]
+    note_our_domains({op.domain for op in ours})
+    return ours
 
 
 @cache

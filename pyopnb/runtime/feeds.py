@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from pyopnb.errors import InputError, UnknownOp
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.dtypes import dtype as find_dtype
-from pyopnb.ops.errors import ArgumentError, FeedError, UnknownName, plural, sanitize, suggest, suggest_key
+from pyopnb.ops.messages import plural, sanitize, suggest, suggest_key
 from pyopnb.ops.plain_values import is_plain, plain_array
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.ortvalues import RUNTIME_NAMES, needs_ml_dtypes, to_ortvalue
@@ -90,14 +91,14 @@ class Feeds:
 
         Raises
         ------
-        FeedError
+        InputError
             A name is missing or unknown, or an array has another dtype or shape than the model's input.
         """
         try:
             checked = dict(feeds)
         except (TypeError, ValueError):
             pairs = ", ".join(f'"{sanitize(name)}": {example_expression(kind)}' for name, kind in [*self.types.items()][:1])
-            raise FeedError(
+            raise InputError(
                 "feeds", expected="a dict of name to array", got=type(feeds).__name__, next=f"{{{pairs}}}"
             ) from None
         if len(checked) == len(self._rows):  # every run passes here: one look at each array, and no more
@@ -112,7 +113,7 @@ class Feeds:
         return self._check_each(checked)
 
     def check_names(self, feeds: Collection[str]) -> None:
-        """Raise `FeedError` where a name is missing or unknown."""
+        """Raise `InputError` where a name is missing or unknown."""
         if set(feeds) != self.types.keys():
             check_names(feeds, self.types, self._optional)
 
@@ -132,7 +133,7 @@ class Feeds:
 
         Raises
         ------
-        FeedError
+        InputError
             As from `check`.
         """
         check_names(feeds, self.types, self._optional)
@@ -162,7 +163,7 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
 
     Raises
     ------
-    FeedError
+    InputError
         A name is missing or unknown.
     """
     missing = [name for name in types if name not in feeds]
@@ -170,7 +171,7 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
     if missing or unknown:
         # The first words are ONNX Runtime's.
         words = f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
-        raise FeedError(
+        raise InputError(
             "feeds" if unknown else words,
             expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
@@ -191,16 +192,16 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
 
     Raises
     ------
-    UnknownName
+    UnknownOp
     """
     if not isinstance(names, Collection):
         got, first = describe(names), suggest_key("", outputs)
-        raise ArgumentError("outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]")
+        raise InputError("outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]")
     for name in names:
         if not isinstance(name, str) or name not in outputs:
             known = ", ".join(map(sanitize, outputs))
             next_ = suggest_key(str(name), outputs)
-            raise UnknownName("outputs", expected=known, got=sanitize(name), next=next_) from None
+            raise UnknownOp("outputs", expected=known, got=sanitize(name), next=next_) from None
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
@@ -210,7 +211,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
 
     Raises
     ------
-    FeedError
+    InputError
         The array has another dtype or shape.
     """
     if expected is None or expected.dtype is None:
@@ -223,7 +224,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), value, array, expected)
         remedy = fix and f"{sanitize(name)}={fix}"
-        raise FeedError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(value, array), next=remedy)
+        raise InputError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(value, array), next=remedy)
     if array.dtype == object:
         _refuse_other_than_str(name, array, expected)
     if array.dtype.kind in "OU":
@@ -241,7 +242,7 @@ def check_characters(array: np.ndarray, where: str) -> None:
 
     Raises
     ------
-    FeedError
+    InputError
         It names the element.
     """
     if all(map(str.isascii, array.flat)):
@@ -253,7 +254,7 @@ def check_characters(array: np.ndarray, where: str) -> None:
     at = f"[{', '.join(map(str, np.unravel_index(place, array.shape)))}]" if array.ndim else ""
     repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     got, next_ = sanitize(ascii(text), 60), sanitize(ascii(repaired), 60)
-    raise FeedError(f"{where}{at}", expected="characters that UTF-8 has", got=got, next=next_)
+    raise InputError(f"{where}{at}", expected="characters that UTF-8 has", got=got, next=next_)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -268,7 +269,7 @@ def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
         except UnicodeDecodeError:
             at = f"[{', '.join(map(str, index))}]" if index else ""
             got = sanitize(repr(bytes(item)), 60)
-            raise FeedError(f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got) from None
+            raise InputError(f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got) from None
     return texts
 
 
@@ -292,7 +293,7 @@ def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -
     texts = [_to_str(item) for item in array.ravel()[:9]]
     reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
     whole = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
-    raise FeedError(
+    raise InputError(
         f"feed {sanitize(name)}{at}",
         expected=f"str, as in {expected}",
         got="None" if item is None else f"{type(item).__name__} {sanitize(repr(item), 60)}",
@@ -322,7 +323,7 @@ def feeds_by_name(
 
     Raises
     ------
-    ArgumentError
+    InputError
         There are more feeds than inputs.
     """
     __tracebackhide__ = True
@@ -332,7 +333,7 @@ def feeds_by_name(
         shown = [sanitize(name) for name in names]
         expected = f"{plural(len(names), 'input')} ({', '.join(shown)})" if names else "no inputs"
         typed = ", ".join(f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: …}}" for name in shown)
-        raise ArgumentError("feeds", expected=expected, got=str(len(feeds)), next=typed or None)
+        raise InputError("feeds", expected=expected, got=str(len(feeds)), next=typed or None)
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 
@@ -364,7 +365,7 @@ def as_array(value: Any, want: TensorType, where: str, name: str, keyword: bool 
 
     Raises
     ------
-    FeedError
+    InputError
         It cannot be an array, or the declared dtype does not have a plain value.
     """
     row = want.dtype
@@ -391,9 +392,9 @@ def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) 
             return np.from_dlpack(value)
         return np.asarray(value, dtype=dtype)
     except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
-        raise FeedError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}") from error
+        raise InputError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}") from error
     except ValueError:
-        raise FeedError(where, expected=str(want), got=describe_value(value)) from None
+        raise InputError(where, expected=str(want), got=describe_value(value)) from None
 
 
 def _same_dtype(array: np.ndarray, want: DType) -> bool:

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import EscapedInput, InputError, ModelError, PyopError, ResultError, SchemaChanged
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import EscapedInput, FeedError, ModelError, PyopError, ResultError, SchemaChanged
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.compiled.form import compiled_form, original, python_form
+from pyopnb.runtime.forms import compiled_form, original, python_form
 from pyopnb.runtime.legacy_pyop import LegacySpec
 from pyopnb.runtime.plan import PlannedNode
 from pyopnb.runtime.profilers import are_frames_held
@@ -316,7 +316,7 @@ class Kernel:
 
     def refuse_overlap(self, state: Any, output: int, number: int) -> None:
         """Raise for an output that the caller bound over the memory of an input."""
-        raise FeedError(
+        raise InputError(
             f"{self.where}, output {output}",
             expected="memory of its own",
             got=f"what was bound over the memory of input {self._input_name(state, number)}",

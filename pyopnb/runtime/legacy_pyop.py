@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from onnx import AttributeProto, ModelProto
 
+from pyopnb.errors import InputError, ModelError, ModuleRefused
 from pyopnb.models.nodes import Site, attribute_values
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, ModuleRefused, NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.op_sources import OpSource
 from pyopnb.ops.registry import registry
@@ -181,5 +182,5 @@ def _types(site: Site, values: dict[str, Any], key: str, missing: str, count: in
         raise ModelError(f"{site.where}, {key}", expected=f"{count}, as the node has", got=str(len(numbers)))
     try:
         return tuple(TensorType(dtype(number), None) for number in numbers)
-    except NotationError as error:
+    except InputError as error:
         raise ModelError(f"{site.where}, {key}: {error.where}", expected=error.expected, got=error.got) from None

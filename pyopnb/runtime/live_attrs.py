@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.nodes import set_attribute
-from pyopnb.ops.errors import ModelError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.runtime.kernel import Kernel

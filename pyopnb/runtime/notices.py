@@ -10,27 +10,13 @@ from typing import TYPE_CHECKING
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.errors import VersionsLowered
+from pyopnb.ops.messages import sanitize
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
 
-__all__ = ["NotCompiled", "SessionRebuilt", "VersionsLowered", "level_of_user", "warn_of_lowered"]
-
-
-class VersionsLowered(UserWarning):
-    """A model of newer versions than the installed onnxruntime takes runs under older ones, in which it means the same.
-
-    It is said once in a process for each pair of versions; ``Session.lowered`` says it of each session.
-    """
-
-
-class SessionRebuilt(UserWarning):
-    """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
-
-
-class NotCompiled(UserWarning):
-    """An op that asks for Numba runs in Python instead; the message says why."""
+__all__ = ["level_of_user", "warn_of_lowered"]
 
 
 def warn_of_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:

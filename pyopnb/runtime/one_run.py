@@ -9,11 +9,12 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, PyopError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.versions import FILL
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import FeedError, PyopError, closest, hide_internal_frames, moved, sanitize
+from pyopnb.ops.messages import closest, hide_internal_frames, moved, sanitize
 from pyopnb.ops.progress import Progress
 from pyopnb.ops.result import Result
 from pyopnb.runtime.built import CPU
@@ -47,7 +48,7 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
 
     Raises
     ------
-    FeedError
+    InputError
         A feed does not fit.
     ModelError
         The model cannot be used.
@@ -116,7 +117,7 @@ def trace(
 
     Raises
     ------
-    FeedError
+    InputError
         A feed does not fit, or a name in ``only`` is that of no tensor.
     ModelError
         The model cannot be used.
@@ -138,9 +139,9 @@ def trace(
     if on != "reference":
         next_ = closest(str(on), ("onnxruntime", "reference"))
         got = sanitize(repr(on))
-        raise FeedError("trace, on", expected="'onnxruntime' or 'reference'", got=got, next=next_ and repr(next_))
+        raise InputError("trace, on", expected="'onnxruntime' or 'reference'", got=got, next=next_ and repr(next_))
     if bodies:
-        raise FeedError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
+        raise InputError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
     return _trace_on_reference(read_model(model, base_dir), feeds, named, options)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import ModelSource
 from pyopnb.ops.arguments import describe, is_text
-from pyopnb.ops.errors import ArgumentError, ModelError, closest, sanitize
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.runtime.ortvalues import initializer_to_ortvalue
 
 __all__ = [
@@ -51,14 +52,14 @@ QUIET = quiet_options()
 
 
 def check_run_options(options: Any) -> None:
-    """Raise `ArgumentError` for what is neither the options of a run nor None."""
+    """Raise `InputError` for what is neither the options of a run nor None."""
     if not (options is None or isinstance(options, onnxruntime.RunOptions)):
         expected = "onnxruntime.RunOptions, or None"
-        raise ArgumentError("run, run_options", expected=expected, got=describe(options), next="onnxruntime.RunOptions()")
+        raise InputError("run, run_options", expected=expected, got=describe(options), next="onnxruntime.RunOptions()")
 
 
 def check_providers(providers: Any, options: Any, *, available: bool = False) -> None:
-    """Raise `ArgumentError` for what is no list of providers, or no list of as many dicts of their options.
+    """Raise `InputError` for what is no list of providers, or no list of as many dicts of their options.
 
     Parameters
     ----------
@@ -71,19 +72,17 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
     if not (providers is None or (isinstance(providers, (list, tuple)) and all(map(_is_provider, providers)))):
         named = providers if isinstance(providers, str) and is_text(providers) and providers else "CPUExecutionProvider"
         next_ = f"[{sanitize(repr(named))}]"
-        raise ArgumentError(
-            "providers", expected=f"a list of names, as {', '.join(known)}", got=describe(providers), next=next_
-        )
+        raise InputError("providers", expected=f"a list of names, as {', '.join(known)}", got=describe(providers), next=next_)
     absent = next((name for name in map(_name_of, providers or ()) if name not in known), None) if available else None
     if absent is not None:
         next_ = f"[{closest(absent, known) or known[-1]!r}]"
-        raise ArgumentError("providers", expected=f"some of {', '.join(known)}", got=sanitize(repr(absent)), next=next_)
+        raise InputError("providers", expected=f"some of {', '.join(known)}", got=sanitize(repr(absent)), next=next_)
     if providers is None or options is None:
         return
     listed = isinstance(options, (list, tuple)) and all(isinstance(one, dict) for one in options)
     if not listed or len(options) != len(providers):
         got = describe(options)
-        raise ArgumentError("provider_options", expected="a list of dicts, one for each of the providers", got=got, next="[{}]")
+        raise InputError("provider_options", expected="a list of dicts, one for each of the providers", got=got, next="[{}]")
 
 
 def _name_of(one: Any) -> str:
@@ -213,14 +212,14 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
 
     Raises
     ------
-    ArgumentError
+    InputError
         They let each session write a file.
     """
     default = onnxruntime.SessionOptions()
     names = [name for name in dir(options) if not name.startswith("_") and not callable(getattr(options, name))]
     fields = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(default, name)}
     if written := next((name for name in _FILES if name in fields), None):
-        raise ArgumentError(
+        raise InputError(
             f"Session: pickle, SessionOptions.{written}",
             expected="options that write no file, as each process would write it",
             got=sanitize(repr(fields[written]), 80),
@@ -235,7 +234,7 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
 
     Raises
     ------
-    ArgumentError
+    InputError
         They give one to a dimension that has no symbol.
     """
     shapes = {node.name: node.shape for node in runtime._sess.inputs_meta}
@@ -252,7 +251,7 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
 
 
 def refuse_unread_options(runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]) -> None:
-    """Raise `ArgumentError` for what a session has of its options, and no other process would.
+    """Raise `InputError` for what a session has of its options, and no other process would.
 
     Parameters
     ----------
@@ -273,8 +272,8 @@ def refuse_unread_options(runtime: onnxruntime.InferenceSession, proto: ModelPro
             raise _unread("add_initializer", f"a value of {tensor.name}") from None
 
 
-def _unread(method: str, got: str) -> ArgumentError:
-    return ArgumentError(
+def _unread(method: str, got: str) -> InputError:
+    return InputError(
         f"Session: pickle, SessionOptions.{method}",
         expected="options that can be read again",
         got=sanitize(got, 120),

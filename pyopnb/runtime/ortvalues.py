@@ -10,9 +10,9 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from pyopnb.errors import InputError
 from pyopnb.ops.arguments import describe, is_text
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import ArgumentError
 from pyopnb.ops.types import TensorType
 
 __all__ = [
@@ -35,7 +35,7 @@ def needs_ml_dtypes(kind: TensorType | None) -> bool:
 
 
 def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
-    """The feeds of ``run_with_ort_values``; `ArgumentError` where they are no OrtValues by name."""
+    """The feeds of ``run_with_ort_values``; `InputError` where they are no OrtValues by name."""
     if not (isinstance(feeds, Mapping) and all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items())):
         got = describe(
             next((v for v in feeds.values() if not isinstance(v, onnxruntime.OrtValue)), feeds)
@@ -43,7 +43,7 @@ def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
             else feeds
         )
         next_ = '{"x": onnxruntime.OrtValue.ortvalue_from_numpy(x)}'
-        raise ArgumentError("run_with_ort_values, feeds", expected="a dict of name to OrtValue", got=got, next=next_)
+        raise InputError("run_with_ort_values, feeds", expected="a dict of name to OrtValue", got=got, next=next_)
     return dict(feeds)
 
 

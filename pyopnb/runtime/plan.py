@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import (
     Site,
@@ -22,7 +23,7 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.op_sources import OpSource
 from pyopnb.ops.registry import registry

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, SessionRebuilt
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
-from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
@@ -25,7 +26,7 @@ from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
-from pyopnb.runtime.notices import SessionRebuilt, level_of_user, warn_of_lowered
+from pyopnb.runtime.notices import level_of_user, warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
 from pyopnb.runtime.ortvalues import checked_ortvalues
 from pyopnb.runtime.settings import Setting
@@ -73,7 +74,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         The model, a node or an attr cannot be used.
     ModuleRefused
         A node names a module that was not allowed.
-    ArgumentError
+    InputError
         There is no such keyword.
     Exception
         What an op's ``__init__`` or ``infer`` raised, as itself, with a note.
@@ -120,7 +121,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):
             expected = "onnxruntime.SessionOptions, or None"
             next_ = "onnxruntime.SessionOptions()"
-            raise ArgumentError("Session, sess_options", expected=expected, got=describe(sess_options), next=next_)
+            raise InputError("Session, sess_options", expected=expected, got=describe(sess_options), next=next_)
         check_providers(providers, provider_options)
         self._prepare()
         recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
@@ -224,7 +225,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Raises
         ------
-        ArgumentError
+        InputError
             The providers are no list of names, or their options no list of as many dicts.
         """
         check_providers(providers, provider_options, available=True)
@@ -392,7 +393,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Raises
         ------
-        FeedError
+        InputError
             A feed has another name, dtype or shape than the model's inputs.
         Exception
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
@@ -422,14 +423,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Raises
         ------
-        FeedError
+        InputError
             A feed does not fit.
         """
         __tracebackhide__ = True
         built = self._update()
         check_run_options(run_options)
         if not callable(callback):
-            raise ArgumentError("run_async, callback", expected="a function of three arguments", got=describe(callback))
+            raise InputError("run_async, callback", expected="a function of three arguments", got=describe(callback))
         feeds, with_ortvalues = built.feeds.check(input_feed)
         check_output_names(() if output_names is None else output_names, built.feeds.output_names)
         if not (built.ops or with_ortvalues or built.feeds.needs_ortvalues(output_names)):
@@ -461,7 +462,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
             next_ = "session.io_binding()"
-            raise ArgumentError("run_with_iobinding, iobinding", expected="an IOBinding", got=describe(iobinding), next=next_)
+            raise InputError("run_with_iobinding, iobinding", expected="an IOBinding", got=describe(iobinding), next=next_)
         options = QUIET if run_options is None else run_options
         built.call(built.runtime.run_with_iobinding, (iobinding, options), options=options)
 
@@ -484,7 +485,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Raises
         ------
-        FeedError, Exception
+        InputError, Exception
             As for `run`.
 
         Examples
@@ -545,7 +546,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
         Raises
         ------
-        FeedError
+        InputError
             A feed does not fit, or a name in ``only`` is that of no tensor.
         Exception
             Whatever an op raised, as itself.
@@ -588,11 +589,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """By its model, its ops in the versions that serve it, and what they have kept; see `pyopnb.runtime.parcel`."""
+        """Take the session apart for a pickle; see `pyopnb.runtime.pickling`."""
         __tracebackhide__ = True
-        from pyopnb.runtime.parcel import open_session, pack_session  # what most sessions never need
+        from pyopnb.runtime.pickling import reduce_session  # what most sessions never need
 
-        return open_session, pack_session(self, protocol)
+        return reduce_session(self, protocol)
 
     def __repr__(self) -> str:
         if "_built" not in vars(self):
@@ -607,7 +608,7 @@ def _refuse_keywords(given: Mapping[str, Any]) -> None:
     unknown = next((name for name in given if name not in _KEYWORDS), None)
     if unknown is not None:
         known = ("sess_options", "providers", "provider_options", "modules", "base_dir", "fill", *_KEYWORDS)
-        raise ArgumentError("Session", expected=f"one of {', '.join(known)}", got=f"{unknown}=", next=suggest(unknown, known))
+        raise InputError("Session", expected=f"one of {', '.join(known)}", got=f"{unknown}=", next=suggest(unknown, known))
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:

@@ -87,12 +87,6 @@ def make(model, options):
     options.enable_cpu_mem_arena = False
     return pyopnb.Session(model, options)
 """,
-    "in parallel": """
-def make(model, options):
-    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-    options.inter_op_num_threads = 2
-    return pyopnb.Session(model, options)
-""",
     "bare": """
 def make(model, options):
     options.register_custom_ops_library(pyopnb.get_library_path())
@@ -164,12 +158,12 @@ session.run(None, {{"x": X}})
 ways[0]()
 try:
     session.run(None, {{"x": X}})
-except pyopnb.EscapedInput:
+except pyopnb.errors.EscapedInput:
     print("kept")
 for way in ways:
     try:
         way()
-    except pyopnb.RunRefused as error:
+    except pyopnb.errors.RunRefused as error:
         print(error.where, "|", error.got)
 others = [np.full(N, 7, np.float32) for _ in range(4)]
 print(kept[0].tobytes() == (X + 1)[1:].tobytes())
@@ -224,7 +218,7 @@ def test_nobody_is_asked_what_was_kept(fresh):
         session(x=X)
         try:
             session(x=X)
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             print(len(kept), end=" ")
         kept.clear()
     print(asked)
@@ -260,7 +254,7 @@ def test_other_threads_do_not_notice(fresh):
         session(x=X)
         try:
             session(x=X)
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             refused += 1
     done.set()
     for thread in threads:
@@ -300,7 +294,7 @@ def test_threads_that_keep(fresh):
         session(x=big)
         try:
             session(x=big)
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             refused += 1
         session(x=-big)
         del session
@@ -337,7 +331,7 @@ def test_weights_go_with_their_session(fresh):
         made.run(None, {"x": x})
         try:
             made.run(None, {"x": x})
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             return weakref.ref(made._sess)
     def resident():
         with open("/proc/self/statm") as lines:

@@ -69,7 +69,7 @@ def test_sessions_are_not_built_meanwhile(switching):
     a.switch()
     try:
         pyopnb.Session(model)
-    except pyopnb.RunRefused as error:
+    except pyopnb.errors.RunRefused as error:
         print(error.next)
     a.switch()
     run(pyopnb.Session(model), "new")

@@ -236,7 +236,7 @@ class Kept:
         feed = OLD.copy()
         try:
             self.run_with(feed)
-        except (Boom, pyopnb.EscapedInput) as error:
+        except (Boom, pyopnb.errors.EscapedInput) as error:
             self.error = error
         feed[:] = -1
 
@@ -254,7 +254,7 @@ class Kept:
     @property
     def refused(self):
         """Whether the run said that something was kept that cannot be made safe."""
-        if isinstance(self.error, pyopnb.EscapedInput):
+        if isinstance(self.error, pyopnb.errors.EscapedInput):
             return True
         return any(f"{SAID} past its end" in note for note in getattr(self.error, "__notes__", ()))
 
@@ -286,7 +286,7 @@ def test_kept_in_the_first_call_reads_the_old_values(name, raising, source):
 def test_kept_in_a_later_call_fails_that_run(name, raising, source):
     hold, read, values = KEPT[name]
     kept = Kept(hold, call=3, raising=raising, source=source)
-    assert type(kept.error) is (Boom if raising else pyopnb.EscapedInput)
+    assert type(kept.error) is (Boom if raising else pyopnb.errors.EscapedInput)
     assert kept.refused
     said = str(kept.error) if not raising else "\n".join(kept.error.__notes__)
     assert f"node 'keeper' (keep::Keep): {SAID} past its end" in said
@@ -399,7 +399,7 @@ def test_one_array_as_two_inputs_of_a_node():
     feed = OLD.copy()
     for _ in range(2):
         np.testing.assert_array_equal(session(x=feed)["y"], OLD + OLD)
-    with pytest.raises(pyopnb.EscapedInput, match="kept input a"):
+    with pytest.raises(pyopnb.errors.EscapedInput, match="kept input a"):
         session(x=feed)
     np.testing.assert_array_equal(session(x=feed)["y"], OLD + OLD)
     feed[:] = -1
@@ -492,7 +492,7 @@ def test_what_escaped_keeps_its_memory_and_no_session():
         type(pyopnb.registry["keep::Keep"].current.cls.__name__, (), {"compute": later(kept.things)}), "keep::Keep"
     )
     kept.session(x=OLD)
-    with pytest.raises(pyopnb.EscapedInput) as caught:
+    with pytest.raises(pyopnb.errors.EscapedInput) as caught:
         kept.session(x=feed)
     session = weakref.ref(kept.session._sess)
     things = kept.things
@@ -549,7 +549,7 @@ def test_a_session_whose_op_kept_an_input_can_be_freed(hold):
     nodes = [pyopnb.node("Abs", "x", "a"), pyopnb.node("keep::Attribute", "a", "y")]
     session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"))
     session(x=OLD)
-    with pytest.raises(pyopnb.EscapedInput):
+    with pytest.raises(pyopnb.errors.EscapedInput):
         session(x=OLD)
     np.testing.assert_array_equal(session(x=OTHER)["y"], [2] * 6)
     assert instances[0]() is not None
@@ -584,6 +584,6 @@ def test_an_input_with_other_strides_can_be_kept():
 
     session = pyopnb.Session(pyopnb.model([pyopnb.node("keep::Strides", "x", "y")], {"x": "float32[N]"}, "y"))
     session(x=OLD)
-    with pytest.raises(pyopnb.EscapedInput):
+    with pytest.raises(pyopnb.errors.EscapedInput):
         session(x=OLD)
     assert kept[1].tobytes() == np.float32([7, 7, 8, 8, 9, 9]).tobytes()

@@ -436,7 +436,7 @@ PARTS = {
         weakref.finalize(feed, gone.append, 1)
         try:
             session(x=feed)
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             pass
         del feed, kept
         print(len(gone))
@@ -458,7 +458,7 @@ PARTS = {
         for _ in range(15):
             try:
                 session(x=X)
-            except pyopnb.ResultError as error:
+            except pyopnb.errors.ResultError as error:
                 assert not hasattr(error, "__notes__")
         print(owned.count(True), _bridge.counters()["escapes"])
     """,

@@ -79,7 +79,7 @@ for name, hold in holds.items():
         return x
     try:
         session(x=old)
-    except pyopnb.EscapedInput:
+    except pyopnb.errors.EscapedInput:
         pass
     else:
         raise AssertionError(name)

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from limits import LIMIT
 
 import pyopnb
+from pyopnb.errors import SessionRebuilt
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.notices import SessionRebuilt
 
 NAMES = ["state::A", "state::B"]
 KINDS = ["float32", "float64"]
@@ -180,7 +180,7 @@ class Machine(RuleBasedStateMachine):
         self.keeping, before = hold, len(self.kept)
         try:
             self.check(self.run_once(session, x), x)
-        except pyopnb.EscapedInput:
+        except pyopnb.errors.EscapedInput:
             del self.kept[before:]  # that run said no; nothing is promised of what it kept
         finally:
             self.keeping = None

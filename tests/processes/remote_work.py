@@ -150,3 +150,13 @@ def message(data):
     except Exception as error:
         return f"{type(error).__name__}: {error}", getattr(error, "__notes__", [])
     return None
+
+
+def without_pyopnb(function, *arguments):
+    """Call a function as if this process had no pyopnb."""
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "pyopnb"}
+    sys.modules["pyopnb"] = None
+    try:
+        return function(*arguments)
+    finally:
+        sys.modules.update(hidden)

@@ -127,8 +127,8 @@ def test_another_version_there_and_both_serve_their_own(shift, remote):
     ours, theirs, after, number = remote(remote_work.beside_another, shift, "travel::Shift", 60, X)
     np.testing.assert_array_equal(ours, expected(1))
     np.testing.assert_array_equal(theirs, X * 50)
-    # Whoever defines the op there means all sessions there; its number is neither's.
-    np.testing.assert_array_equal(after, np.abs(X) * 60)
+    # The session keeps what came with it; the next number is neither's.
+    np.testing.assert_array_equal(after, expected(2))
     assert number == 3
 
 
@@ -152,35 +152,6 @@ def test_an_op_of_a_module_goes_by_its_name(module, remote):
     assert remote(remote_work.modules_of_classes, session) == {"travel::Scaled": "ops_of_a_file"}
 
 
-def test_a_module_that_is_another_there_does_not_serve(module, remote):
-    session = module("ops_of_a_file_2", 3)
-    data = pickle.dumps(session)
-    module(
-        "ops_of_a_file_2", 40, importing=False
-    )  # as on a machine with an older checkout; of another size than its bytecode says
-    again = remote(pickle.loads, data)
-    np.testing.assert_array_equal(again(X)["y"], X * 3)
-    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
-    assert remote(remote_work.modules_of_classes, session)["travel::Scaled"].startswith("pyop_parcel")
-
-
-def test_a_module_that_is_not_there_and_whose_op_no_text_can_define_is_named(remote, monkeypatch, tmp_path):
-    (tmp_path / "ops_only_here.py").write_text(
-        "import threading, pyopnb\nLOCK = threading.Lock()\n@pyopnb.pyop('travel::Locked')\n"
-        "class Locked:\n    def compute(self, x):\n        with LOCK:\n            return x\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.import_module("ops_only_here")
-
-    data = pickle.dumps(pyopnb.registry["travel::Locked"])
-    text, _ = remote(remote_work.message, data)
-    assert text == (
-        "DefinitionError: op travel::Locked, version 1, in another process: expected the class Locked of module ops_only_here, as it "
-        "was where the op was packed, got No module named 'ops_only_here'. Try: install the same ops_only_here there, and start "
-        "that process anew"
-    )
-
-
 def test_a_class_of_a_function_goes_through_cloudpickle(remote):
     factor = 3
 
@@ -191,12 +162,6 @@ def test_a_class_of_a_function_goes_through_cloudpickle(remote):
 
     session = pyopnb.Session(remote_work.session_model("travel::Local"))
     np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
-    monkeypatch = pytest.MonkeyPatch()
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "cloudpickle", None)
-        with pytest.raises(pyopnb.DefinitionError, match=r"got Local \(is defined in a function") as raised:
-            pickle.dumps(session)
-    assert raised.value.__notes__ == ["cloudpickle, once installed, may pickle it"]
 
 
 def test_what_cannot_be_pickled_is_named(run):
@@ -205,7 +170,7 @@ def test_what_cannot_be_pickled_is_named(run):
     assert run(cell.format("OPEN[0]")).ok
     with pytest.raises(
         TypeError,
-        match=r"^op travel::Locked, global OPEN: expected a value that can be pickled, got an object of list: cannot pickle '_thread.lock'",
+        match=r"^op travel::Locked: expected a class that can be pickled.* cannot pickle '_thread.lock'",
     ):
         pickle.dumps(pyopnb.registry["travel::Locked"].current)
 
@@ -217,7 +182,7 @@ def test_what_an_op_keeps_and_cannot_be_pickled_is_named(run):
     with pytest.raises(TypeError) as raised:
         pickle.dumps(pyopnb.Session(remote_work.session_model("travel::Kept")))
     assert str(raised.value) == (
-        "the node of output 'y' (travel::Kept), self.lock: expected state that can be pickled, got an object of _thread.lock: cannot pickle "
+        "the node of output 'y' (travel::Kept), self.lock: expected state that can be pickled, got TypeError: cannot pickle "
         "'_thread.lock' object. Try: leave it out in __getstate__ of the class, and make it anew in __setstate__"
     )
 
@@ -312,7 +277,7 @@ def test_options_that_write_a_file_are_refused(name, value, tmp_path, monkeypatc
     options.log_severity_level = 4
     setattr(options, name, value)
     session = pyopnb.Session(pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y"), options)
-    with pytest.raises(pyopnb.ArgumentError, match=rf"SessionOptions\.{name}: expected options that write no file"):
+    with pytest.raises(pyopnb.errors.InputError, match=rf"SessionOptions\.{name}: expected options that write no file"):
         pickle.dumps(session)
 
 
@@ -321,7 +286,7 @@ def test_options_that_cannot_be_read_are_refused_by_name():
     lent = onnxruntime.OrtValue.ortvalue_from_numpy(weight + 1)
     given = onnxruntime.SessionOptions()
     given.add_initializer("w", lent)
-    with pytest.raises(pyopnb.ArgumentError, match=r"SessionOptions\.add_initializer: .* got a value of w\."):
+    with pytest.raises(pyopnb.errors.InputError, match=r"SessionOptions\.add_initializer: .* got a value of w\."):
         pickle.dumps(pyopnb.Session(model, given))
 
     library = onnxruntime.SessionOptions()
@@ -329,7 +294,7 @@ def test_options_that_cannot_be_read_are_refused_by_name():
     package = importlib.util.find_spec("onnxruntime_extensions")
     library.register_custom_ops_library(str(next(Path(package.origin).parent.glob("_extensions_pydll*.so"))))
     inverse = pyopnb.model(pyopnb.node("ai.onnx.contrib::Inverse", "x", "y"), {"x": "float32[N,N]"}, {"y": "float32[N,N]"})
-    with pytest.raises(pyopnb.ArgumentError, match=r"\.register_custom_ops_library: .* ai\.onnx\.contrib::Inverse"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"\.register_custom_ops_library: .* ai\.onnx\.contrib::Inverse"):
         pickle.dumps(pyopnb.Session(inverse, library))
     assert pickle.loads(pickle.dumps(pyopnb.Session(model, library)))(weight)["y"].tolist() == (weight * 2).tolist()
 
@@ -350,7 +315,9 @@ def test_sizes_of_symbols_come_along():
     dim = model.graph.input[0].type.tensor_type.shape.dim[0]
     dim.Clear()
     dim.denotation = "DATA_BATCH"
-    with pytest.raises(pyopnb.ArgumentError, match=r"\.add_free_dimension_override_by_denotation: .* 3 for an axis of input x"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"\.add_free_dimension_override_by_denotation: .* 3 for an axis of input x"
+    ):
         pickle.dumps(pyopnb.Session(model, options))
 
 
@@ -389,6 +356,8 @@ def test_a_trace_brings_its_initializers():
 def test_an_op_and_its_version(shift, remote):
     op = pyopnb.registry["travel::Shift"]
     assert remote(remote_work.text, op.current) == repr(op.current)
+    assert remote(remote_work.versions) == {}
+    assert remote(remote_work.text, op) == repr(op)
     assert remote(remote_work.versions) == {"travel::Shift": 2}
     assert pickle.loads(pickle.dumps(op)) is op and pickle.loads(pickle.dumps(op.current)) is op.current
     there = remote(remote_work.round_trip, op)

@@ -16,8 +16,8 @@ from limits import LIMIT
 from small_ops import chain
 
 import pyopnb
+from pyopnb.errors import SessionRebuilt
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.notices import SessionRebuilt
 
 X = np.float32([1, 2, 3])
 
@@ -95,7 +95,7 @@ def test_a_new_attr_that_the_node_lacks_is_a_clear_error_until_it_is_fixed(make)
             Exception, match=r"node 'n0' \(reload::Op\), attr size: expected a value of kind int .* got nothing"
         ) as caught:
             session.run(None, {"x": X})
-        assert isinstance(caught.value, pyopnb.ModelError) == isinstance(session, pyopnb.Session)
+        assert isinstance(caught.value, pyopnb.errors.ModelError) == isinstance(session, pyopnb.Session)
     define(ADDS.format(2))
     assert out(session) == [3, 4, 5]
 

@@ -244,14 +244,14 @@ def test_declared_kinds_arrive_as_declared() -> None:
 )
 def test_wrong_kinds_are_refused(attrs: dict[str, Any], expected: str, got: str) -> None:
     (name,) = attrs
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         declared(**attrs)
     assert f"attr {name}: expected {expected}, got {got}" in str(caught.value)
     assert "demo::Keeper" in str(caught.value)
 
 
 def test_an_int_that_no_float_holds_is_refused() -> None:
-    with pytest.raises(pyopnb.ModelError, match="attr f"):
+    with pytest.raises(pyopnb.errors.ModelError, match="attr f"):
         declared(f=2**53 + 1)
 
 
@@ -263,7 +263,7 @@ def test_a_missing_attr_is_named_with_the_known_ones() -> None:
             return x
 
     pyopnb.registry.define(Needs, "demo::Keeper")
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.Session(one_node())
     assert "node" in str(caught.value)
     assert "attr limit" in str(caught.value)
@@ -278,7 +278,7 @@ def test_an_unknown_attr_gets_the_nearest_name() -> None:
             return x
 
     pyopnb.registry.define(Has, "demo::Keeper")
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.Session(one_node(limt=2.0))
     assert "attr limt" in str(caught.value)
     assert "one of limit, count" in str(caught.value)
@@ -288,7 +288,7 @@ def test_an_unknown_attr_gets_the_nearest_name() -> None:
 def test_two_attributes_of_one_name_are_refused() -> None:
     pyopnb.registry.define(keeping([]), "demo::Keeper")
     model = one_node(helper.make_attribute("a", 1), helper.make_attribute("a", 2))
-    with pytest.raises(pyopnb.ModelError, match="two attributes of that name"):
+    with pytest.raises(pyopnb.errors.ModelError, match="two attributes of that name"):
         pyopnb.Session(model)
 
 
@@ -296,14 +296,14 @@ def test_a_tensor_attr_in_another_file_is_refused() -> None:
     tensor = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="elsewhere.bin")
     pyopnb.registry.define(keeping([]), "demo::Keeper")
-    with pytest.raises(pyopnb.ModelError, match="external data"):
+    with pytest.raises(pyopnb.errors.ModelError, match="external data"):
         pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
 
 
 def test_a_tensor_attr_with_too_few_bytes_is_refused() -> None:
     tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[4], raw_data=b"\0" * 4)
     pyopnb.registry.define(keeping([]), "demo::Keeper")
-    with pytest.raises(pyopnb.ModelError, match="attr a"):
+    with pytest.raises(pyopnb.errors.ModelError, match="attr a"):
         pyopnb.Session(one_node(helper.make_attribute("a", tensor)))
 
 

@@ -90,12 +90,12 @@ def test_how_many_outputs():
     assert isinstance(pyopnb.call("demo::Two", X, outputs=1), np.ndarray)
     assert len(pyopnb.call("demo::Any", X, outputs=3)) == 3
     with pytest.raises(
-        pyopnb.ResultError,
+        pyopnb.errors.ResultError,
         match=r"node 'call' \(demo::Any\), line \d+, `return \(x, x, x\)`, outputs: expected one array, got a tuple of 3",
     ):
         pyopnb.call("demo::Any", X)
     for wrong in (0, True, 1.0):
-        with pytest.raises(pyopnb.ModelError, match="call of demo::Any, outputs: expected a number from 1 to 1000"):
+        with pytest.raises(pyopnb.errors.ModelError, match="call of demo::Any, outputs: expected a number from 1 to 1000"):
             pyopnb.call("demo::Any", X, outputs=wrong)
 
 
@@ -172,7 +172,7 @@ def test_a_redefinition_is_followed(built, soft_clip):
     pyopnb.registry.rollback("demo::SoftClip")
     assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.float32
     pyopnb.registry.remove("demo::SoftClip")
-    with pytest.raises(pyopnb.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownOp):
         pyopnb.call("demo::SoftClip", X, limit=0.5)
     assert len(built) == 3
 
@@ -271,17 +271,17 @@ def test_plain_values_that_the_declared_dtype_does_not_have(op, inputs, message)
         (("SoftClip", X), {}, "UnknownOp", 'call of ::SoftClip: expected an op of the registry or of the installed runtime, got ::SoftClip, which is in neither. Try: "demo::SoftClip"'),
         (("Rellu", X), {}, "UnknownOp", 'call of ::Rellu: expected an op of the registry or of the installed runtime, got ::Rellu, which is in neither. Try: "::Relu"'),
         (("demo::Zzzzzzz", X), {}, "UnknownOp", "call of demo::Zzzzzzz: expected an op of the registry or of the installed runtime, got demo::Zzzzzzz, which is in neither. Try: define it: %%pyop"),
-        (("demo::Typed", np.float64([1.0])), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
-        (("demo::Typed", X, X), {}, "FeedError", 'call of demo::Typed: expected 1 input (x: float32[...]), got 2. Try: pyopnb.call("demo::Typed", x)'),
-        (("demo::Typed",), {}, "FeedError", "call of demo::Typed, input x: expected float32[...], got nothing. Try: np.zeros((), np.float32)"),
+        (("demo::Typed", np.float64([1.0])), {}, "InputError", "call of demo::Typed, input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
+        (("demo::Typed", X, X), {}, "InputError", 'call of demo::Typed: expected 1 input (x: float32[...]), got 2. Try: pyopnb.call("demo::Typed", x)'),
+        (("demo::Typed",), {}, "InputError", "call of demo::Typed, input x: expected float32[...], got nothing. Try: np.zeros((), np.float32)"),
         (("demo::SoftClip", X), {"limt": 1.0}, "ModelError", "call of demo::SoftClip, attr limt: expected one of limit, got limt = 1.0. Try: write limit, or let __init__ take limt"),
-        (("Relu", [object()]), {}, "FeedError", "call of Relu, input 0: expected what numpy.asarray makes an array of numbers or str, got object <object object at"),
+        (("Relu", [object()]), {}, "InputError", "call of Relu, input 0: expected what numpy.asarray makes an array of numbers or str, got object <object object at"),
         (("MatMul", X), {}, "ModelError", "call of MatMul: expected 2 inputs (A, B), got 1."),
         (("MatMul", X, X.astype(float)), {}, "ModelError", "call of MatMul, input B: expected float32, as A is, got float64. Try: np.asarray(B, dtype=np.float32)"),
         (("Relu", ["a"]), {}, "ModelError", "call of Relu, input X: expected int8, int16, int32, int64, float16"),
         (("Softmax", X), {"axs": 1}, "ModelError", "call of Softmax, attr axs: expected one of axis, got axs. Try: axis"),
-        (("Relu", X, [[1], [2, 3]]), {}, "FeedError", "call of Relu, input input_1: expected any[...], got a ragged list"),
-        (("Relu", np.array(["2020"], "M8[D]")), {}, "FeedError", "call of Relu, input X: expected a dtype that ONNX has, got an array of dtype datetime64[D]."),
+        (("Relu", X, [[1], [2, 3]]), {}, "InputError", "call of Relu, input input_1: expected any[...], got a ragged list"),
+        (("Relu", np.array(["2020"], "M8[D]")), {}, "InputError", "call of Relu, input X: expected a dtype that ONNX has, got an array of dtype datetime64[D]."),
         (("a b::C", X), {}, "DefinitionError", "op name: expected domain::OpType, got 'a b::C'"),
     ],
 )  # fmt: skip
@@ -290,7 +290,7 @@ def test_what_is_wrong(soft_clip, args, kwargs, error, message):
     class Typed:
         def compute(self, x: "float32[...]"): ...
 
-    with pytest.raises(getattr(pyopnb, error)) as raised:
+    with pytest.raises(getattr(pyopnb.errors, error)) as raised:
         pyopnb.call(*args, **kwargs)
     assert str(raised.value).startswith(message)
 

@@ -37,11 +37,11 @@ def test_arrays_of_bytes_and_void_are_texts(array: np.ndarray, texts: list[str])
 
 def test_bytes_that_are_no_text() -> None:
     session = pyopnb.Session(identity())
-    with pytest.raises(pyopnb.FeedError, match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$"):
         session(x=np.array([b"a", b"\xff"]))
-    with pytest.raises(pyopnb.FeedError, match=r"^feed x: expected string\[N\]"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x: expected string\[N\]"):
         session(x=np.zeros(2, [("a", "i4")]))
-    with pytest.raises(pyopnb.FeedError, match=r"^feed x: expected float32\[N\], got an array of dtype \|S1"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x: expected float32\[N\], got an array of dtype \|S1"):
         pyopnb.Session(identity(TensorProto.FLOAT))(x=np.array([b"1"]))
 
 
@@ -74,7 +74,7 @@ def test_what_holds_a_model(tmp_path: Path) -> None:
     assert len(pyopnb.missing(exported)) == 0
     pyopnb.save(exported, tmp_path / "m.onnx")
     assert pyopnb.Session(tmp_path / "m.onnx")(x=[3])["y"].tolist() == [3]
-    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path, got Exported"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got Exported"):
         pyopnb.Session(Exported(None))
 
 
@@ -91,7 +91,7 @@ def test_what_writes_a_model() -> None:
     assert pyopnb.diff(Written(), identity(TensorProto.FLOAT)).ok
     assert "Identity" in repr(pyopnb.show(Written()))
     assert "Identity" in pyopnb.text(Written())
-    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path, got type"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got type"):
         pyopnb.Session(Written)
 
 
@@ -131,9 +131,9 @@ def test_initializers_that_options_have(tmp_path: Path, kind: str, monkeypatch: 
     got = "a model in memory" if kind == "proto" else "absent.bin, which is no file in"
     quiet = onnxruntime.SessionOptions()
     quiet.log_severity_level = 4
-    with pytest.raises(pyopnb.ModelError, match=f"initializer w: expected .*, got {got}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"initializer w: expected .*, got {got}"):
         pyopnb.Session(model, quiet)
-    with pytest.raises(pyopnb.ModelError, match=f"initializer w: expected .*, got {got}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"initializer w: expected .*, got {got}"):
         pyopnb.Session(model)
 
 
@@ -189,7 +189,7 @@ def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_do
     assert session(x=x)["y"].tolist() == session.with_attrs()(x=x)["y"].tolist() == expected
     assert session.trace(x=x)["y"].tolist() == expected
     pyopnb.registry.define(TypedMinus, "demo::Minus")
-    with pytest.warns(pyopnb.SessionRebuilt):
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
         assert session(x=x)["y"].tolist() == expected
     trace = session.trace(x=x)
     assert (trace["y"].tolist(), trace.initializers["w"].tolist()) == (expected, [1, 2])
@@ -202,11 +202,11 @@ def test_options_open_no_other_files(tmp_path: Path) -> None:
     options, _keep = options_with(w=np.float32([10, 20]))
     for location in ("../secret", "../absent", "/etc/absent"):
         onnx.save(elsewhere(location), path)
-        with pytest.raises(pyopnb.ModelError, match="which leads elsewhere"):
+        with pytest.raises(pyopnb.errors.ModelError, match="which leads elsewhere"):
             pyopnb.Session(path, options)
     (tmp_path / "model" / "link").symlink_to(tmp_path / "absent")
     onnx.save(elsewhere("link"), path)
-    with pytest.raises(pyopnb.ModelError, match="which leads elsewhere"):
+    with pytest.raises(pyopnb.errors.ModelError, match="which leads elsewhere"):
         pyopnb.Session(path, options)
 
 

@@ -213,7 +213,7 @@ def test_nodes_in_functions(mymodule: Writer) -> None:
 
 
 def test_a_missing_file_keeps_its_words(tmp_path: Path) -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"Load model .*nothing\.onnx failed\. File doesn't exist"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"Load model .*nothing\.onnx failed\. File doesn't exist"):
         pyopnb.Session(tmp_path / "nothing.onnx")
 
 
@@ -240,7 +240,7 @@ def test_the_four_not_specified(attribute: str, words: str, how: str) -> None:
         node.attribute.append(helper.make_attribute(attribute, empty, attr_type=kind))
     if how == "other kind":
         node.attribute.append(helper.make_attribute(attribute, 1.5))
-    with pytest.raises(pyopnb.ModelError, match=words):
+    with pytest.raises(pyopnb.errors.ModelError, match=words):
         pyopnb.Session(model([node]), modules=["mymodule"])
 
 
@@ -266,13 +266,13 @@ def test_compute_can_have_another_name(mymodule: Writer) -> None:
 def test_counts_of_types_are_those_of_the_node(mymodule: Writer, count: int) -> None:
     mymodule("class C:\n    def compute(self, x): return x")
     node = pyop(["X"], ["Y"], gives=[F] * (count or 3))
-    with pytest.raises(pyopnb.ModelError, match="output_types: expected 1"):
+    with pytest.raises(pyopnb.errors.ModelError, match="output_types: expected 1"):
         session([node])
 
 
 def test_an_input_of_another_type_than_said_is_refused(mymodule: Writer) -> None:
     mymodule("class C:\n    def compute(self, x): return x")
-    with pytest.raises(pyopnb.ModelError, match="float64"):
+    with pytest.raises(pyopnb.errors.ModelError, match="float64"):
         session([pyop(["X"], ["Y"], takes=[TensorProto.DOUBLE])])
 
 
@@ -357,10 +357,10 @@ def test_what_the_constructor_raises_arrives_as_itself(mymodule: Writer) -> None
 
 
 def test_a_module_or_class_that_is_missing(mymodule: Writer) -> None:
-    with pytest.raises(pyopnb.ModelError, match="module mymodule"):
+    with pytest.raises(pyopnb.errors.ModelError, match="module mymodule"):
         session([pyop(["X"], ["Y"])])
     mymodule("x = 1")
-    with pytest.raises(pyopnb.ModelError, match="class C"):
+    with pytest.raises(pyopnb.errors.ModelError, match="class C"):
         session([pyop(["X"], ["Y"])])
 
 
@@ -391,14 +391,14 @@ def test_results_of_any_layout_and_shape(mymodule: Writer, expression: str, want
 )
 def test_wrong_results_are_errors(mymodule: Writer, expression: str) -> None:
     mymodule(f"class C:\n    def compute(self, x): return {expression}")
-    with pytest.raises(pyopnb.ResultError, match="output"):
+    with pytest.raises(pyopnb.errors.ResultError, match="output"):
         session([pyop(["X"], ["Y"])])(X)
 
 
 @pytest.mark.parametrize("expression", ["x", "(x,)", "(x, x, x)", "(x, x.astype(np.float64))"])
 def test_too_few_and_too_many_results_are_errors(mymodule: Writer, expression: str) -> None:
     mymodule(f"class C:\n    def compute(self, x): return {expression}")
-    with pytest.raises(pyopnb.ResultError, match="output"):
+    with pytest.raises(pyopnb.errors.ResultError, match="output"):
         session([pyop(["X"], ["Y", "Z"])])(X)
 
 

@@ -79,7 +79,7 @@ def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scal
 def test_attrs_that_change_the_output_rebuild():
     small_ops.define(small_ops.Repeat)
     session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}))
-    with pytest.warns(pyopnb.SessionRebuilt, match="times changed outputs"):
+    with pytest.warns(pyopnb.errors.SessionRebuilt, match="times changed outputs"):
         session.set_attrs(times=3)
     assert session(x=X)["y"].shape == (3, 2)
 
@@ -95,7 +95,7 @@ def test_attrs_that_change_the_output_rebuild():
 )
 def test_a_refusal_changes_nothing(scale, where, attrs, text):
     session = session_of(pyopnb.node("demo::Scale", "x", "y", by=3.0))
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         session.set_attrs(where, **attrs)
     assert text in str(caught.value)
     assert session(x=X)["y"].tolist() == [3, 6]
@@ -121,7 +121,7 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     pyopnb.pyop("demo::Other")(scale)
     session = session_of(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
     with pytest.raises(
-        pyopnb.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"
+        pyopnb.errors.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"
     ):
         session.set_attrs(by=1.0)
     session.set_attrs("Other", by=1.0)
@@ -131,7 +131,7 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
 def test_a_session_without_ops_says_so():
     session = session_of(pyopnb.node("Abs", "x", "y"))
     assert session.attrs == {}
-    with pytest.raises(pyopnb.ModelError, match="expected a session with ops of the registry"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a session with ops of the registry"):
         session.set_attrs(alpha=1.0)
 
 

@@ -81,7 +81,7 @@ def test_external_data_beside_a_path(folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"])
 def test_external_data_in_memory_needs_its_folder(folder: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)  # the current directory is nobody's permission
-    with pytest.raises(pyopnb.ModelError, match=r"initializer w.*base_dir"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"initializer w.*base_dir"):
         pyopnb.Session(form(weighted("w.bin", W)))
     assert pyopnb.Session(form(weighted("w.bin", W)), base_dir=folder)(X)["y"].tolist() == WANT
 
@@ -110,7 +110,7 @@ def test_external_data_outside_its_folder_is_refused(folder: Path, location: str
     made = weighted(location.replace("{absolute}", str(outside)), W)
     (folder / "m.onnx").write_bytes(made.SerializeToString())
     for make in (lambda: pyopnb.Session(folder / "m.onnx"), lambda: pyopnb.Session(made, base_dir=folder)):
-        with pytest.raises(pyopnb.ModelError, match="initializer w"):
+        with pytest.raises(pyopnb.errors.ModelError, match="initializer w"):
             make()
 
 
@@ -127,7 +127,7 @@ def test_sparse_external_data_is_looked_at_as_well(folder: Path) -> None:
     made = plain()
     dense = weighted("w.bin", W).graph.initializer[0]
     made.graph.sparse_initializer.add(values=dense, dims=[4])
-    with pytest.raises(pyopnb.ModelError, match="base_dir"):
+    with pytest.raises(pyopnb.errors.ModelError, match="base_dir"):
         pyopnb.Session(made)
 
 
@@ -210,7 +210,7 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
     binding.bind_output("z", "cpu", 0, np.float32, [4], z.ctypes.data)
     for _ in range(3):
         with pytest.raises(
-            pyopnb.FeedError, match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output"
+            pyopnb.errors.InputError, match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output"
         ):
             session.run_with_iobinding(binding)
     assert memory.tolist() == list(range(8))

@@ -41,7 +41,7 @@ def nothing_was_said():
 @pytest.fixture
 def quiet():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pyopnb.VersionsLowered)
+        warnings.simplefilter("ignore", pyopnb.errors.VersionsLowered)
         yield
 
 
@@ -57,7 +57,7 @@ def newer(op_type: str = "Relu", inputs: str = "x", kind: int = TensorProto.FLOA
 
 def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
     model = newer()
-    with pytest.warns(pyopnb.VersionsLowered) as said:
+    with pytest.warns(pyopnb.errors.VersionsLowered) as said:
         session = pyopnb.Session(model)
     again = pyopnb.Session(model)  # a warning would be an error here
     session.trace(x=X)
@@ -68,7 +68,7 @@ def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
 
 
 def test_what_it_advises_needs_no_lowering() -> None:
-    with pytest.warns(pyopnb.VersionsLowered) as said:
+    with pytest.warns(pyopnb.errors.VersionsLowered) as said:
         pyopnb.Session(newer())
     advice = str(said[0].message).partition("To make it so: ")[2]
     model = eval(advice, {"helper": helper, "graph": newer().graph})
@@ -77,7 +77,7 @@ def test_what_it_advises_needs_no_lowering() -> None:
 
 def test_as_an_error_it_is_one_every_time() -> None:
     for _ in range(2):
-        with pytest.raises(pyopnb.VersionsLowered):  # pytest's filter makes it one
+        with pytest.raises(pyopnb.errors.VersionsLowered):  # pytest's filter makes it one
             pyopnb.Session(newer())
 
 
@@ -101,7 +101,7 @@ def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert session(x=X)["z"].dtype == np.float64
-    assert [one.category for one in said] == [pyopnb.SessionRebuilt]
+    assert [one.category for one in said] == [pyopnb.errors.SessionRebuilt]
     assert session.lowered == LOWERED
 
 
@@ -199,7 +199,7 @@ def older_runtime(monkeypatch):
 def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
     model = newer("Softmax")
     wanted = rf"node 'n' \(::Softmax\): expected ai\.onnx up to version 12, .* got version {OPSET}, and Softmax changed in 13"
-    with pytest.raises(pyopnb.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"):
+    with pytest.raises(pyopnb.errors.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"):
         pyopnb.Session(model)
     assert [(row.node, row.kind) for row in pyopnb.missing(model)] == [("n", "opset too new")]
     with warnings.catch_warnings(record=True) as said:
@@ -209,21 +209,23 @@ def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
     assert session.lowered == again.lowered and f"opset {OPSET} → 12" in session.lowered
     filled, lowered, filled_again = said
     assert "node 'n' (::Softmax): changed after version 12" in str(filled.message) == str(filled_again.message)
-    assert lowered.category is pyopnb.VersionsLowered and lowered.filename == __file__
+    assert lowered.category is pyopnb.errors.VersionsLowered and lowered.filename == __file__
     assert str(lowered.message).endswith("session.filled lists those that run in their own version")
     np.testing.assert_allclose(session(x=X)["y"], np.exp(X) / np.exp(X).sum(), rtol=1e-6)
 
 
 def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> None:
     model = newer("Relu", kind=TensorProto.INT32)  # from version 14 on
-    with pytest.raises(pyopnb.ModelError, match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)"
+    ):
         pyopnb.Session(model)
     with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Relu\): X is int32"):
         assert pyopnb.Session(model, fill=True)(x=np.int32([1, -2]))["y"].tolist() == RELU
 
 
 def test_a_dtype_that_no_version_allows(quiet) -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"node 'n' \(::Not\), input x: expected bool, got float32\.$"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'n' \(::Not\), input x: expected bool, got float32\.$"):
         pyopnb.Session(newer("Not"))
 
 

@@ -86,7 +86,7 @@ def test_a_rebuilt_session_keeps_the_options_that_it_was_given():
             return x.astype(np.int64)
 
     pyopnb.registry.define(Op, "o::Op")
-    with pytest.warns(pyopnb.SessionRebuilt):
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
         assert session(x=X)["y"].dtype == np.int64
 
 

@@ -16,7 +16,7 @@ from onnx.tools import update_model_dims
 
 import pyopnb
 
-pytestmark = pytest.mark.filterwarnings("ignore::pyopnb.VersionsLowered")
+pytestmark = pytest.mark.filterwarnings("ignore::pyopnb.errors.VersionsLowered")
 
 F = np.float32
 X = np.arange(6, dtype=F).reshape(3, 2)
@@ -102,12 +102,12 @@ def test_what_the_overview_prints_of_pad_is_no_model_and_it_is_said_why() -> Non
     of_floats = pad(TensorProto.FLOAT, [1, 4], ["X", "pads", "value"])
     with pytest.raises(shape_inference.InferenceError):
         onnx.checker.check_model(of_floats, full_check=True)
-    with pytest.raises(pyopnb.ModelError, match=r"input pads: expected int64, got float32"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"input pads: expected int64, got float32"):
         pyopnb.Session(of_floats)
     with_attr = pad(TensorProto.INT64, [4], ["X", "pads"], value=0.0)
     with pytest.raises(onnx.checker.ValidationError, match="Unrecognized attribute: value for operator Pad"):
         onnx.checker.check_model(with_attr)
-    with pytest.raises(pyopnb.ModelError, match="attr value: expected one of mode, got value"):
+    with pytest.raises(pyopnb.errors.ModelError, match="attr value: expected one of mode, got value"):
         pyopnb.Session(with_attr)
 
 

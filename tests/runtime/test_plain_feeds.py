@@ -68,8 +68,8 @@ def test_in_all_that_runs_a_model() -> None:
         ("float32[N]", [1, None], "feed x: expected float32[N], got a list with None in it"),
         (
             "float16[N]",
-            [3.14159],
-            "feed x[0]: expected float16[N], got 3.14159, which float16 has as 3.140625. Try: x=np.asarray(",
+            [1e-9],
+            "feed x[0]: expected float16[N], got 1e-09, which float16 has as 0.0. Try: x=np.asarray(",
         ),
         ("float32[N,2]", [1, 2], "feed x: expected float32[N,2], got list, which is float32[2]. Try: x=np.asarray(x, dtype="),
         (
@@ -92,7 +92,7 @@ def test_in_all_that_runs_a_model() -> None:
 )
 def test_what_is_refused(kind, value, message) -> None:
     session = same(kind)
-    with pytest.raises(pyopnb.FeedError) as error:
+    with pytest.raises(pyopnb.errors.InputError) as error:
         session(x=value)
     assert str(error.value).startswith(message)
     if error.value.next and error.value.next.startswith("x=") and not isinstance(value, pd.Series):
@@ -162,7 +162,7 @@ def test_tables_and_pictures() -> None:
 
 
 def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
-    with pytest.raises(pyopnb.FeedError, match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0"):
         same("float32[N]")(x=Elsewhere())
 
 
@@ -171,11 +171,13 @@ def test_half_a_character_is_named(kind):
     texts = np.array([["a", "é"], ["b\ud83d", "c"]], dtype=kind)
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N,2]"}, "y")
     for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
-        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:"):
+        with pytest.raises(
+            pyopnb.errors.InputError, match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:"
+        ):
             run(x=texts)
-        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1, 0\]: expected characters"):
+        with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[1, 0\]: expected characters"):
             run(x=texts.tolist())
-    with pytest.raises(pyopnb.FeedError, match=r"call of Identity, input 0\[1, 0\]: expected characters"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"call of Identity, input 0\[1, 0\]: expected characters"):
         pyopnb.call("Identity", texts)
     good = np.array([["\U0001f600", "é"]], dtype=kind)
     assert pyopnb.Session(model)(x=good)["y"].tolist() == good.tolist()
@@ -188,7 +190,7 @@ def test_nothing_but_str_becomes_a_text(odd):
     texts[1] = odd
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N]"}, "y")
     for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
-        with pytest.raises(pyopnb.FeedError, match=r"feed x\[1\]: expected str, as in string\[N\], got"):
+        with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[1\]: expected str, as in string\[N\], got"):
             run(x=texts)
-    with pytest.raises(pyopnb.FeedError, match="expected what numpy.asarray makes an array of numbers or str, got"):
+    with pytest.raises(pyopnb.errors.InputError, match="expected what numpy.asarray makes an array of numbers or str, got"):
         pyopnb.call("Identity", texts)

@@ -60,13 +60,13 @@ def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
 
 def test_a_missing_input_is_named() -> None:
     define(lambda self, x, bias: x)
-    with pytest.raises(pyopnb.ModelError, match=r"input bias: expected any\[\.\.\.\], got nothing\. Try: bias=None$"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"input bias: expected any\[\.\.\.\], got nothing\. Try: bias=None$"):
         pyopnb.Session(one({"x": "float32[N]"}))
 
 
 def test_too_many_inputs_are_counted() -> None:
     define(lambda self, x: x)
-    with pytest.raises(pyopnb.ModelError, match=r"expected 1 input \(x\), got 2\. Try: \['x'\]$"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"expected 1 input \(x\), got 2\. Try: \['x'\]$"):
         pyopnb.Session(one({"x": "float32[N]", "z": "float32[N]"}))
 
 
@@ -167,7 +167,7 @@ def test_none_is_fine_for_an_output_that_nobody_wants() -> None:
 def test_a_wrong_number_of_results_is_an_error(value: Any) -> None:
     define(lambda self, x: value)
     session = pyopnb.Session(one({"x": "float32[...]"}, "a b"))
-    with pytest.raises(pyopnb.ResultError, match="outputs: expected a tuple of 2"):
+    with pytest.raises(pyopnb.errors.ResultError, match="outputs: expected a tuple of 2"):
         session(x=X)
 
 
@@ -298,7 +298,7 @@ def test_what_numpy_makes_exactly_the_dtype_of_is_taken(value: Any, kind: str, w
     ],
 )
 def test_all_else_is_an_error_that_names_both_dtypes(value: Any, kind: str) -> None:
-    with pytest.raises(pyopnb.ResultError) as caught:
+    with pytest.raises(pyopnb.errors.ResultError) as caught:
         returning(value, kind)
     assert "node" in str(caught.value)
     assert "output 0" in str(caught.value)
@@ -306,7 +306,7 @@ def test_all_else_is_an_error_that_names_both_dtypes(value: Any, kind: str) -> N
 
 def test_the_error_says_what_to_write() -> None:
     with pytest.raises(
-        pyopnb.ResultError,
+        pyopnb.errors.ResultError,
         match=r"expected float32\[.*, got float64\[2\]\. Try: return np\.asarray\(value, dtype=np\.float32\)",
     ):
         returning(np.zeros(2))
@@ -320,7 +320,7 @@ def test_subclasses_and_masked_arrays() -> None:
     assert type(got) is np.ndarray
     assert got.tolist() == X.tolist()
     assert returning(np.ma.array(X)).tolist() == X.tolist()
-    with pytest.raises(pyopnb.ResultError, match="masked array"):
+    with pytest.raises(pyopnb.errors.ResultError, match="masked array"):
         returning(np.ma.array(X, mask=X > 2))
 
 
@@ -653,7 +653,7 @@ def test_a_scalar_is_no_array_of_one_element():
     model = pyopnb.model(pyopnb.node("ports::S", "x", "y"), {"x": "float32[N]"}, {"y": "float32[]"})
     for cls, says in [(Hinted, "the hint of compute"), (Inferred, "infer")]:
         pyopnb.registry.define(cls, "ports::S")
-        with pytest.raises(pyopnb.ResultError, match=rf"expected float32\[\], as {says} says, got float32\[1\]"):
+        with pytest.raises(pyopnb.errors.ResultError, match=rf"expected float32\[\], as {says} says, got float32\[1\]"):
             pyopnb.Session(model)(x=np.float32([1, 2]))
     pyopnb.registry.define(Free, "ports::S")  # the file's own types promise nothing for an op
     assert pyopnb.Session(model)(x=np.float32([1, 2]))["y"].shape == (1,)

@@ -92,7 +92,7 @@ PLACES: list[Callable[[onnx.NodeProto], onnx.ModelProto]] = [model, in_if, in_fu
 )
 def test_nothing_is_imported_because_a_model_says_so(trap: Trap, place: Any, module: str, class_name: str) -> None:
     trap.write("trap_a")
-    with pytest.raises(pyopnb.ModuleRefused) as caught:
+    with pytest.raises(pyopnb.errors.ModuleRefused) as caught:
         pyopnb.Session(place(pyop(module, class_name, args=f"touch {trap.mark}")))
     assert trap.ran == []
     assert "trap_a" not in sys.modules
@@ -105,14 +105,14 @@ def test_an_allowed_module_is_not_imported_while_another_is_refused(trap: Trap) 
     trap.write("trap_a")
     trap.write("trap_b")
     for made in (model(pyop("trap_a", output="m"), pyop("trap_b")), model(pyop("trap_b", output="m"), pyop("trap_a"))):
-        with pytest.raises(pyopnb.ModuleRefused, match="trap_b"):
+        with pytest.raises(pyopnb.errors.ModuleRefused, match="trap_b"):
             pyopnb.Session(made, modules=["trap_a"])
     assert trap.ran == []
 
 
 def test_a_bad_node_after_an_allowed_one_stops_the_import(trap: Trap) -> None:
     trap.write("trap_a")
-    with pytest.raises(pyopnb.ModelError):
+    with pytest.raises(pyopnb.errors.ModelError):
         pyopnb.Session(model(pyop("trap_a", output="m"), pyop("trap_a", "__class__")), modules=["trap_a"])
     assert trap.ran == []
 
@@ -129,7 +129,7 @@ def test_an_allowed_module_is_imported_once(trap: Trap) -> None:
 )
 def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
     trap.write("trap_a")
-    with pytest.raises(pyopnb.ModelError, match=r"modules|nothing is imported"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"modules|nothing is imported"):
         pyopnb.Session(model(pyop("trap_a")), modules=modules)
     assert trap.ran == []
 
@@ -139,7 +139,7 @@ def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
 )
 def test_names_are_exact(trap: Trap, allowed: str) -> None:
     trap.write("trap_a")
-    with pytest.raises(pyopnb.ModuleRefused):
+    with pytest.raises(pyopnb.errors.ModuleRefused):
         pyopnb.Session(model(pyop("trap_a")), modules=[allowed])
     assert trap.ran == []
 
@@ -148,7 +148,7 @@ def test_a_package_does_not_allow_what_is_inside_it(trap: Trap) -> None:
     (trap.folder / "trap_pkg").mkdir()
     trap.write("trap_pkg/__init__")
     trap.write("trap_pkg/inner")
-    with pytest.raises(pyopnb.ModuleRefused, match=r"trap_pkg\.inner"):
+    with pytest.raises(pyopnb.errors.ModuleRefused, match=r"trap_pkg\.inner"):
         pyopnb.Session(model(pyop("trap_pkg.inner")), modules=["trap_pkg"])
     assert trap.ran == []
 
@@ -159,7 +159,7 @@ def test_a_package_does_not_allow_what_is_inside_it(trap: Trap) -> None:
 def test_class_and_method_names_are_one_identifier(trap: Trap, name: str) -> None:
     trap.write("trap_a")
     for node in (pyop("trap_a", name), pyop("trap_a", compute=name)):
-        with pytest.raises(pyopnb.ModelError):
+        with pytest.raises(pyopnb.errors.ModelError):
             pyopnb.Session(model(node), modules=["trap_a"])
     assert trap.ran == []
 
@@ -178,7 +178,7 @@ def test_class_and_method_names_are_one_identifier(trap: Trap, name: str) -> Non
 )
 def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap: Trap, text: str) -> None:
     trap.write("trap_a", text)
-    with pytest.raises(pyopnb.ModuleRefused, match="a class that trap_a itself defines"):
+    with pytest.raises(pyopnb.errors.ModuleRefused, match="a class that trap_a itself defines"):
         pyopnb.Session(model(pyop("trap_a", "Popen")), modules=["trap_a"])
     assert trap.ran == ["trap_a"]
 
@@ -193,7 +193,7 @@ def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap: Trap, t
 def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(trap: Trap, claim: str) -> None:
     trap.write("trap_b", f"class Foreign:\n    {claim}\n    def compute(self, x): raise AssertionError('ran')")
     trap.write("trap_a", "from trap_b import Foreign")
-    with pytest.raises(pyopnb.ModuleRefused, match="a class that trap_a itself defines"):
+    with pytest.raises(pyopnb.errors.ModuleRefused, match="a class that trap_a itself defines"):
         pyopnb.Session(model(pyop("trap_a", "Foreign")), modules=["trap_a"])
 
 
@@ -223,7 +223,7 @@ class Inherits(trap_b.Base): pass""",
 @pytest.mark.parametrize("name", ["missing", "value"])
 def test_a_compute_that_is_no_method(trap: Trap, name: str) -> None:
     trap.write("trap_a", "class D:\n    value = 3")
-    with pytest.raises(pyopnb.ModelError, match=f"a method {name}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"a method {name}"):
         pyopnb.Session(model(pyop("trap_a", "D", compute=name)), modules=["trap_a"])
 
 
@@ -232,7 +232,7 @@ def test_metadata_of_the_model_and_the_environment_allow_nothing(trap: Trap, mon
     made = model(pyop("trap_a"))
     helper.set_model_props(made, {"modules": "trap_a", "trust_remote_code": "True"})
     monkeypatch.setenv("PYOPNB_MODULES", "trap_a")
-    with pytest.raises(pyopnb.ModuleRefused):
+    with pytest.raises(pyopnb.errors.ModuleRefused):
         pyopnb.Session(made)
     assert trap.ran == []
 
@@ -249,7 +249,7 @@ def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap: Trap) -> None
             return x
 
     pyopnb.registry.define(Opens, "d::Opens")
-    with pytest.raises(pyopnb.ModuleRefused):
+    with pytest.raises(pyopnb.errors.ModuleRefused):
         pyopnb.Session(pyopnb.model([pyopnb.node("d::Opens", "x", "y")], {"x": "float32[1]"}, "y"), modules=["trap_b"])
     assert trap.ran == []
 
@@ -258,7 +258,7 @@ def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap: Trap) -> None
 def test_names_from_a_model_are_escaped_in_messages(hostile: str) -> None:
     texts = []
     for node in (pyop(hostile), pyop("m", hostile), pyop("m", output=hostile), pyop("m", name=hostile)):
-        with pytest.raises(pyopnb.ModelError) as caught:
+        with pytest.raises(pyopnb.errors.ModelError) as caught:
             pyopnb.Session(model(node))
         texts.append(str(caught.value))
     bad = next(c for c in hostile if not c.isprintable())
@@ -266,7 +266,7 @@ def test_names_from_a_model_are_escaped_in_messages(hostile: str) -> None:
 
 
 def test_a_long_name_is_cut() -> None:
-    with pytest.raises(pyopnb.ModuleRefused) as caught:
+    with pytest.raises(pyopnb.errors.ModuleRefused) as caught:
         pyopnb.Session(model(pyop("m" * 1_000_000)))
     assert len(str(caught.value)) < 2000
 
@@ -279,5 +279,5 @@ def test_functions_that_call_each_other_are_refused() -> None:
         imports = [helper.make_opsetid(d, 1) for d in ("local", "d")]
         made.functions.append(helper.make_function("local", name, ["x"], ["y"], nodes, imports))
     made.opset_import.append(helper.make_opsetid("local", 1))
-    with pytest.raises(pyopnb.ModelError, match=r"local::[FG].*calls itself"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"local::[FG].*calls itself"):
         pyopnb.Session(made)

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 
 import pyopnb
-from pyopnb.runtime.notices import SessionRebuilt
+from pyopnb.errors import SessionRebuilt
 
 X = np.float32([[1, 2, 3]])
 
@@ -47,7 +47,7 @@ def test_feeds_by_place(twice):
 def test_feeds_in_one_dict(twice):
     session = pyopnb.Session(twice)
     assert session({"x": X})["y"].tolist() == pyopnb.run(twice, {"x": X})["y"].tolist() == [[2, 4, 6]]
-    with pytest.raises(pyopnb.FeedError, match="got x, z"):
+    with pytest.raises(pyopnb.errors.InputError, match="got x, z"):
         session({"x": X}, z=X)
 
 
@@ -68,7 +68,7 @@ def test_feeds_in_one_dict(twice):
     ],
 )
 def test_feeds_that_do_not_fit_are_named(twice, feeds, text):
-    with pytest.raises(pyopnb.FeedError, match=text):
+    with pytest.raises(pyopnb.errors.InputError, match=text):
         pyopnb.Session(twice)(**feeds)
 
 
@@ -82,7 +82,7 @@ def test_feeds_that_do_not_fit_are_named(twice, feeds, text):
     ids=["none", "array", "number"],
 )
 def test_feeds_of_run_that_are_none(twice, feeds, text):
-    with pytest.raises(pyopnb.FeedError, match=text):
+    with pytest.raises(pyopnb.errors.InputError, match=text):
         pyopnb.Session(twice).run(None, feeds)
 
 
@@ -109,7 +109,7 @@ def test_lists_are_taken_where_the_dtype_has_their_values():
     model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "int64[N]"}, "y")
     assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
     assert pyopnb.run(model, x=[1.0])["y"].tolist() == [-1]
-    with pytest.raises(pyopnb.FeedError, match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer"):
         pyopnb.run(model, x=[1.5])
 
 
@@ -117,7 +117,7 @@ def test_a_declared_scalar_is_told_from_an_unknown_rank():
     model = pyopnb.model([pyopnb.node("Identity", "x", "y")], {"x": "float32[]"}, {"y": "float32[]"})
     session = pyopnb.Session(model)
     assert repr(session) == "Session (x: float32[]) -> (y: float32[]), ops: none"
-    with pytest.raises(pyopnb.FeedError, match=r"expected float32\[\], got float32\[1\]"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"expected float32\[\], got float32\[1\]"):
         session(x=np.zeros(1, np.float32))
 
 
@@ -143,7 +143,7 @@ def test_an_ort_value_goes_in_as_it_is(twice):
 
 def test_a_mistyped_op_is_named_with_the_nearest_one(twice):
     model = pyopnb.model([pyopnb.node("session::Twise", "x", "y")], {"x": "float32[N,3]"}, "y")
-    with pytest.raises(pyopnb.UnknownOp, match=r"got session::Twise, which is in neither\. Try: .*write session::Twice"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match=r"got session::Twise, which is in neither\. Try: .*write session::Twice"):
         pyopnb.Session(model)
 
 

@@ -83,10 +83,10 @@ def test_where_outputs_change_each_gets_what_it_needs():
     model = pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"})
     session = pyopnb.Session(model)
     other = session.with_attrs()
-    with pytest.warns(pyopnb.SessionRebuilt, match="times changed outputs"):
+    with pytest.warns(pyopnb.errors.SessionRebuilt, match="times changed outputs"):
         other.set_attrs(times=3)
     assert (other(x=X)["y"].shape, session(x=X)["y"].shape) == ((3, 2), (2, 2))
-    with pytest.warns(pyopnb.SessionRebuilt):
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
         session.set_attrs(times=4)
     assert (other(x=X)["y"].shape, session(x=X)["y"].shape) == ((3, 2), (4, 2))
     assert other.changed_attrs == {"y": {"times": 3}}

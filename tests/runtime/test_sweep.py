@@ -68,7 +68,7 @@ def test_an_error_is_part_of_it(session: Any) -> None:
     found = pyopnb.sweep(session, x=X, limit=[-1.0, 1.0])
     assert str(found[0].error) == "limit is negative" and found[0].result is None and found[1].error is None
     assert "ValueError: limit is negative" in repr(found)
-    with pytest.raises(pyopnb.FeedError, match=r"sweep, array: expected 2 results of one shape, got 1 results"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"sweep, array: expected 2 results of one shape, got 1 results"):
         found.array()
     with pytest.raises(ValueError, match="limit is negative"):
         pyopnb.sweep(session, x=X, limit=[-1.0, -2.0])
@@ -91,14 +91,18 @@ def test_an_interrupt_keeps_what_was_run(session: Any) -> None:
     [
         (
             {"limt": [1.0]},
-            pyopnb.FeedError,
+            pyopnb.errors.InputError,
             r"sweep, limt: expected an input of the model or an attr of its ops, got limt\. Try: limit",
         ),
-        ({}, pyopnb.FeedError, r"sweep: expected 1 to 10,000 combinations, got one value of each\. Try: limit=np\.linspace"),
-        ({"limit": []}, pyopnb.FeedError, "got 0 combinations"),
-        ({"limit": range(101), "power": range(100)}, pyopnb.FeedError, "got 10,100 combinations"),
+        (
+            {},
+            pyopnb.errors.InputError,
+            r"sweep: expected 1 to 10,000 combinations, got one value of each\. Try: limit=np\.linspace",
+        ),
+        ({"limit": []}, pyopnb.errors.InputError, "got 0 combinations"),
+        ({"limit": range(101), "power": range(100)}, pyopnb.errors.InputError, "got 10,100 combinations"),
         ({"limit": ["a", "b"]}, pyopnb.PyopError, "limit.*expected float"),
-        ({"q.limit": [1.0]}, pyopnb.ModelError, "expected a node or op of the session, got q"),
+        ({"q.limit": [1.0]}, pyopnb.errors.ModelError, "expected a node or op of the session, got q"),
     ],
 )
 def test_what_is_refused(session: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:
@@ -107,7 +111,7 @@ def test_what_is_refused(session: Any, options: dict[str, Any], error: type[Exce
 
 
 def test_a_feed_that_is_missing(session: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match=r"Required inputs .*: expected x"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"Required inputs .*: expected x"):
         pyopnb.sweep(session, limit=[1.0, 2.0])
 
 

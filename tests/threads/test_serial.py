@@ -140,7 +140,7 @@ def test_the_lock_is_free_after_a_result_that_is_refused():
 
     def job():
         for _ in range(3):
-            with pytest.raises(pyopnb.ResultError):
+            with pytest.raises(pyopnb.errors.ResultError):
                 call(np.ones(3, np.float32))
 
     together(job, job)

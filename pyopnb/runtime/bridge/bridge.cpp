@@ -3,7 +3,7 @@
 // ONNX Runtime calls create, infer, compute and destroy below, and they call Python. Beside this file: boundary.h (what all
 // parts use), runs.h (what a waiting session wants to know), call.h (one call of compute), native_call.h (one of a compiled
 // function), tensors.h (tensors as arrays and back), escape.h (the memory of inputs that were kept), references.h (what
-// reference counts say), attrs.h (attributes that only ONNX Runtime has) and, in compiled/include, onnxruntime_abi.h and
+// reference counts say), attrs.h (attributes that only ONNX Runtime has) and, in ../../compile/include, onnxruntime_abi.h and
 // pyopnb_call.h (the C interfaces of ONNX Runtime and of compiled functions). The rules of this boundary:
 //
 // Memory.  ONNX Runtime owns the memory of inputs and outputs. An input reaches Python as a read-only array over that memory,

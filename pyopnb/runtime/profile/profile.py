@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, UnknownOp
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, UnknownName, hide_internal_frames, plural, sanitize, suggest_key
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.profile.events import Events, write_chrome_trace
 from pyopnb.runtime.profile.spread import Spread, microseconds
@@ -260,7 +261,7 @@ class Profile(Displayable):
         known = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
         next_ = suggest_key(name if isinstance(name, str) else "", known)
-        raise UnknownName("profile", expected=expected, got=describe(name), next=next_)
+        raise UnknownOp("profile", expected=expected, got=describe(name), next=next_)
 
     def ranked(self) -> list[NodeProfile]:
         """The nodes by their own times, the slowest first; what is in bodies comes right after their node.
@@ -291,7 +292,7 @@ class Profile(Displayable):
 
         Raises
         ------
-        ArgumentError
+        InputError
             Neither of the two.
         ModelError, OSError
             The file cannot be written.
@@ -302,10 +303,10 @@ class Profile(Displayable):
         microseconds; an event that would end after the one around it ends with that.
         """
         if not is_path(path) or not os.fspath(path):
-            raise ArgumentError("to_chrome, path", expected="a path", got=describe(path), next='"trace.json"')
+            raise InputError("to_chrome, path", expected="a path", got=describe(path), next='"trace.json"')
         if runs not in ("all", "median"):
             expected, got = '"all" or "median"', sanitize(repr(runs), 40)
-            raise ArgumentError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
+            raise InputError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
         chosen = range(self.runs) if runs == "all" else [int(np.argsort(self.walls, kind="stable")[self.runs // 2])]
         write_chrome_trace(self.events.chrome(chosen, f"pyopnb, {sanitize(self.model.graph.name, 60)}"), path)
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import InputError
 from pyopnb.models.io import ModelSource, without_weights
 from pyopnb.models.nodes import first_output, named_bodies
 from pyopnb.ops.arguments import check_arguments, describe
-from pyopnb.ops.errors import ArgumentError, hide_internal_frames, plural
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.built import Built
 from pyopnb.runtime.plan import Clock, ClockedCall, Plan
@@ -69,9 +70,9 @@ def profile(session: Any, /, *feeds: Any, runs: int = 100, warmup: int = 5, **na
 
     Raises
     ------
-    FeedError
+    InputError
         A feed does not fit.
-    ArgumentError
+    InputError
         The number of runs is not positive, or ONNX Runtime's profile does not hold so many runs of this model.
     ModelError
         The model is in ONNX Runtime's own format.
@@ -119,7 +120,7 @@ def _check_number(name: str, value: int, least: int) -> None:
     if not least <= value <= _MOST_RUNS:
         expected = f"a whole number from {least} to {_MOST_RUNS:,}"
         next_ = f"{name}={100 if least else 5}"
-        raise ArgumentError(f"profile, {name}", expected=expected, got=describe(value), next=next_)
+        raise InputError(f"profile, {name}", expected=expected, got=describe(value), next=next_)
 
 
 def _unprofiled(session: Session, built: Built, feeds: Mapping[str, Any], wanted: _Measured) -> Spread | None:
@@ -188,7 +189,7 @@ class _Measured:
         each = 2 + (1 if executed is None else len(executed.node))
         most = (_MOST_EVENTS - 10) // each - self.warmup
         if self.runs > most:
-            raise ArgumentError(
+            raise InputError(
                 "profile, runs",
                 expected=f"at most {max(most, 0):,} runs of this model: ONNX Runtime's profile holds {_MOST_EVENTS:,} events",
                 got=f"{self.runs:,} and {self.warmup:,} to warm up, of {each:,} events and more",
@@ -253,7 +254,7 @@ class _Measured:
         full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events,"
         if not read:
             got = f"{plural(made, 'run')} of more events"
-            raise ArgumentError("profile, runs", expected=f"a run that fits into {full[:-1]}", got=got, next="warmup=0")
+            raise InputError("profile, runs", expected=f"a run that fits into {full[:-1]}", got=got, next="warmup=0")
         if read < made:
             self.remarks.append(f"{full} was full after {plural(read, 'run')}")
         elif made < self.runs:

@@ -13,12 +13,12 @@ import onnx
 import onnxruntime
 from onnx import GraphProto, ModelProto, TensorProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import is_absent, is_external
 from pyopnb.models.io import ModelSource, without_weights
 from pyopnb.models.nodes import walk
 from pyopnb.models.ort_capabilities import schema_domains
-from pyopnb.ops.errors import ModelError
 from pyopnb.ops.names import canonical_domain
 from pyopnb.runtime.built import Built
 from pyopnb.runtime.live_attrs import write_attrs

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["Exposure", "exposure_of"]
 

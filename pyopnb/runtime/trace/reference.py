@@ -75,7 +75,7 @@ def _check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises
     ------
-    FeedError
+    InputError
         A name is missing or unknown, or an array has another dtype or shape than the model's input.
     """
     initializers = {tensor.name for tensor in model.graph.initializer}

@@ -14,12 +14,13 @@ import numpy as np
 import onnxruntime
 from onnx import GraphProto, ModelProto, TensorProto
 
+from pyopnb.errors import InputError
 from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.errors import FeedError, closest, sanitize
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.built import Built
@@ -72,14 +73,14 @@ class TraceOptions:
         if self.level not in LEVELS:
             next_ = closest(str(self.level), LEVELS)
             expected = " or ".join(map(repr, LEVELS))
-            raise FeedError("trace, level", expected=expected, got=sanitize(repr(self.level)), next=next_ and repr(next_))
+            raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)), next=next_ and repr(next_))
         if not isinstance(self.times, int) or not 0 <= self.times <= _MOST_RUNS:
             expected = f"True, False, or how many runs to time, at most {_MOST_RUNS:,}"
-            raise FeedError("trace, times", expected=expected, got=sanitize(repr(self.times), 60))
+            raise InputError("trace, times", expected=expected, got=sanitize(repr(self.times), 60))
         progress: Any = self.progress
         if not (isinstance(progress, (bool, np.bool_)) or progress is None or callable(progress)):
             expected = "True, False, or a function of two numbers"
-            raise FeedError("trace, progress", expected=expected, got=describe(self.progress), next="progress=True")
+            raise InputError("trace, progress", expected=expected, got=describe(self.progress), next="progress=True")
 
 
 def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:

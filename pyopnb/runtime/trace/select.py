@@ -9,12 +9,13 @@ from fnmatch import translate
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import FeedError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
 __all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
@@ -80,7 +81,7 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 
     Raises
     ------
-    FeedError
+    InputError
         One of them matches nothing.
     """
     wanted: set[str] = set()
@@ -88,7 +89,7 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
         pattern = re.compile(translate(str(text)))
         found = {text} if text in names else {name for name in names if pattern.match(name)}
         if not found:
-            raise FeedError(
+            raise InputError(
                 "trace, only",
                 expected="names of tensors that nodes of the model give, or globs of them",
                 got=sanitize(repr(text)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType, type_of
 
 __all__ = ["BINS", "Summary", "summary_of"]

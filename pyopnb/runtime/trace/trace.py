@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from pyopnb.errors import UnknownOp
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import UnknownName, plural, sanitize, suggest_key
+from pyopnb.ops.messages import plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
 from pyopnb.ops.result import index_error
 from pyopnb.runtime.trace.exposure import Exposure
@@ -27,7 +28,7 @@ class _Summaries(dict[str, Summary]):
 
     def __missing__(self, name: object) -> Summary:
         next_ = suggest_key(str(name), self)
-        raise UnknownName("trace.summaries", expected="a tensor of the trace", got=sanitize(repr(name)), next=next_)
+        raise UnknownOp("trace.summaries", expected="a tensor of the trace", got=sanitize(repr(name)), next=next_)
 
 
 class Trace(Displayable):
@@ -128,18 +129,18 @@ class Trace(Displayable):
             return self.feeds[name]
         raise self._unknown(name)
 
-    def _unknown(self, name: str) -> UnknownName:
+    def _unknown(self, name: str) -> UnknownOp:
         shown = sanitize(repr(name))
         if name in self.summaries:
             got = f"{sanitize(name)}, which was released after its summary was made"
-            return UnknownName(
+            return UnknownOp(
                 "trace", expected="a tensor that was kept", got=got, next=f"trace.summaries[{shown}]; to keep it: only={shown}"
             )
         if name in self.initializers:
             got = f"the initializer {sanitize(name)}"
-            return UnknownName("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
+            return UnknownOp("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
         next_ = suggest_key(name, self)
-        return UnknownName("trace", expected="a tensor of the trace", got=shown, next=next_)
+        return UnknownOp("trace", expected="a tensor of the trace", got=shown, next=next_)
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self.feeds, **self.values})

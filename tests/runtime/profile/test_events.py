@@ -135,10 +135,10 @@ def test_calls_that_take_long_around_their_runs_are_not_laid_over_others(drift):
 
 
 def test_what_cannot_be_written(found, tmp_path):
-    with pytest.raises(pyopnb.ArgumentError, match='to_chrome, runs: expected "all" or "median", got .first.'):
+    with pytest.raises(pyopnb.errors.InputError, match='to_chrome, runs: expected "all" or "median", got .first.'):
         found.to_chrome(tmp_path / "x.json", runs="first")
-    with pytest.raises(pyopnb.ModelError, match="expected a folder that can be written to"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a folder that can be written to"):
         found.to_chrome(tmp_path / "nowhere" / "x.json")
-    with pytest.raises(pyopnb.ArgumentError, match="a path"):
+    with pytest.raises(pyopnb.errors.InputError, match="a path"):
         found.to_chrome(3)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []

@@ -201,22 +201,22 @@ def test_it_can_be_pickled(burn):
     ],
 )  # fmt: skip
 def test_numbers_of_runs(wanted, text):
-    with pytest.raises(pyopnb.ArgumentError) as raised:
+    with pytest.raises(pyopnb.errors.InputError) as raised:
         pyopnb.profile(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), **wanted)
     assert str(raised.value) == text
 
 
 def test_more_runs_than_the_profile_of_the_runtime_holds(monkeypatch):
     model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  y = Exp(a) }")
-    with pytest.raises(pyopnb.ArgumentError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"):
         pyopnb.profile(model, drawn(2), runs=250_000)
 
 
 def test_a_feed_that_does_not_fit():
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }")
-    with pytest.raises(pyopnb.FeedError, match="float32"):
+    with pytest.raises(pyopnb.errors.InputError, match="float32"):
         pyopnb.profile(model, np.zeros(2), runs=1)
-    with pytest.raises(pyopnb.FeedError):
+    with pytest.raises(pyopnb.errors.InputError):
         pyopnb.profile(model, z=drawn(2), runs=1)
 
 
@@ -263,5 +263,5 @@ def test_a_profile_that_is_full(monkeypatch):
 def test_a_node_that_is_not_there(burn):
     session, fed = with_bodies()
     found = pyopnb.profile(session, fed, runs=1, warmup=0)
-    with pytest.raises(pyopnb.UnknownName, match="a node of the profile, by its name or first output"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="a node of the profile, by its name or first output"):
         found["nothing"]

@@ -78,7 +78,7 @@ def test_chosen_names(chain):
     session = pyopnb.Session(chain)
     assert list(session.trace(x=X, only="a")) == ["x", "a", "y"]
     assert list(session.trace(x=X, only=["[ab]"])) == ["x", "a", "b", "y"]
-    with pytest.raises(pyopnb.FeedError, match=r"globs of them, got 'aa'.*write a"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"globs of them, got 'aa'.*write a"):
         session.trace(x=X, only=["b", "aa"])
 
 
@@ -119,13 +119,13 @@ def test_feeds_by_name_by_place_and_called_as_a_parameter():
     session = pyopnb.Session(model)
     assert session.trace({"level": X, "only": X})["y"].tolist() == (2 * X).tolist()
     assert session.trace(X, X)["level"].tolist() == X.tolist()
-    with pytest.raises(pyopnb.FeedError, match="level"):
+    with pytest.raises(pyopnb.errors.InputError, match="level"):
         session.trace(X)
     with pytest.raises(TypeError, match="2 inputs"):
         session.trace(X, X, X)
-    with pytest.raises(pyopnb.FeedError, match="'all' or 'summaries'"):
+    with pytest.raises(pyopnb.errors.InputError, match="'all' or 'summaries'"):
         session.trace(X, level="some")
-    with pytest.raises(pyopnb.FeedError, match="how many runs"):
+    with pytest.raises(pyopnb.errors.InputError, match="how many runs"):
         session.trace(X, X, times=-1)
 
 
@@ -330,7 +330,7 @@ def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
     define("float32[N]")
     session = pyopnb.Session(parsed("y = demo.Cast(x)", gives="y"))
     define("float64[N]")
-    with pytest.warns(pyopnb.SessionRebuilt) as said:
+    with pytest.warns(pyopnb.errors.SessionRebuilt) as said:
         trace = session.trace(x=X)
     assert trace["y"].dtype == np.float64 and said[0].filename == __file__
 
@@ -604,14 +604,14 @@ def test_on_the_reference_implementation(chain, counter):
 
 
 def test_refusals_without_a_session(chain):
-    with pytest.raises(pyopnb.FeedError, match="'onnxruntime' or 'reference'"):
+    with pytest.raises(pyopnb.errors.InputError, match="'onnxruntime' or 'reference'"):
         pyopnb.trace(chain, X, on="torch")
-    with pytest.raises(pyopnb.FeedError, match="bodies"):
+    with pytest.raises(pyopnb.errors.InputError, match="bodies"):
         pyopnb.trace(chain, X, on="reference", bodies=True)
     for wrong in (np.float64([1]), X[None], X.astype("U"), np.zeros(2, "M8[s]")):
-        with pytest.raises(pyopnb.FeedError, match="feed x: expected float32"):
+        with pytest.raises(pyopnb.errors.InputError, match="feed x: expected float32"):
             pyopnb.trace(chain, wrong, on="reference")
-    with pytest.raises(pyopnb.FeedError, match="write x for y"):
+    with pytest.raises(pyopnb.errors.InputError, match="write x for y"):
         pyopnb.trace(chain, y=X, on="reference")
     with pytest.raises(TypeError, match="expected 1 input"):
         pyopnb.trace(chain, X, X, on="reference")
@@ -629,5 +629,5 @@ def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):
     options.optimized_model_filepath = str(tmp_path / "m.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")
     onnxruntime.InferenceSession(chain.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    with pytest.raises(pyopnb.ModelError, match="ONNX Runtime's own format"):
+    with pytest.raises(pyopnb.errors.ModelError, match="ONNX Runtime's own format"):
         pyopnb.Session(tmp_path / "m.ort").trace(x=X)

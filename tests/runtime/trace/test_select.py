@@ -43,7 +43,7 @@ def test_what_a_tap_can_take(model):
 def test_globs_and_names_that_look_like_globs():
     names = ["a", "a[0]", "b"]
     assert match_names(names, "a[0]") == {"a[0]"} and match_names(names, ["a*", "b"]) == {"a", "a[0]", "b"}
-    with pytest.raises(pyopnb.FeedError, match="got 'c'"):
+    with pytest.raises(pyopnb.errors.InputError, match="got 'c'"):
         match_names(names, ["a", "c"])
-    with pytest.raises(pyopnb.FeedError, match="got 'c'"):
+    with pytest.raises(pyopnb.errors.InputError, match="got 'c'"):
         match_names([], ["c"])

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from pyopnb.ops.errors import ArgumentError
+from pyopnb.errors import InputError
 from pyopnb.runtime.trace.exposure import Exposure
 from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.summary import summary_of
@@ -35,7 +35,7 @@ def test_names_and_arrays(trace):
         trace["aa"]
     for key, got in [(FEEDS["x"] > 0, "an array of bool"), (slice(1), "an object of slice"), (0, "an object of int")]:
         with pytest.raises(
-            ArgumentError, match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]\[…\]$"
+            InputError, match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]\[…\]$"
         ):
             trace[key]
 

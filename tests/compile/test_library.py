@@ -12,7 +12,7 @@ import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 
 import pyopnb
-from pyopnb.runtime.compiled.compiler import find_compiler
+from pyopnb.compile.compiler import find_compiler
 
 pytestmark = pytest.mark.one_python
 
@@ -142,6 +142,8 @@ def test_op_in_python_is_refused(tmp_path):
         def compute(self, x):
             return x
 
-    with pytest.raises(pyopnb.DefinitionError, match="demo::Same: expected an op in C\\+\\+, got version 1, which is a class"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="demo::Same: expected an op in C\\+\\+, got version 1, which is a class"
+    ):
         pyopnb.write_library(Same, tmp_path / "lib.so")
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,14 @@ class _Results:
         self.error = kind(text.decode(errors="replace"))
 
 
-def call_compiled(address: int, attrs: Attrs, arrays: Sequence[np.ndarray | None], count: int) -> list[np.ndarray]:
+def call_compiled(
+    address: int,
+    attrs: Attrs,
+    arrays: Sequence[np.ndarray | None],
+    count: int,
+    *,
+    left_out: Collection[int] = (),
+) -> list[np.ndarray]:
     """Call a compiled function with arrays, without the GIL.
 
     Parameters
@@ -122,6 +129,8 @@ def call_compiled(address: int, attrs: Attrs, arrays: Sequence[np.ndarray | None
         The inputs, of any dtype whose elements are whole bytes; None for one that is left out.
     count : int
         How many outputs it has.
+    left_out : collection of int
+        The outputs that it was compiled without.
 
     Returns
     -------
@@ -156,6 +165,6 @@ def call_compiled(address: int, attrs: Attrs, arrays: Sequence[np.ndarray | None
     if results.error is not None:
         raise results.error
     made = [array for array in results.arrays if array is not None]
-    if answer != 0 or len(made) != count:
+    if answer != 0 or len(made) != count - len(left_out):
         raise RuntimeError(f"the compiled function returned {answer}, with {len(made)} of {count} outputs allocated")
     return made

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
+from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, check_executor
+from pyopnb.errors import InputError
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, hide_internal_frames, sanitize
 from pyopnb.ops.instantiate import add_note
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import tracking
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.built import Built
-from pyopnb.runtime.chunks import BatchRun, Kind, Run, Work, check_executor
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.summary import summary_of
 
-__all__ = ["BatchRun", "Batches", "map"]
+__all__ = ["KIND", "BatchRun", "Batches", "map"]
 
 _MOST_ROWS = 20
 
@@ -60,9 +61,7 @@ class Batches(Displayable, Sequence[Any]):
         number = range(self.total)[index]
         run = self._by_number.get(number)
         if run is None:
-            raise ArgumentError(
-                f"batch {number}", expected="one that was run", got="one that was not", next="missing lists them"
-            )
+            raise InputError(f"batch {number}", expected="one that was run", got="one that was not", next="missing lists them")
         if run.error is not None:
             raise run.error
         return run.result
@@ -98,9 +97,12 @@ class Batches(Displayable, Sequence[Any]):
         -------
         Table
         """
-        names = list(next((run.result.keys() for run in self.runs if run.result is not None), ()))
-        rows = [[str(run.number), *_cells(run, names), f"{run.seconds * 1e3:.3g}", run.worker] for run in self.runs[:most]]
-        return Table(["batch", *names, "ms", "worker"], rows, "no batches")
+        names = _output_names(self.runs)
+        columns = names or ["result"]  # where all of them raised, which they say in it
+        rows = []
+        for run in self.runs[:most]:
+            rows.append([str(run.number), *_cells(run, columns), f"{run.seconds * 1e3:.3g}", run.worker])
+        return Table(["batch", *columns, "ms", "worker"], rows, "no batches")
 
     def to_pandas(self) -> Any:
         """A row for each batch, with the numbers that outputs of one element have, else the arrays themselves.
@@ -140,11 +142,22 @@ class Batches(Displayable, Sequence[Any]):
         return [*lines, f"without a result: {missing:,} of {self.total:,}"] if missing else lines
 
 
+def _output_names(runs: Sequence[BatchRun]) -> list[str]:
+    for run in runs:
+        if run.result is not None:
+            return list(run.result.keys())
+    return []
+
+
 def _cells(run: BatchRun, names: Sequence[str]) -> list[str]:
     if run.result is None:
         text = sanitize(f"{type(run.error).__name__}: {run.error}", 80)
-        return [text, *[""] * (len(names) - 1)][: max(len(names), 1)]
-    return [", ".join(filter(None, summary_of(run.result[name]).cells[:2])) for name in names]
+        return [text, *[""] * (len(names) - 1)]
+    cells = []
+    for name in names:
+        texts = summary_of(run.result[name]).cells[:2]
+        cells.append(", ".join(filter(None, texts)))
+    return cells
 
 
 @hide_internal_frames
@@ -164,7 +177,7 @@ def map(
         It goes to each worker once, as ``pickle`` sends it. Threads run the session itself.
     batches : iterable
         The feeds of each run: a dict by name, a tuple in the order of the inputs, or an array. A generator is read as the
-        workers need it.
+        workers need it, and may refill one buffer: what is read ahead is copied.
     executor : Executor, optional
         ``ThreadPoolExecutor``, ``ProcessPoolExecutor``, Dask's ``client.get_executor()``, ipyparallel's ``client.executor()``.
         This thread alone if not given.
@@ -178,20 +191,19 @@ def map(
     Returns
     -------
     Batches
-        An interrupt gives what is with the executor a second to finish, cancels the rest, and returns what is there.
+        An interrupt cancels what the executor has not begun, and returns what is there.
 
     Raises
     ------
     Exception
-        What an op raised, as itself, with a note that says in which batch; `FeedError` for a batch that does not fit. What
+        What an op raised, as itself, with a note that says in which batch; `InputError` for a batch that does not fit. What
         ``batches`` raised, once those before it have run.
-    ArgumentError
-        The executor is shut down, a worker has no pyopnb, or a batch cannot be pickled. What other workers gave is in its
-        attribute ``batches``.
+    InputError
+        A worker has no pyopnb, or a batch cannot be pickled. What was done is in its attribute ``batches``.
     DefinitionError
         An op cannot be sent.
-    concurrent.futures.BrokenExecutor
-        A worker is gone, and its engine does not start it again.
+    concurrent.futures.BrokenExecutor, or another exception of the engine
+        A worker is gone and the engine does not start it again, or the executor is shut down.
 
     Notes
     -----
@@ -213,13 +225,20 @@ def map(
     """
     __tracebackhide__ = True
     if errors not in ("raise", "keep"):
-        raise ArgumentError("map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40))
+        raise InputError("map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40))
     check_executor(executor, "map")
+    if isinstance(batches, (Mapping, str, bytes)):  # A dict would be read as its names.
+        raise InputError(
+            "map, batches",
+            expected="an iterable with the feeds of each run",
+            got=f"one {type(batches).__name__}",
+            next='[{"x": x} for x in arrays], or [feeds] for a single run',
+        )
     session = session if isinstance(session, Session) else Session(session)
-    work = Work(_BATCHES, session, executor, in_flight=in_flight, stops=errors == "raise")
+    work = Work(KIND, session, executor, in_flight=in_flight, stops=errors == "raise")
     try:
         with tracking("batches", len(batches) if isinstance(batches, Sized) else None):
-            work.run(iter(batches))
+            work.run(batches)
     except KeyboardInterrupt:
         if not work.done:
             raise
@@ -267,4 +286,4 @@ def _ready(state: tuple[Session, Built]) -> Callable[[Any], Run]:
     return ready
 
 
-_BATCHES = Kind("map", "batch", "batches", _begin, _ready)
+KIND = WorkKind("pyopnb.batches.map", "batch", "batches", _begin, _ready)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -13,11 +14,11 @@ import pytest
 from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 
 import pyopnb
+from pyopnb.compile import compiler
+from pyopnb.compile.compiler import cache_directory
+from pyopnb.compile.cpp import _literal, cpp_class
+from pyopnb.compile.signature import read_signature
 from pyopnb.ops.schema import REQUIRED
-from pyopnb.runtime.compiled import compiler
-from pyopnb.runtime.compiled.compiler import cache_directory
-from pyopnb.runtime.compiled.cpp import _literal, cpp_class
-from pyopnb.runtime.compiled.signature import read_signature
 
 pytestmark = pytest.mark.one_python  # compilers take long
 
@@ -104,7 +105,7 @@ def test_all_kinds_of_parameters():
         assert y.tolist() == [0, 5, 10] and counts.tolist() == [[0, 0], [7, 16]]
     one = pyopnb.parse("(int64[N] x) => (int64[N] y) { y = demo.Parts(x) }")  # a node with one output of the two
     assert pyopnb.Session(one)(x=x)["y"].tolist() == [0, 10, 20]
-    with pytest.raises(pyopnb.ModelError, match="expected float32 or float64 or int64, got float16"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected float32 or float64 or int64, got float16"):
         pyopnb.call("demo::Parts", np.ones(2, np.float16))
 
 
@@ -123,7 +124,7 @@ void Wrong(Input<float> x, Output<float> y, Output<float> z, int64_t how = 0) {
 @pytest.mark.parametrize(
     ("how", "error", "text"),
     [
-        (0, pyopnb.ResultError, "output 1: expected float32.*got nothing"),
+        (0, pyopnb.errors.ResultError, "output 1: expected float32.*got nothing"),
         (1, RuntimeError, "output 0 was allocated twice"),
         (2, ValueError, "output 0 was allocated with a dimension of -1"),
         (3, RuntimeError, "no std::exception"),
@@ -141,7 +142,7 @@ def test_shape_that_the_model_declares_is_checked():
     cls = pyopnb.cpp_op("void Grow(Input<float> x, Output<float> y) { y.allocate({x.size() + 1}); y[0] = 0; }", "demo::Grow")
     cls.infer = lambda self, kind: kind
     pyopnb.registry.define(cls, "demo::Grow")
-    with pytest.raises(pyopnb.ResultError, match=r"expected float32\[N\], as infer says, got float32\[3\]"):
+    with pytest.raises(pyopnb.errors.ResultError, match=r"expected float32\[N\], as infer says, got float32\[3\]"):
         pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Grow(x) }"))(x=np.ones(2, np.float32))
 
 
@@ -153,13 +154,13 @@ def test_binding_an_output_over_an_input_is_refused():
     for bind, name in ((binding.bind_input, "x"), (binding.bind_output, "y")):
         bind(name, "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
     with pytest.raises(
-        pyopnb.FeedError, match="output 0: expected memory of its own, got what was bound over the memory of input x"
+        pyopnb.errors.InputError, match="output 0: expected memory of its own, got what was bound over the memory of input x"
     ):
         session.run_with_iobinding(binding)
 
 
 def test_compiler_error_names_the_line():
-    with pytest.raises(pyopnb.DefinitionError) as caught:
+    with pytest.raises(pyopnb.errors.DefinitionError) as caught:
         pyopnb.cpp_op(SOFT_CLIP.replace("std::tanh", "std::tanhh"))
     text = str(caught.value)
     assert "line 5:" in text and "tanhh" in text and "out[i] = limit * std::tanhh(x[i] / limit);" in text
@@ -186,7 +187,7 @@ def test_compiler_error_names_the_line():
     ],
 )
 def test_signatures_that_no_op_has(source, text):
-    with pytest.raises(pyopnb.DefinitionError, match=text):
+    with pytest.raises(pyopnb.errors.DefinitionError, match=text):
         pyopnb.cpp_op(source)
 
 
@@ -212,7 +213,9 @@ def test_signature_is_read_past_comments_and_helpers():
 
 def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(pyopnb.DefinitionError, match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: "):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: "
+    ):
         pyopnb.cpp_op(SOFT_CLIP)
 
 
@@ -224,26 +227,28 @@ def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp
     def refused(source, target):
         if arrived.pop(0):
             replace(source, target)
+            digest = compiler._digest(Path(target))
+            Path(target).with_suffix(".sha256").write_text(digest)
         raise PermissionError(13, "The process cannot access the file", str(target))
 
     monkeypatch.setattr(os, "replace", refused)
     np.testing.assert_array_equal(cpp_class(SOFT_CLIP)(limit=1.0).compute(np.zeros(2, np.float32)), [0, 0])
     with pytest.raises(PermissionError):
         cpp_class(SOFT_CLIP, flags=["-DOTHER"])
-    assert len(list(cache_directory().iterdir())) == 1  # and nothing unfinished
+    assert len(list(cache_directory().iterdir())) == 2  # and nothing unfinished
 
 
 def test_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
     assert cache_directory().stat().st_mode & 0o777 == 0o700
     cache_directory().chmod(0o777)
-    with pytest.raises(pyopnb.DefinitionError, match="expected a folder that only you can write to, got drwxrwxrwx"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="expected a folder that only you can write to, got drwxrwxrwx"):
         cache_directory()
 
 
 def test_a_text_is_compiled_once(monkeypatch):
     pyopnb.cpp_op(SOFT_CLIP)
-    monkeypatch.setattr("pyopnb.runtime.compiled.compiler.build", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr("pyopnb.compile.compiler.build", lambda *_: pytest.fail("compiled again"))
     pyopnb.cpp_op(SOFT_CLIP)
 
 
@@ -335,7 +340,7 @@ def test_template_with_an_output_of_another_dtype_in_a_bare_session():
 
 def test_numba_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "pyopnb.runtime.compiled.numba_form", raising=False)
+    monkeypatch.delitem(sys.modules, "pyopnb.compile.numba_form", raising=False)
 
     @pyopnb.pyop("demo::Same")
     class Same:
@@ -345,7 +350,7 @@ def test_numba_that_is_not_installed_is_named(monkeypatch):
             return x
 
     with pytest.warns(
-        pyopnb.NotCompiled, match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'"
+        pyopnb.errors.NotCompiled, match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'"
     ):
         assert pyopnb.call("demo::Same", X[0]).tolist() == X[0].tolist()
 
@@ -405,3 +410,110 @@ def test_more_than_memory_has_room_for_is_an_error_and_ends_no_process(shape, ou
     asked_onnx_runtime = outputs == ["y", "z"] and "<< 60" in shape
     said = "Failed to allocate memory" if asked_onnx_runtime else "MemoryError\n"
     assert done.stdout.count(said) == 2, done.stdout
+
+
+COUNT = "void Count(Input<float> x, Output<int64_t> y, {} n = {}) {{ y.allocate({{1}}); y[0] = {}; }}"
+
+
+@pytest.mark.parametrize(("kind", "value"), [("int", 2**33 + 5), ("std::vector<int>", [1, 2**33 + 5])])
+def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name(kind, value):
+    text = str(value).replace("[", "{").replace("]", "}")
+    with pytest.raises(pyopnb.errors.DefinitionError, match="attr n: 8589934597"):
+        pyopnb.cpp_op(COUNT.format(kind, text, 0), "demo::Count")
+    pyopnb.cpp_op(COUNT.format(kind, "{}" if "vector" in kind else "1", 0), "demo::Count")
+    with pytest.raises(Exception, match="attr n: 8589934597"):
+        pyopnb.call("demo::Count", np.ones(1, np.float32), n=value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0777", 511), ("-010", -8), ("0x1F", 31), ("1'000", 1000), ("0", 0), ("08.5", 8)])
+def test_numbers_are_those_of_cpp(text, value):
+    kind = "double" if "." in text else "int64_t"
+    assert int(read_signature(COUNT.format(kind, text, "n")).attrs[0].default) == value
+    cls = pyopnb.cpp_op(COUNT.format(kind, text, "int64_t(n)"), "demo::Count")
+    assert cls().compute(np.ones(1, np.float32)).tolist() == [value]
+
+
+def test_includes_stay_where_they_are_written():
+    source = """
+        /*
+        #include <no_such_header_in_a_comment>
+        */
+        #ifdef NO_SUCH_MACRO
+        #include <no_such_header_in_a_condition>
+        #endif
+        #define CHOSEN 1
+        #if CHOSEN
+        #include <map>
+        #endif
+        static const char* text = R"(
+        #include <in a raw string>
+        )";
+        void Count(Input<float> x, Output<int64_t> y) {
+          std::map<int, int> one{{1, 1}};
+          y.allocate({1})[0] = std::string(text).find("#include") + one.size();
+        }"""
+    cls = pyopnb.cpp_op(source, "demo::Count")
+    assert cls().compute(np.ones(1, np.float32)).tolist() == [source.split('R"(')[1].index("#include") + 1]
+    with pytest.raises(pyopnb.errors.DefinitionError, match="line 16: .*mapp"):
+        pyopnb.cpp_op(source.replace("std::map<", "std::mapp<"), "demo::Count")
+
+
+TWICE = (
+    "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }"
+)
+
+
+def run_twice(folder, **environment):
+    """Compile and call an op in a process of its own."""
+    script = f"import numpy as np, pyopnb; print(pyopnb.cpp_op({TWICE!r})().compute(np.float32([4]))[0])"
+    env = {**os.environ, "PYOPNB_CACHE": str(folder), **environment}
+    return subprocess.run([sys.executable, "-P", "-c", script], env=env, capture_output=True, text=True, cwd=folder)
+
+
+@pytest.mark.parametrize("size", [0, 6000])
+def test_a_library_that_was_cut_off_is_made_anew(tmp_path, size):
+    assert run_twice(tmp_path).stdout == "8.0\n"
+    (library,) = (tmp_path / "compiled").glob("*.so")
+    os.truncate(library, size)
+    again = run_twice(tmp_path)
+    assert (again.returncode, again.stdout) == (0, "8.0\n")
+    assert library.stat().st_size > 6000
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"PYOPNB_CACHE": "here"}, "expected an absolute path, got here"),
+        ({"CXX": "g++ 'x"}, "CXX: expected words"),
+        ({"CXXFLAGS": "'"}, "CXXFLAGS: expected words"),
+        ({"CXX": "false"}, "expected a C++ compiler, got"),
+        ({"CXXFLAGS": "--no-such-flag"}, "--no-such-flag"),
+    ],
+)
+def test_a_broken_environment_is_one_message(tmp_path, environment, message):
+    done = run_twice(tmp_path, **environment)
+    assert done.returncode == 1 and message in done.stderr.splitlines()[-1]
+
+
+def test_a_locale_that_is_not_installed_does_no_harm(tmp_path):
+    assert run_twice(tmp_path, LC_ALL="xx_YY.nothing", LANG="tr_TR").returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of POSIX")
+def test_a_cache_that_others_can_rename_is_refused(tmp_path, monkeypatch):
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(pyopnb.errors.DefinitionError, match="folders above it"):
+        cache_directory()
+
+
+def test_a_full_disk_is_one_message(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(pyopnb.errors.DefinitionError, match="expected room for a library, got .*No space left on device"):
+        cpp_class(TWICE)
+    assert not list(cache_directory().iterdir())

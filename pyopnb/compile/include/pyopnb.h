@@ -169,6 +169,9 @@ struct Read<std::vector<T>> {
     auto* floats = static_cast<const double*>(attr.data);
     auto* ints = static_cast<const int64_t*>(attr.data);
     if (attr.kind == PYOPNB_FLOAT) return {floats, floats + attr.count};
+    for (int64_t i = 0; std::is_same_v<T, int32_t> && i < attr.count; ++i)
+      if (ints[i] != static_cast<int32_t>(ints[i]))
+        throw std::overflow_error("attr " + std::to_string(ints[i]) + " does not fit into an int of C++. Try: int64_t");
     return {ints, ints + attr.count};
   }
 };

@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from pyopnb.ops.errors import DefinitionError, sanitize
+from pyopnb.errors import DefinitionError
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 
-__all__ = ["ELEMENTS", "Attr", "Port", "Signature", "read_signature"]
+__all__ = ["ELEMENTS", "Attr", "Port", "Signature", "check_int32", "read_signature"]
 
 ELEMENTS = {
     "bool": "bool",
@@ -34,6 +36,8 @@ _ATTRS: dict[str, object] = {
     "vector<float>": list[float],
     "vector<double>": list[float],
 }
+
+_INT32 = {"int", "int32_t", "vector<int>", "vector<int32_t>"}
 
 # What ops in Python can have.
 _HALF = re.compile(r"_*b?(half|float16|float8)", re.IGNORECASE)
@@ -69,11 +73,32 @@ class Port:
 
 @dataclass(frozen=True)
 class Attr:
-    """An attr: its name, the Python type of its values, and its default or `REQUIRED`."""
+    """An attr: its name, the Python type of its values, its default or `REQUIRED`, and whether its ints have 32 bits."""
 
     name: str
     type: object
     default: object
+    is_int32: bool = False
+
+
+def check_int32(attr: Attr, value: Any) -> None:
+    """Refuse a value that the C++ parameter would cut off.
+
+    Parameters
+    ----------
+    attr : Attr
+    value : object
+
+    Raises
+    ------
+    OverflowError
+    """
+    if not attr.is_int32 or value is REQUIRED:
+        return
+    numbers = value if isinstance(value, (list, tuple)) else [value]
+    for number in numbers:
+        if not -(2**31) <= int(number) < 2**31:
+            raise OverflowError(f"attr {attr.name}: {number} does not fit into an int of C++. Try: int64_t")
 
 
 @dataclass(frozen=True)
@@ -245,7 +270,13 @@ def _read(head: _Head) -> Signature:
             element = _element(taken[2], letter, where, name)
             inputs.append(Port(name, element, wrapped == "optional<", wrapped == "vector<"))
         elif kind in _ATTRS:
-            attrs.append(Attr(name, _ATTRS[kind], _literal(default, _ATTRS[kind], where, name) if equals else REQUIRED))
+            value = _literal(default, _ATTRS[kind], where, name) if equals else REQUIRED
+            attr = Attr(name, _ATTRS[kind], value, kind in _INT32)
+            try:
+                check_int32(attr, value)
+            except OverflowError as error:
+                raise DefinitionError(f"{where}: {error}") from None
+            attrs.append(attr)
         else:
             accepted = "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>, or an attr of " + ", ".join(_ATTRS)
             raise DefinitionError(
@@ -322,5 +353,10 @@ def _value(text: str, kind: object) -> object:
     number = _NUMBER.fullmatch(text)
     if number is None:
         raise ValueError(text)
-    value = ast.literal_eval(re.sub(r"(?<![xX\d])0+(?=\d)", "", number["value"].replace("'", "")))
-    return {bool: bool, int: int, float: float}[kind](value)  # type: ignore[index]  # the kinds of numbers
+    digits = number["value"].replace("'", "")
+    if re.fullmatch(r"[+-]?0\d+", digits):
+        literal: Any = int(digits, 8)  # in C++, unlike in Python, a leading 0 makes a number octal
+    else:
+        # Of a float the zeros at the front mean nothing, and Python does not take them.
+        literal = ast.literal_eval(re.sub(r"^([+-]?)0+(?=\d)", r"\1", digits))
+    return {bool: bool, int: int, float: float}[kind](literal)  # type: ignore[index]  # the kinds of numbers

@@ -5,21 +5,21 @@ from __future__ import annotations
 import ast
 import ctypes
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from pyopnb.compile.compiler import CELL, library_of, lines_with_includes
+from pyopnb.compile.interface import Attrs, call_compiled
+from pyopnb.compile.signature import ELEMENTS, Signature, check_int32, read_signature
+from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.definitions import define_op
-from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import ANY, TensorType
-from pyopnb.runtime.compiled.compiler import CELL, library_of
-from pyopnb.runtime.compiled.interface import Attrs, call_compiled
-from pyopnb.runtime.compiled.signature import ELEMENTS, Signature, read_signature
 
 __all__ = ["CppOp", "cpp_class", "cpp_op", "entry_text"]
 
@@ -89,6 +89,11 @@ class CppOp:
         arguments += [f"opset={version.opset}"] * (version.opset != 1) + [f"flags={list(cls.flags)!r}"] * bool(cls.flags)
         return f"import pyopnb\n\npyopnb.cpp_op({', '.join(arguments)})\n"
 
+    @classmethod
+    def __pyopnb_reduce__(cls) -> tuple[tuple[str, str], tuple[Any, ...]]:
+        """Tell a pickle which function makes the class in another process: its address is of this one."""
+        return (__name__, _class_anew.__name__), (cls.source, cls.flags)
+
     def __pyopnb_native__(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> Any:
         attrs = _attrs(self)
         return type(self).address, attrs.address, attrs.count, attrs
@@ -145,11 +150,13 @@ def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type
     return type(signature.name, (CppOp,), members)
 
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+def _class_anew(source: str, flags: tuple[str, ...]) -> type:
+    """Compile the class of a pickle."""
+    return cpp_class(source, flags=flags)
 
 
 def entry_text(source: str, signature: Signature, first: int, entry: str) -> str:
-    """The text of a function with the C interface that calls the user's, which is in a namespace of its own.
+    """Write a function with the C interface that calls the user's, which is in a namespace of its own.
 
     Parameters
     ----------
@@ -164,7 +171,10 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
     -------
     str
     """
-    includes = "\n".join(_INCLUDE.findall(source))
+    # What the user includes must stand outside the namespace, and so must all that comes before it.
+    lines = source.splitlines()
+    split = lines_with_includes(source, first)
+    head, body = "\n".join(lines[:split]), "\n".join(lines[split:])
     call = f"pyopnb::invoke(&of_{entry}::{signature.name}{{}}, call);"
     if signature.elements:
         place = next(n for n, port in enumerate(signature.inputs) if port.element is None and not port.optional)
@@ -174,12 +184,14 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
         call = f'switch (call->inputs[{place}].dtype) {{ {cases} }} throw std::invalid_argument("no such dtype");'
     else:
         call = call.format("")
-    return f"""{includes}
+    return f"""
+#line {first} "{CELL}"
+{head}
 namespace of_{entry} {{
 using namespace pyopnb;
 namespace {{
-#line {first} "{CELL}"
-{_INCLUDE.sub("", source)}
+#line {first + split} "{CELL}"
+{body}
 }}  // namespace
 }}  // namespace of_{entry}
 #line 1 "<entry>"
@@ -212,6 +224,8 @@ def _constructor(signature: Signature) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # a method, made here
         arguments = bound.bind(self, *args, **kwargs)
         arguments.apply_defaults()
+        for attr in signature.attrs:
+            check_int32(attr, arguments.arguments[attr.name])
         vars(self).update({name: value for name, value in arguments.arguments.items() if name != "self"})
 
     __init__.__signature__ = bound  # type: ignore[attr-defined]  # inspect reads it

@@ -6,28 +6,28 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from pyopnb.batches.work import Run, Work, WorkKind, check_executor
+from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, FeedError, PyopError, hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.op_sources import FixedOps
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.result import Result
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.chunks import Kind, Run, Work, check_executor
 from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.live_attrs import select_kernels
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.summary import summary_of
 
-__all__ = ["Sweep", "SweepRun", "sweep"]
+__all__ = ["KIND", "Sweep", "SweepRun", "sweep"]
 
 _MOST_RUNS = 10_000
 _MOST_ROWS = 50
@@ -96,7 +96,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
             return self.runs[index]
         except (TypeError, IndexError) as error:
             expected = f"the number of one of {plural(len(self.runs), 'run')}, or a slice"
-            refused = ArgumentError("sweep", expected=expected, got=describe(index), next="sweep[0]" if self.runs else None)
+            refused = InputError("sweep", expected=expected, got=describe(index), next="sweep[0]" if self.runs else None)
             raise (refused if isinstance(error, TypeError) else IndexError(str(refused))) from None
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
 
         Raises
         ------
-        FeedError
+        InputError
             A run raised or was not made, or the shapes differ.
         """
         arrays = [run.result[output] for run in self.runs if run.result is not None]
@@ -127,7 +127,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         if len(arrays) < math.prod(self.shape) or len(shapes) != 1:
             got = f"{len(arrays)} results" + (f" of {len(shapes)} shapes" if len(shapes) > 1 else "")
             expected = f"{math.prod(self.shape)} results of one shape"
-            raise FeedError("sweep, array", expected=expected, got=got, next="[run.result for run in sweep]")
+            raise InputError("sweep, array", expected=expected, got=got, next="[run.result for run in sweep]")
         return np.stack(arrays).reshape(*self.shape, *shapes.pop())
 
     def labels(self, run: SweepRun) -> dict[str, str]:
@@ -229,17 +229,16 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
 
     Raises
     ------
-    FeedError
+    InputError
         A name is unknown, nothing is varied, or there are more than 10,000 combinations.
     Exception
         What the first run raised, if no run succeeded.
-    ArgumentError, DefinitionError, concurrent.futures.BrokenExecutor
+    InputError, DefinitionError, concurrent.futures.BrokenExecutor
         As for `map`; what was done is in the attribute ``sweep`` of the exception.
 
     Notes
     -----
-    With an executor, the versions and attrs at the beginning of the call serve all runs: an op that is defined anew meanwhile
-    serves from the next call on. An attr or input that is called ``executor`` is given as ``**{"SoftClip.executor": …}``, or
+    An attr or input that is called ``executor`` is given as ``**{"SoftClip.executor": …}``, or
     by position.
 
     Examples
@@ -266,7 +265,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     count = math.prod(map(len, axes.values()))
     if not axes or not 1 <= count <= _MOST_RUNS:
         got = f"{count:,} combinations" if axes else "one value of each"
-        raise FeedError("sweep", expected=f"1 to {_MOST_RUNS:,} combinations", got=got, next=_suggestion(session))
+        raise InputError("sweep", expected=f"1 to {_MOST_RUNS:,} combinations", got=got, next=_suggestion(session))
     if executor is not None:
         return _executed(session, executor, fixed, axes)
     if any(name not in types for name in axes):
@@ -328,7 +327,7 @@ def _executed(session: Session, executor: Executor, fixed: Mapping[str, Any], ax
         varied = {name: _feed(value, types[name]) for name, value in values.items() if name in types}
         return {name: value for name, value in values.items() if name not in types}, {**fixed, **varied}
 
-    work = Work(_RUNS, session, executor, stops=False)
+    work = Work(KIND, session, executor, stops=False)
 
     def found() -> Sweep:
         done = sorted(work.done, key=lambda run: run.number)
@@ -353,13 +352,7 @@ _Item = tuple[dict[str, Any], dict[str, Any]]  # attrs, and feeds
 
 
 def _begin(session: Session, _: bool) -> Session:
-    """The session in the versions of now. Each run has attrs of its own, so none of its epochs are those of now."""
-    built = session._update()
-    if not built.kernels:
-        return session
-    ops = FixedOps(built.recipe.ops, built.epoch, [kernel.op for kernel in list(built.kernels)])
-    recipe = replace(built.recipe, ops=ops)
-    return Session._received(session.filled, session.lowered, lambda: recipe.build(built.source(), setting=built.setting))
+    return session
 
 
 def _ready(session: Session) -> Callable[[_Item], Run]:
@@ -375,7 +368,7 @@ def _ready(session: Session) -> Callable[[_Item], Run]:
     return ready
 
 
-_RUNS = Kind("sweep", "run", "runs", _begin, _ready)
+KIND = WorkKind("pyopnb.batches.sweep", "run", "runs", _begin, _ready)
 
 
 # ---- what is varied
@@ -421,7 +414,7 @@ def _attr_kind(session: Session, name: str) -> str:
         if where or attr in known:
             raise  # it says which nodes there are, or which of them have it
         expected = "an input of the model or an attr of its ops"
-        raise FeedError(f"sweep, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known)) from None
+        raise InputError(f"sweep, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known)) from None
     kinds = [one.kind for one in kernels[0].op.current.schema.attrs if one.name == attr]
     return kinds[0] if kinds else "any"
 

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyopnb.compile.compiler import build
+from pyopnb.compile.cpp import CppOp, entry_text
+from pyopnb.compile.signature import ELEMENTS, Attr, Port
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import DefinitionError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED
-from pyopnb.runtime.compiled.compiler import build
-from pyopnb.runtime.compiled.cpp import CppOp, entry_text
-from pyopnb.runtime.compiled.signature import ELEMENTS, Attr, Port
 
 __all__ = ["write_library"]
 

@@ -1,0 +1,355 @@
+"""The C++ compiler: which one, with what flags, and libraries that are made once for each text."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from pyopnb.errors import DefinitionError
+from pyopnb.ops.messages import one_line, sanitize
+
+__all__ = ["CELL", "HEADERS", "build", "cache_directory", "find_compiler", "library_of", "lines_with_includes"]
+
+HEADERS = Path(__file__).parent / "include"
+"""The folder of ``pyopnb.h``."""
+
+CELL = "<op in C++>"
+"""The name that ``#line`` gives the user's text."""
+
+# Numbers as Python has them: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops over std::sqrt be vectorised.
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
+_QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-fmax-errors=5")
+_LONGEST_BUILD = 300  # seconds
+_INSTALL = {
+    "darwin": "xcode-select --install",
+    "win32": "g++ of MinGW-w64, or clang++, on the PATH or as CXX=…",
+}
+_INSTALL_ELSEWHERE = "apt install g++, or conda install -c conda-forge cxx-compiler"
+
+
+def find_compiler() -> tuple[str, ...]:
+    """Find the C++ compiler: ``$CXX``, or the first of g++, clang++ and c++ that is installed.
+
+    Returns
+    -------
+    tuple of str
+        The program and the arguments that ``$CXX`` has.
+
+    Raises
+    ------
+    DefinitionError
+        There is none.
+    """
+    command = _words_of("CXX")
+    if not command:
+        programs = [program for program in map(shutil.which, ("g++", "clang++", "c++")) if program]
+        if not programs:
+            raise _no_compiler("none: no g++, clang++ or c++ on the PATH")
+        return (programs[0],)
+    program = shutil.which(command[0])
+    if program is None:
+        raise _no_compiler(f"none at CXX={sanitize(command[0])}")
+    return (program, *command[1:])
+
+
+def _no_compiler(got: str) -> DefinitionError:
+    install = _INSTALL.get(sys.platform, _INSTALL_ELSEWHERE)
+    return DefinitionError("op in C++", expected="a C++ compiler", got=got, next=install)
+
+
+def _words_of(variable: str) -> list[str]:
+    """Split an environment variable as a shell would."""
+    text = os.environ.get(variable, "")
+    try:
+        words = shlex.split(text, posix=os.name == "posix")
+    except ValueError as error:
+        got = f"{sanitize(text)} ({error})"
+        raise DefinitionError(
+            f"op in C++, {variable}",
+            expected="words as a shell has them",
+            got=got,
+            next=f"unset {variable}, or close the quotes",
+        ) from None
+    return [word.strip('"') for word in words]
+
+
+@cache
+def _version(compiler: tuple[str, ...], changed: float) -> str:
+    """Ask a compiler for its version, once for each state of its file."""
+    try:
+        done = _run([*compiler, "--version"], "")
+    except OSError as error:
+        raise _no_compiler(f"{sanitize(compiler[0])}, which does not start: {one_line(str(error))}") from None
+    if done.returncode:
+        got = f"{sanitize(' '.join(compiler))}, which fails: {one_line(sanitize(done.stderr or 'without a word'))}"
+        raise _no_compiler(got)
+    return done.stdout
+
+
+def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
+    """Run the compiler in English, whatever the locale, as reading its messages expects."""
+    english = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(  # noqa: S603  # the user's compiler
+        command, input=text, capture_output=True, encoding="utf-8", errors="replace", timeout=_LONGEST_BUILD, env=english
+    )
+
+
+@cache
+def _processor() -> str:
+    """Describe what the compiler's ``-march=native`` depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
+        facts = re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", lines, re.MULTILINE)
+    except OSError:
+        facts = []
+    return "\n".join([platform.machine(), platform.processor(), *facts])
+
+
+# ---- the cache ---------------------------------------------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Return the folder that keeps compiled libraries, making it for its owner alone if need be.
+
+    ``$PYOPNB_CACHE``, or ``pyopnb`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    DefinitionError
+        Somebody else can write there: the library that is loaded could be theirs.
+    """
+    base = os.environ.get("PYOPNB_CACHE")
+    if not base:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "pyopnb")
+    folder = Path(base).expanduser() / "compiled"
+    if not folder.is_absolute():
+        # It would be another folder after each os.chdir, such as one in a repository that was cloned.
+        raise _bad_cache(folder, "an absolute path", sanitize(base), f"PYOPNB_CACHE={shlex.quote(os.path.abspath(base))}")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.parent.resolve() / folder.name
+        _check_owner(folder, folder.lstat())
+        for parent in folder.parents:
+            _check_parent(parent, parent.stat())
+    except OSError as error:
+        raise _bad_cache(folder, "a folder that can be written to", one_line(str(error)), "PYOPNB_CACHE=…") from None
+    return folder
+
+
+def _check_owner(folder: Path, facts: os.stat_result) -> None:
+    """Refuse a folder that somebody else owns or can write to."""
+    if not hasattr(os, "getuid"):
+        return
+    if facts.st_uid != os.getuid() or facts.st_mode & 0o022 or not stat.S_ISDIR(facts.st_mode):
+        got = f"{stat.filemode(facts.st_mode)} of user {facts.st_uid}"
+        advice = f"chmod 700 {shlex.quote(str(folder))}, or PYOPNB_CACHE=…"
+        raise _bad_cache(folder, "a folder that only you can write to", got, advice)
+
+
+def _check_parent(parent: Path, facts: os.stat_result) -> None:
+    """Refuse a folder above the cache in which somebody else could rename it away."""
+    if not hasattr(os, "getuid"):
+        return
+    # In /tmp everybody can write, but the sticky bit lets only owners rename.
+    open_to_all = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
+    if open_to_all or facts.st_uid not in (0, os.getuid()):
+        got = f"{sanitize(parent)}, {stat.filemode(facts.st_mode)} of user {facts.st_uid}"
+        raise _bad_cache(parent, "folders above it that only you or root can write to", got, "PYOPNB_CACHE=…")
+
+
+def _bad_cache(folder: Path, expected: str, got: str, advice: str) -> DefinitionError:
+    return DefinitionError(f"op in C++, the cache {sanitize(folder)}", expected=expected, got=got, next=advice)
+
+
+def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) -> Path:
+    """Return the library that a text compiles to, for this machine: from the cache, or made now.
+
+    Parameters
+    ----------
+    text : str
+        All that is compiled.
+    source, first : str, int
+        The part of it that the user wrote, and the number of its first line, for messages.
+    flags : tuple of str
+        Further arguments for the compiler, to which ``$CXXFLAGS`` adds.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    DefinitionError
+        There is no compiler, or it refuses the text.
+    """
+    compiler = find_compiler()
+    flags = (*flags, *_words_of("CXXFLAGS"))
+    if platform.machine() in ("x86_64", "AMD64"):
+        flags = ("-march=native", *flags)
+    key = hashlib.sha256()
+    headers = [path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h"))]
+    version = _version(compiler, os.stat(compiler[0]).st_mtime)
+    for part in (text, *headers, *compiler, version, *_FLAGS, *flags, _processor()):
+        key.update(part.encode("utf-8", "surrogateescape") + b"\0")
+    path = cache_directory() / f"{key.hexdigest()}.so"
+    # A library that was cut off would end the process by SIGBUS when it is loaded, so its digest is compared first.
+    if _is_whole(path):
+        with suppress(FileNotFoundError):
+            os.utime(path)  # the least recently used go first
+        return path
+    try:
+        build(text, path, source, first, flags)
+        _write_digest(path)
+    except PermissionError:  # Windows replaces no library that is loaded: another process was first, with the same one
+        if not _is_whole(path):
+            raise
+    except OSError as error:
+        raise _bad_cache(path.parent, "room for a library", one_line(str(error)), "PYOPNB_CACHE=…") from None
+    _prune(path.parent)
+    return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a library is there and is the one whose digest was written beside it."""
+    try:
+        return path.with_suffix(".sha256").read_text(encoding="ascii") == _digest(path)
+    except (OSError, ValueError):  # one of the two is missing or no text: the library is made anew
+        return False
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_digest(path: Path) -> None:
+    handle, unfinished = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(_digest(path))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path.with_suffix(".sha256"))
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+_MOST_KEPT = 200_000_000  # bytes: thousands of ops
+
+
+def _prune(folder: Path) -> None:
+    """Remove the libraries that were not used for longest; a process that has loaded one keeps it."""
+    libraries = []
+    for path in folder.glob("*.so"):
+        with suppress(FileNotFoundError):  # another process prunes as well
+            facts = path.stat()
+            libraries.append((facts.st_mtime, facts.st_size, path))
+    kept = 0
+    for number, (_, size, path) in enumerate(sorted(libraries, reverse=True)):
+        kept += size
+        if number and kept > _MOST_KEPT:
+            with suppress(PermissionError):  # Windows keeps what is loaded
+                path.unlink(missing_ok=True)
+                path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:
+    """Compile a text to a shared library, with one call of the compiler; the file is there whole or not at all.
+
+    Parameters
+    ----------
+    text : str
+    path : Path
+    source, first : str, int
+        As for `library_of`.
+    flags : tuple of str
+
+    Raises
+    ------
+    DefinitionError
+        There is no compiler, or it refuses the text.
+    OSError
+        The file cannot be written.
+    """
+    compiler = find_compiler()
+    handle, unfinished = tempfile.mkstemp(suffix=".so", dir=path.parent)
+    os.close(handle)
+    command = [*compiler, *_FLAGS, *flags, *_QUIET, "-I", str(HEADERS), "-x", "c++", "-", "-o", unfinished]
+    try:
+        try:
+            done = _run(command, text)
+        except subprocess.TimeoutExpired:
+            got = f"none after {_LONGEST_BUILD} seconds"
+            raise DefinitionError("op in C++", expected="a library", got=got, next="a shorter function") from None
+        if done.returncode:
+            raise _refused(done.stderr, source, first)
+        os.chmod(unfinished, 0o755)  # noqa: S103  # as the compiler leaves what it links; mkstemp's is for the owner alone
+        # What replaces a good library must be on the disk: after a power cut the new name could have no content.
+        with open(unfinished, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def lines_with_includes(source: str, first: int) -> int:
+    """Count the lines up to the last ``#include`` that takes effect, as the preprocessor sees it.
+
+    Comments, raw strings and conditions hide an ``#include`` from the compiler, and from nobody else reliably.
+
+    Parameters
+    ----------
+    source : str
+    first : int
+        The number of its first line.
+
+    Returns
+    -------
+    int
+        0 where nothing is included beyond what pyopnb.h includes, or the compiler cannot tell.
+    """
+    if "include" not in source:
+        return 0
+    text = f'#include "pyopnb.h"\n#line {first} "{CELL}"\n{source}\n'
+    command = [*find_compiler(), *_FLAGS[:1], *_words_of("CXXFLAGS"), "-I", str(HEADERS), "-E", "-x", "c++", "-"]
+    done = _run(command, text)
+    # After each included file comes a marker with the line where the text goes on, and the flag 2.
+    returns = re.findall(rf'^# (\d+) "{re.escape(CELL)}" 2', done.stdout, re.MULTILINE)
+    return int(returns[-1]) - first if returns else 0
+
+
+_MESSAGE = re.compile(rf"^{re.escape(CELL)}:(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE)
+
+
+def _refused(said: str, source: str, first: int) -> DefinitionError:
+    """The compiler's first errors in the user's text, each with its line."""
+    if "No space left on device" in said:
+        got = "No space left on device"
+        return DefinitionError("op in C++", expected="room for a library", got=got, next="PYOPNB_CACHE=…, TMPDIR=…")
+    lines = source.splitlines()
+    found = _MESSAGE.findall(said)
+    if not found:
+        about = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["nothing was said"]
+        return DefinitionError("op in C++", expected="what the compiler takes", got=sanitize("\n".join(about[:5]), 1500))
+    blocks = []
+    for number, column, message in found[:3]:
+        at = int(number) - first
+        line = lines[at] if 0 <= at < len(lines) else ""
+        mark = f"\n    {' ' * (int(column) - 1)}^" if column else ""
+        blocks.append(f"\n    {sanitize(line)}{mark}\nline {number}: {sanitize(message, 500)}")
+    return DefinitionError("op in C++:" + "".join(blocks))

@@ -1,0 +1,229 @@
+"""Compare a compiled ``compute`` with Python's before it serves.
+
+The rules in `numba_rules` say which operations Numba computes as NumPy does. This looks at the numbers
+themselves, on small inputs of the node's types, and takes half a second at most.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pyopnb.compile.interface import Attrs, call_compiled
+from pyopnb.ops.schema import Port
+from pyopnb.ops.types import TensorType
+from pyopnb.testing.subject import random_array
+from pyopnb.testing.verify import Arrays, Trial, Verification, draw_trials, verify
+from pyopnb.testing.verify.rounding import call_original
+
+__all__ = ["compare_with_python"]
+
+_SECONDS = 0.5
+_SMALLEST = 3  # size of the first dimension that the node leaves open
+_LARGEST = 16  # a fixed size is cut to this where the inputs would have more elements than Python loops over
+_MAX_ELEMENTS = 10_000
+
+_Types = Sequence[TensorType | None]
+
+
+def compare_with_python(
+    compute: Callable[..., Any],
+    constants: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    address: int,
+    inputs: _Types,
+    outputs: _Types,
+) -> str:
+    """Compare a compiled function with the Python function that it was compiled from.
+
+    Parameters
+    ----------
+    compute : callable
+        The function in Python.
+    constants, arrays : mapping
+        The attributes of ``self`` that the compiled function has.
+    address : int
+        Of the compiled function.
+    inputs, outputs : sequence of (TensorType or None)
+        Of the node, with the ranks of all inputs; None for what is left out.
+
+    Returns
+    -------
+    str
+        The first disagreement; empty if there is none.
+    """
+    comparison = _Comparison(compute, constants, arrays, address, outputs)
+    numbers = _numbers_of(compute.__code__, constants)
+    # Python refuses most inputs where sizes have to be equal and no type says so, hence the second round.
+    for named in (_name_open_dims(inputs), _share_open_dims(inputs)):
+        verification = comparison.run(named, numbers)
+        if comparison.computed_instead_of_raising:
+            return comparison.computed_instead_of_raising
+        if verification.disagreement is not None:
+            return str(verification.disagreement)
+    return ""
+
+
+class _TooSlow(BaseException):
+    """Leave Python's compute; its own ``except Exception`` must not stop that."""
+
+
+class _Comparison:
+    """Both functions as `verify` calls them, until a deadline."""
+
+    def __init__(
+        self,
+        compute: Callable[..., Any],
+        constants: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        address: int,
+        outputs: _Types,
+    ) -> None:
+        # Neither function gets the user's instance: compute that compiles reads these attributes alone.
+        self._self = SimpleNamespace(**constants, **{name: _read_only(a) for name, a in arrays.items()})
+        self._compute, self._address, self._outputs = compute, address, outputs
+        self._deadline = time.perf_counter() + _SECONDS
+        self.computed_instead_of_raising = ""
+
+    def run(self, inputs: _Types, numbers: Collection[float]) -> Verification:
+        """Compare on inputs of these types."""
+        example = _draw_example(inputs)
+        dims = [None if type_ is None else type_.shape for type_ in inputs]
+        trials = self._in_time(draw_trials([example], dims=dims, constants=numbers))  # type: ignore[arg-type]  # all are named
+        return verify(self._in_python, self._compiled, [example], trials=trials)
+
+    def _in_time(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+        """Yield trials until the deadline, or until Python alone raises."""
+        for trial in trials:
+            if call_original(self._in_python, trial.inputs) is None:
+                if self._is_late():
+                    return
+                # What raises in compiled code is repeated in Python, so raising there is no disagreement.
+                if call_original(self._compiled, trial.inputs) is not None:
+                    self.computed_instead_of_raising = f"with {trial.name}: Numba computes where Python raises"
+                    return
+            yield trial
+            if self._is_late():
+                return
+
+    def _is_late(self) -> bool:
+        return time.perf_counter() > self._deadline
+
+    def _in_python(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+        try:
+            with _raise_after(self._deadline):
+                returned = self._compute(self._self, *inputs)
+        except _TooSlow:
+            raise TimeoutError from None
+        results = returned if isinstance(returned, tuple) else (returned,)
+        return [np.asarray(result) for result, type_ in zip(results, self._outputs, strict=False) if type_ is not None]
+
+    def _compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+        left_out = [place for place, type_ in enumerate(self._outputs) if type_ is None]
+        return call_compiled(self._address, Attrs([], []), inputs, len(self._outputs), left_out=left_out)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@contextmanager
+def _raise_after(deadline: float) -> Iterator[None]:
+    """Raise `_TooSlow` in Python code that still runs at a deadline.
+
+    One asks for Numba because loops are slow in Python: a single call may take minutes.
+    """
+    previous = sys.gettrace()
+    if previous is not None:  # a debugger or a coverage tool is there, and stays
+        yield
+        return
+
+    def watch(frame: FrameType, event: str, argument: Any) -> Any:
+        if time.perf_counter() > deadline:
+            raise _TooSlow
+        return watch
+
+    sys.settrace(watch)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def _numbers_of(code: CodeType, constants: Mapping[str, Any]) -> set[float]:
+    """Collect the numbers in a body and on ``self``: results often change there."""
+    numbers: set[float] = set()
+    values: list[Any] = [*constants.values(), *code.co_consts]
+    while values:
+        value = values.pop()
+        if isinstance(value, CodeType):
+            values.extend(value.co_consts)
+        elif isinstance(value, tuple):
+            values.extend(value)
+        elif isinstance(value, (int, float, np.integer, np.floating)) and -(2**63) < float(value) < 2**63:
+            numbers.add(float(value))
+    return numbers
+
+
+# ---- inputs -----------------------------------------------------------------------------------------
+
+
+def _name_open_dims(inputs: _Types) -> list[TensorType | None]:
+    """Name each unknown dimension by itself, and cut large fixed sizes."""
+    named: list[TensorType | None] = []
+    most = _largest_size(inputs)
+    for number, type_ in enumerate(inputs):
+        if type_ is None:
+            named.append(None)
+            continue
+        dims: list[int | str] = []
+        for axis, dim in enumerate(type_.shape or ()):
+            if isinstance(dim, int):
+                dims.append(min(dim, most))
+            else:
+                dims.append(dim or f"dimension {axis} of input {number}")
+        named.append(type_.like(shape=dims))
+    return named
+
+
+def _share_open_dims(inputs: _Types) -> list[TensorType | None]:
+    """Give all dimensions that are not fixed one name."""
+    shared: list[TensorType | None] = []
+    for type_ in _name_open_dims(inputs):
+        if type_ is None:
+            shared.append(None)
+            continue
+        dims = ["N" if isinstance(dim, str) else dim for dim in type_.shape or ()]
+        shared.append(type_.like(shape=dims))
+    return shared
+
+
+def _largest_size(inputs: _Types) -> int:
+    """Return the size to which fixed sizes are cut; compiled code reads the sizes in each call."""
+    elements = 0
+    for type_ in inputs:
+        sizes = [] if type_ is None else [dim for dim in type_.shape or () if isinstance(dim, int)]
+        elements = max(elements, int(np.prod(sizes, dtype=np.float64)))
+    return _LARGEST if elements > _MAX_ELEMENTS else _MAX_ELEMENTS
+
+
+def _draw_example(inputs: _Types) -> Arrays:
+    random = np.random.default_rng(0)
+    sizes: dict[str, int] = {}
+    open_sizes = count(_SMALLEST)
+    example: list[np.ndarray | None] = []
+    for number, type_ in enumerate(inputs):
+        if type_ is None:
+            example.append(None)
+        else:
+            example.append(random_array(Port(f"x{number}", type_), sizes, open_sizes, random))
+    return tuple(example)

@@ -1,0 +1,406 @@
+"""The Numba form of an op: ``compute`` as a function of the interface in ``pyopnb_call.h``.
+
+Compiled code must never differ from Python's. So ``compute`` sees nothing that can change behind it: its globals are
+modules, ``self`` has the instance's own numbers, texts and tuples as constants and its arrays by address, and
+`numba_rules` refuses operations that Numba would compute in other dtypes than NumPy. Before a form serves,
+`numba_check` compares its results with Python's. Where the code raises, the call is left to Python, which raises
+the user's own exception.
+"""
+
+from __future__ import annotations
+
+import dis
+import keyword
+import linecache
+import math
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import NopythonRewrites
+from numba.extending import intrinsic
+from numba.np.numpy_support import as_dtype, from_dtype
+
+from pyopnb.compile.numba_check import compare_with_python
+from pyopnb.compile.numba_rules import NotInNumpyDtypes, check_body
+from pyopnb.errors import NotCompiled
+from pyopnb.ops.messages import one_line
+from pyopnb.ops.types import TensorType
+from pyopnb.runtime.notices import level_of_user
+
+__all__ = ["form_of"]
+
+_FIELDS, _TENSOR = 6, 3  # 64-bit words of pyopnb_call and pyopnb_tensor on every 64-bit system
+_DONE, _FAILED, _DECLINED = 0, 1, 2
+_Types = Sequence[TensorType | None]
+_compiling = threading.RLock()
+
+
+class _Refused(Exception):
+    """Say why an op has no Numba form."""
+
+
+class _Compiled(NamedTuple):
+    """A compiled entry, the arrays whose memory it reads, and where it disagrees with Python."""
+
+    entry: Any
+    arrays: tuple[np.ndarray, ...]
+    disagreement: str
+
+
+def form_of(instance: object, inputs: _Types, outputs: _Types, where: str) -> tuple[int, int, int, object] | None:
+    """Compile the form of an instance at a node.
+
+    Parameters
+    ----------
+    instance : object
+    inputs, outputs : sequence of (TensorType or None)
+        Of the node; None for what is left out.
+    where : str
+        The node, for the warning.
+
+    Returns
+    -------
+    tuple or None
+        None, with the warning `NotCompiled`, where Python is to compute.
+    """
+    try:
+        with _compiling:
+            compiled = _compile_once(instance, inputs, outputs)
+    except (_Refused, NotInNumpyDtypes) as error:
+        reason = str(error)
+    except Exception as error:  # Numba's own errors have many classes, and some of its failures are plain ones
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+    else:
+        if not compiled.disagreement:
+            return compiled.entry.address, 0, 0, compiled
+        reason = f"It does not compute what Python does: {compiled.disagreement}"
+    text = f"{where}: Numba does not compile it, so Python computes. {one_line(reason)}"
+    warnings.warn(text, NotCompiled, stacklevel=level_of_user())
+    return None
+
+
+_MOST_ENTRIES = 128  # compiled functions that are kept for the next session
+_entries: OrderedDict[Any, _Compiled] = OrderedDict()
+
+
+def _compile_once(instance: Any, inputs: _Types, outputs: _Types) -> _Compiled:
+    """Return the compiled function for these types and attributes: compiling takes about a second."""
+    compute = _python_function(type(instance).compute)
+    _check_names(compute)
+    constants, arrays = _attributes(instance)
+    # All that the compiler is given. An array is read at its address, which stays its own as long as the entry lives.
+    key = (
+        compute,
+        compute.__code__,
+        repr(compute.__defaults__),
+        tuple(map(_dtype_and_rank, inputs)),
+        tuple(map(_dtype_name, outputs)),
+        tuple((name, _constant_key(value)) for name, value in constants.items()),
+        tuple((name, array.ctypes.data, array.dtype.str, array.shape) for name, array in arrays.items()),
+    )
+    if key not in _entries:
+        entry = _entry(compute, constants, arrays, inputs, outputs)
+        disagreement = compare_with_python(compute, constants, arrays, entry.address, inputs, outputs)
+        _entries[key] = _Compiled(entry, tuple(arrays.values()), disagreement)
+        if len(_entries) > _MOST_ENTRIES:
+            _entries.popitem(last=False)
+    return _entries[key]
+
+
+def _dtype_and_rank(type_: TensorType | None) -> tuple[str | None, int | None] | None:
+    """Reduce an input's type to what compiled code depends on: it reads the sizes in each call."""
+    if type_ is None:
+        return None
+    return _dtype_name(type_), None if type_.shape is None else len(type_.shape)
+
+
+def _dtype_name(type_: TensorType | None) -> str | None:
+    return None if type_ is None or type_.dtype is None else type_.dtype.name
+
+
+def _first_line(error: Exception) -> str:
+    """Return what a Numba error is about: its lines tell passes and files as well."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    about = [line for line in lines if not line.startswith(("Failed in", "During:", "File ", "- "))]
+    return " ".join(about[:3])
+
+
+# ---- what compute may read ---------------------------------------------------------------------------------------------------
+
+
+def _python_function(compute: Any) -> Any:
+    """Return the function that is compiled, refusing options of Numba's that change numbers."""
+    if not hasattr(compute, "py_func"):
+        return compute
+    options = set(compute.targetoptions) - {"nopython", "boundscheck", "nogil", "cache"}
+    if options:
+        raise _Refused(f"The decorator asks for {', '.join(sorted(options))}, which changes numbers. Try: @numba.njit")
+    return compute.py_func
+
+
+def _check_names(compute: Any) -> None:
+    """Refuse names whose values may change while a session lives: compiled code would go on with the first one."""
+    if compute.__code__.co_freevars:
+        raise _Refused(f"compute reads {compute.__code__.co_freevars[0]} of the function around it. {_INSTEAD}")
+    for name in _global_names(compute.__code__):
+        value = compute.__globals__.get(name, np)
+        if value is not np and value is not math:
+            raise _Refused(f"compute reads the global {name}, which may change later. {_INSTEAD}")
+
+
+_INSTEAD = "Try: keep numbers and arrays on self in __init__, and write functions inside compute"
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Yield the globals that code reads, and the functions inside it."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+def _attributes(instance: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Split an instance's attributes into constants and arrays; what compiled code cannot have is left out."""
+    constants, arrays = {}, {}
+    for name, value in vars(instance).items():
+        if not name.isidentifier() or keyword.iskeyword(name):
+            continue
+        if type(value) is np.ndarray and value.dtype.isnative and value.flags.c_contiguous and value.dtype.kind in "biuf":
+            arrays[name] = value
+        elif _is_constant(value):
+            constants[name] = value
+    return constants, arrays
+
+
+def _is_constant(value: Any) -> bool:
+    """Tell whether a value cannot change and compiles to the same number or text."""
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    if type(value) is tuple:
+        return bool(value) and all(map(_is_constant, value))
+    return value is None or type(value) in (bool, float, str, np.bool_, np.int64, np.float32, np.float64)
+
+
+def _constant_key(value: Any) -> Any:
+    """Return a key that tells 0.0 from -0.0, 1 from True, and one dtype from another."""
+    if type(value) is tuple:
+        return tuple(map(_constant_key, value))
+    return type(value), repr(value)
+
+
+def _array(type_: TensorType, place: int) -> types.Array:
+    if type_.dtype is None or type_.shape is None:
+        raise _Refused(f"The rank of input {place} is not known. Declare its type in the model: float32[N,3]")
+    if type_.dtype.bits < 8:
+        raise _Refused(f"Input {place} is {type_.dtype}, which Numba does not have")
+    return types.Array(from_dtype(type_.dtype.numpy), len(type_.shape), "C", readonly=True)
+
+
+# ---- memory in compiled code -------------------------------------------------------------------------------------------------
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # Numba has no types there
+def _pointer(typing: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # Numba has no types there
+def _read_only(typing: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    return array.copy(readonly=True)(array), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # Numba has no types there
+def _allocate(typing: Any, function: Any, call: Any, index: Any, dtype: Any, shape: Any, rank: Any) -> Any:
+    """Call the function ``output`` of a call; the memory's address, or 0."""
+    word, half = ir.IntType(64), ir.IntType(32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(word, [word, half, half, word, half])
+        pointer = builder.inttoptr(args[0], kind.as_pointer())
+        narrow = [builder.trunc(args[n], half) for n in (2, 3, 5)]
+        return builder.call(pointer, [args[1], narrow[0], narrow[1], args[4], narrow[2]])
+
+    return types.intp(*[types.intp] * 6), generate
+
+
+@numba.njit  # type: ignore[untyped-decorator]  # Numba has no types there
+def _output(call: Any, function: Any, index: Any, number: Any, shape: Any) -> Any:
+    dims = np.empty(max(len(shape), 1), np.int64)
+    for d in range(len(shape)):
+        dims[d] = shape[d]
+    return _allocate(function, call, index, number, dims.ctypes.data, len(shape))
+
+
+# ---- the compiled function ---------------------------------------------------------------------------------------------------
+
+_ENTRY = """\
+def entry(call):
+    try:
+        words = carray(_pointer(call), ({fields},), np.int64)
+        tensors = carray(_pointer(words[2]), ({count},), np.int64)
+{inputs}{body}    except Exception:
+        return {declined}
+"""
+
+_INPUT = """\
+        if tensors[{word} + 2] & 0xFFFFFFFF != {rank}:
+            return {declined}
+        s{n} = carray(_pointer(tensors[{word} + 1]), ({most},), np.int64)
+        x{n} = _read_only(carray(_pointer(tensors[{word}]), ({shape}), t{n}))
+"""
+
+_BODY = """\
+        result = compute({arguments})
+{outputs}        return {done}
+"""
+
+_OUTPUT = """\
+        y{n} = {value}
+        m{n} = _output(call, words[4], {n}, {number}, y{n}.shape)
+        if m{n} == 0:
+            return {failed}
+        carray(_pointer(m{n}), y{n}.shape, u{n})[...] = y{n}
+"""
+
+
+class _Result(NamedTuple):
+    """A result that the node wants: its place, how the code gets it as an array, and its dtype."""
+
+    place: int
+    value: str
+    dtype: Any
+
+
+class _Unfused(CompilerBase):  # type: ignore[misc]  # Numba has no types there
+    """Compile without fusing NumPy's operations, so that each has a result in its dtype."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        unfused = PassManager("unfused")
+        for step, description in usual.passes:
+            if step is not NopythonRewrites:
+                unfused.add_pass(step, description)
+        unfused.finalize()
+        return [unfused]
+
+
+def _entry(compute: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray], inputs: _Types, outputs: _Types) -> Any:
+    """Compile a ``cfunc`` of the interface that calls ``compute`` for inputs of these types."""
+    kinds = [None if type_ is None else _array(type_, place) for place, type_ in enumerate(inputs)]
+    function = numba.njit(boundscheck=True, pipeline_class=_Unfused)(compute)
+    inner = _inner(function, constants, arrays, kinds)
+    returned = _returned(inner, tuple(kind for kind in kinds if kind is not None))
+    (overload,) = function.overloads.values()
+    check_body(overload.type_annotation.blocks, overload.type_annotation.typemap)
+    results = _results(returned, outputs)
+    namespace = {"np": np, "carray": numba.carray, "_pointer": _pointer, "_read_only": _read_only, "_output": _output}
+    namespace |= {f"t{n}": as_dtype(kind.dtype).type for n, kind in enumerate(kinds) if kind is not None}
+    namespace |= {f"u{result.place}": result.dtype.numpy.type for result in results}
+    namespace["compute"] = inner
+    entry = _define(_text(kinds, _body_text(kinds, results)), "entry", namespace)
+    return numba.cfunc(types.int32(types.intp))(entry)
+
+
+def _inner(function: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray], kinds: Sequence[Any]) -> Any:
+    """Make a function of the inputs that are there, which puts ``self`` together and calls ``compute``."""
+    names = [f"x{n}" for n, kind in enumerate(kinds) if kind is not None]
+    arguments = ["None" if kind is None else f"x{n}" for n, kind in enumerate(kinds)]
+    namespace: dict[str, Any] = {"function": function, "carray": numba.carray}
+    namespace |= {"_pointer": _pointer, "_read_only": _read_only, "pack": _self_class([*constants, *arrays])}
+    values = []
+    for place, value in enumerate(constants.values()):
+        namespace[f"c{place}"] = value
+        values.append(f"c{place}")
+    for place, array in enumerate(arrays.values()):
+        namespace[f"d{place}"] = array.dtype.type
+        address = array.ctypes.data
+        values.append(f"_read_only(carray(_pointer({address}), {array.shape!r}, d{place}))")
+    this = f"pack({', '.join(values)})" if values else "None"
+    text = f"def inner({', '.join(names)}):\n    return function({', '.join([this, *arguments])})\n"
+    return numba.njit(pipeline_class=_Unfused)(_define(text, "inner", namespace))
+
+
+def _self_class(names: Sequence[str]) -> Any:
+    """Make the class of ``self`` in compiled code: a named tuple whose fields may begin with an underscore."""
+    arguments = ", ".join(names)
+    text = f"def __new__(cls, {arguments}): return tuple.__new__(cls, ({arguments}{',' * bool(names)}))\n"
+    members: dict[str, Any] = {}
+    exec(text, {}, members)  # noqa: S102  # the names are identifiers
+    # Numba knows the class of a named tuple by these two.
+    return type("self", (tuple,), {"_fields": tuple(names), "_asdict": None, **members})
+
+
+def _define(text: str, name: str, namespace: dict[str, Any]) -> Any:
+    file = f"<numba form: {name} {id(namespace)}>"
+    linecache.cache[file] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        file,
+    )  # Numba reads the source of what it compiles
+    exec(compile(text, file, "exec"), namespace)  # noqa: S102  # text of this module, with numbers alone filled in
+    return namespace[name]
+
+
+def _returned(inner: Any, signature: tuple[types.Array, ...]) -> Any:
+    inner.compile(signature)
+    return inner.overloads[signature].signature.return_type
+
+
+def _results(returned: Any, outputs: _Types) -> list[_Result]:
+    """List the results that the node wants, refusing other dtypes than it declares."""
+    several = isinstance(returned, types.BaseTuple)
+    kinds = list(returned) if several else [returned]
+    if len(kinds) < len(outputs):
+        raise _Refused(f"compute returns {len(kinds)} results, and the node has {len(outputs)} outputs")
+    rows = []
+    for place, wanted in enumerate(outputs):
+        if wanted is None or wanted.dtype is None:
+            continue
+        kind = types.unliteral(kinds[place])
+        value = f"result[{place}]" if several else "result"
+        element = kind.dtype if isinstance(kind, types.Array) else kind
+        if element != from_dtype(wanted.dtype.numpy):
+            raise _Refused(f"Compiled, result {place} is {kind}, where the node has {wanted}")
+        if not isinstance(kind, types.Array):
+            value = f"np.array({value})"
+        rows.append(_Result(place, value, wanted.dtype))
+    return rows
+
+
+def _body_text(arrays: Sequence[Any], results: list[_Result]) -> str:
+    """The text that calls ``compute`` and copies what it returns."""
+    outputs = "".join(
+        _OUTPUT.format(n=place, value=value, number=dtype.runtime, failed=_FAILED) for place, value, dtype in results
+    )
+    arguments = ", ".join(f"x{n}" for n, kind in enumerate(arrays) if kind is not None)
+    return _BODY.format(arguments=arguments, outputs=outputs, done=_DONE)
+
+
+def _text(arrays: Sequence[Any], body: str) -> str:
+    """The text of the entry."""
+    inputs = ""
+    for n, kind in enumerate(arrays):
+        if kind is None:
+            continue
+        shape = "".join(f"s{n}[{d}], " for d in range(kind.ndim))
+        inputs += _INPUT.format(n=n, word=_TENSOR * n, rank=kind.ndim, most=max(kind.ndim, 1), shape=shape, declined=_DECLINED)
+    return _ENTRY.format(fields=_FIELDS, count=max(_TENSOR * len(arrays), 1), inputs=inputs, body=body, declined=_DECLINED)

@@ -1,0 +1,130 @@
+"""Compiled forms of ops: what ONNX Runtime's side calls instead of ``compute``.
+
+This room does not know how a form is made. Makers stand in a table, by the name that a class gives in ``kernel``, and are
+imported when a class first asks for one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyopnb.errors import NotCompiled
+from pyopnb.ops.types import TensorType
+from pyopnb.runtime.notices import level_of_user
+
+__all__ = ["Native", "asks_for_numba", "compiled_form", "original", "python_form", "register_maker"]
+
+Native = tuple[int, int, int, object]
+"""A function of the interface in ``pyopnb_call.h``: its address, that of its attrs, how many they are, and what owns both."""
+
+_Types = Sequence[TensorType | None]
+_Maker = Callable[[object, _Types, _Types, str], Native | None]
+
+_makers: dict[str, tuple[str, str]] = {}
+
+
+def register_maker(kernel: str, module: str, function: str) -> None:
+    """Name the function that makes the form of classes that ask for a kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        The text in ``kernel`` of a class.
+    module, function : str
+        The function takes an instance, the types of inputs and outputs, and the node as a text for warnings. Its module is
+        imported at the first use; where a package that it needs is missing, Python computes.
+    """
+    _makers[kernel] = module, function
+
+
+def compiled_form(instance: object, inputs: _Types, outputs: _Types, where: str) -> Native | None:
+    """Make the compiled function of an instance at a node.
+
+    Parameters
+    ----------
+    instance : object
+        Of the op's class. One that has ``__pyopnb_native__(inputs, outputs)`` returns it; where the class says
+        ``kernel = "numba"``, or ``compute`` is decorated with `numba.njit`, the registered maker does.
+    inputs, outputs : sequence of (TensorType or None)
+        Of the node; None for what is left out.
+    where : str
+        The node, for a warning.
+
+    Returns
+    -------
+    tuple or None
+        None where Python is to compute.
+    """
+    make_native = getattr(type(instance), "__pyopnb_native__", None)
+    if make_native is not None:
+        native: Native | None = make_native(instance, inputs, outputs)
+        return native
+    if not asks_for_numba(type(instance)):
+        return None
+    try:
+        make = _maker("numba")
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
+        text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"
+        warnings.warn(text, NotCompiled, stacklevel=level_of_user())
+        return None
+    return make(instance, inputs, outputs, where)
+
+
+def _maker(kernel: str) -> _Maker:
+    module, function = _makers[kernel]
+    maker: _Maker = getattr(importlib.import_module(module), function)
+    return maker
+
+
+def asks_for_numba(cls: type) -> bool:
+    """Tell whether a class says that Numba is to compile its ``compute``."""
+    if getattr(cls, "kernel", None) == "numba":
+        return True
+    return _is_dispatcher(getattr(cls, "compute", None))
+
+
+def _is_dispatcher(compute: object) -> bool:
+    return hasattr(compute, "py_func") and type(compute).__module__.partition(".")[0] == "numba"
+
+
+def python_form(instance: Any) -> Any:
+    """Return the instance, with an undecorated ``compute`` where Numba's decorator takes no ``self``.
+
+    Parameters
+    ----------
+    instance : object
+        Of an op's class.
+
+    Returns
+    -------
+    object
+    """
+    compute: Any = getattr(type(instance), "compute", None)
+    return _Undecorated(instance, compute.py_func) if _is_dispatcher(compute) else instance
+
+
+def original(form: object) -> object:
+    """Return the instance that `python_form` was called with.
+
+    Parameters
+    ----------
+    form : object
+
+    Returns
+    -------
+    object
+    """
+    return form.instance if isinstance(form, _Undecorated) else form
+
+
+class _Undecorated:
+    """Hold an instance with the Python function that `numba.njit` decorated."""
+
+    def __init__(self, instance: object, function: Any) -> None:
+        self.instance, self.compute = instance, types.MethodType(function, instance)

@@ -1,0 +1,240 @@
+"""Pickles of sessions: the model, the options, the ops, and what the ops' instances have kept.
+
+To open one builds ONNX Runtime's session there. It runs what is in it, as unpickling anything does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+from onnx import ModelProto
+from onnxruntime import SessionOptions
+
+from pyopnb.errors import DefinitionError, InputError, ModelError, PyopError
+from pyopnb.models.external_data import find_data, is_external
+from pyopnb.models.io import ModelSource, read_model
+from pyopnb.models.support.missing import missing
+from pyopnb.models.tensors import tensors
+from pyopnb.ops.messages import sanitize
+from pyopnb.ops.op import Version
+from pyopnb.ops.op_sources import ReceivedOps
+from pyopnb.ops.pickling import dumps, open_op
+from pyopnb.ops.registry import registry
+from pyopnb.runtime.built import Built, Recipe
+from pyopnb.runtime.options import free_dimensions, options_from, read_options, refuse_unread_options
+from pyopnb.runtime.plan import Plan
+from pyopnb.runtime.session import Session
+from pyopnb.runtime.settings import Setting
+from pyopnb.runtime.shared import SharedSession
+
+__all__ = ["open_session", "reduce_session"]
+
+_Instances = dict[int, tuple[int, object]]
+"""By the number of the node: the number of the version, and the instance."""
+
+
+def reduce_session(session: Session, protocol: int) -> tuple[Any, ...]:
+    """Take a session apart for a pickle.
+
+    Parameters
+    ----------
+    session : Session
+    protocol : int
+        Of the pickle: from 5 on, models and large arrays are buffers that its carrier need not copy.
+
+    Returns
+    -------
+    tuple
+
+    Raises
+    ------
+    DefinitionError
+        An op, or what one has kept on ``self``, cannot be pickled.
+    InputError
+        The session has what belongs to this process: a library or weights in its options, or more
+        than 2 GB of weights in memory.
+    """
+    __tracebackhide__ = True
+    built = session._update()
+    _refuse_lent(built)
+    recipe, setting = built.recipe, built.setting
+    instances = _instances(built)
+    parts = {
+        "folder": built.folder,
+        "options": None if recipe.options is None else _options(built, recipe.options),
+        "providers": recipe.providers,
+        "provider_options": recipe.provider_options,
+        "keywords": recipe.keywords,
+        "modules": recipe.modules,
+        "is_filled": recipe.filled,
+        "filled": session.filled,
+        "lowered": session.lowered,
+        "ops": _ops(built),
+        "instances": instances,
+        "changes": setting.changes,
+        "model_attrs": setting.model,
+    }
+    buffers: list[Any] = []
+    try:
+        data = dumps(parts, buffers.append if protocol >= 5 else None)
+    except PyopError:
+        raise
+    except Exception as error:  # a user's class can raise anything here
+        raise _unpicklable(built, instances, error) from error
+    # A session of `with_attrs` is one of its own in the other process.
+    cls = Session if isinstance(session, SharedSession) else type(session)
+    return open_session, (cls, _model(built, protocol), data, buffers)
+
+
+def _ops(built: Built) -> list[tuple[Version, tuple[str, ...], bool]]:
+    """List what `open_op` takes for each op of the registry that serves the session."""
+    rows = {}
+    for kernel in list(built.kernels):
+        if kernel.op.is_registered:
+            version = kernel.op.at(built.epoch)
+            definer = registry.defining(version)
+            modules = registry.modules_of(definer.op)
+            rows[kernel.op.name] = definer, modules, definer is not version
+    return list(rows.values())
+
+
+def _instances(built: Built) -> _Instances:
+    instances = {}
+    for kernel in list(built.kernels):
+        served = kernel.instance_at(built.epoch)
+        if served is not None and served[0] == kernel.op.at(built.epoch).number:
+            instances[kernel.number] = served
+    return instances
+
+
+def _unpicklable(built: Built, instances: _Instances, error: Exception) -> DefinitionError:
+    """Name the attribute of an op's instance that cannot be pickled."""
+    where, reason = "Session", error
+    for kernel in list(built.kernels):
+        _, instance = instances.get(kernel.number, (0, None))
+        for name, value in getattr(instance, "__dict__", {}).items():
+            try:
+                dumps(value)
+            except Exception as attribute_error:  # as above
+                where = f"{kernel.where}, self.{sanitize(name)}"
+                reason = attribute_error
+    return DefinitionError(
+        where,
+        expected="state that can be pickled",
+        got=sanitize(f"{type(reason).__name__}: {reason}", 120),
+        next="leave it out in __getstate__ of the class, and make it anew in __setstate__",
+    )
+
+
+def _options(built: Built, options: SessionOptions) -> dict[str, Any]:
+    """Read the user's options, and refuse those that cannot be read."""
+    fields = read_options(options)
+    proto = built.source().proto
+    unknown = (row.op for row in missing(proto) if row.kind in ("unknown op", "unknown domain"))
+    refuse_unread_options(built.runtime, proto, (name for name in unknown if name not in built.ops))
+    return {**fields, "sizes": free_dimensions(built.runtime, proto)}
+
+
+def _model(built: Built, protocol: int) -> Any:
+    """Return the bytes of the model, or the path of one that has external data."""
+    data = built.runtime._model_bytes
+    if data is None:
+        path = os.path.abspath(built.runtime._model_path)
+        if built.folder is not None:
+            return path
+        with open(path, "rb") as file:
+            data = file.read()
+    return data if protocol < 5 else pickle.PickleBuffer(data)
+
+
+def _refuse_lent(built: Built) -> None:
+    """Raise for weights that are in the memory of this process alone."""
+    if built.taken_out:
+        raise InputError(
+            "Session: pickle",
+            expected="a model of at most 2 GB in memory",
+            got="a larger one",
+            next="pyopnb.save(model, path, external_data=True), and a session of that path",
+        )
+    if built.folder is None:
+        return
+    for tensor in filter(is_external, tensors(built.source().proto)):
+        try:
+            find_data(tensor, built.folder)
+        except ModelError as error:
+            raise InputError(
+                f"Session: pickle, initializer {sanitize(tensor.name)}",
+                expected="external data in a file",
+                got="a weight that the session's options hold, or whose file is gone",
+                next="pyopnb.save(model, path), and a session of that path",
+            ) from error
+
+
+# ---- opening -----------------------------------------------------------------------------------
+
+
+def open_session(cls: type[Session], model: Any, data: bytes, buffers: Any) -> Session:
+    """Build the session of a pickle.
+
+    Parameters
+    ----------
+    cls : type
+    model : bytes, buffer or str
+    data : bytes
+    buffers : list
+        What the pickle in ``data`` left out.
+
+    Returns
+    -------
+    Session
+        It serves the versions that it had, also where the registry has other ops of these names.
+
+    Raises
+    ------
+    ModelError
+        Its external data is not where it was.
+    """
+    parts = pickle.loads(data, buffers=buffers)  # noqa: S301  # whoever opens a pickle runs it
+    ops = []
+    classes = {}
+    for version, modules, is_gradient in parts["ops"]:
+        op = open_op(version, modules, is_gradient)
+        ops.append(op)
+        classes.update({(module, version.cls.__name__): op for module in modules})
+    recipe = Recipe(
+        None if parts["options"] is None else options_from(parts["options"]),
+        parts["providers"],
+        parts["provider_options"],
+        parts["keywords"],
+        parts["modules"],
+        parts["is_filled"],
+        ReceivedOps(ops, classes),
+    )
+    instances: _Instances = parts["instances"]
+
+    def lend(plan: Plan, _: ModelProto) -> None:
+        for node in plan.nodes:
+            # Each call of a linked node has an instance of its own.
+            if node.number in instances and not node.linked:
+                number = node.op.at(plan.epoch).number
+                node.lent = number, instances[node.number][1]
+
+    setting = Setting({}, parts["changes"], parts["model_attrs"])
+    source = _source(model, parts["folder"])
+    return cls._received(
+        parts["filled"],
+        parts["lowered"],
+        lambda: recipe.build(source, setting=setting, prepare=lend),
+    )
+
+
+def _source(model: Any, folder: str | None) -> ModelSource:
+    try:
+        return read_model(model if isinstance(model, str) else bytes(model), folder)
+    except ModelError as error:
+        if folder is None:
+            raise
+        error.add_note(f"the session is of another process, and its model has external data in {sanitize(folder)}")
+        raise
