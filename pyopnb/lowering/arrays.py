@@ -242,6 +242,9 @@ class Traced:
             refuse(f".flatten with order={order!r}", "x.T.flatten()")
         return call(np.ravel, (self,)).copy()
 
+    def clip(self, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+        return call(np.clip, (self, min, max), kwargs)
+
     def fill(self, value: Any) -> None:
         self[...] = value
 
@@ -275,7 +278,7 @@ def _method(name: str, function: Any) -> Callable[..., Any]:
 
 
 METHODS = (
-    *("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "clip"),
+    *("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "cumprod"),
     *("round", "ravel", "squeeze", "swapaxes", "take", "repeat", "dot", "argsort", "nonzero", "diagonal", "trace"),
     *("compress", "choose", "searchsorted", "partition", "argpartition"),
 )

@@ -15,7 +15,7 @@ from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.testing.subject import Example
 

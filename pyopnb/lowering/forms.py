@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.errors import InputError, PyopError
 from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op
-from pyopnb.lowering.verify import called, compare
-from pyopnb.ops.errors import ArgumentError, PyopError, hide_internal_frames
+from pyopnb.lowering.verify import called
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
-from pyopnb.runtime.compiled.form import asks_for_numba
+from pyopnb.runtime.forms import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, generate_example, read_example, refuse_tuples
@@ -56,10 +58,10 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
 
     Raises
     ------
-    ArgumentError
+    InputError
         No version is in Python. Sizes are given, and the hints fix all dimensions; or one is negative, or needs more than a
         million elements.
-    UnknownOp, FeedError
+    UnknownOp, InputError
         As from `check`.
     Exception
         What the op raises.
@@ -72,7 +74,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     refuse_tuples(target, inputs)
     versions = {_language(version.cls): version for version in target.versions}
     if _PYTHON not in versions:
-        raise ArgumentError(f"forms of {target.name}", expected="a version in Python", got=f"{', '.join(versions)} alone")
+        raise InputError(f"forms of {target.name}", expected="a version in Python", got=f"{', '.join(versions)} alone")
     python = Op(target.name, (versions[_PYTHON],))
     example = read_example(python, tuple(inputs), attrs, 0) if inputs else generate_example(python, attrs)
     subject = Subject(python, [example])
@@ -113,9 +115,16 @@ def _made(
     seconds = [_fastest(runs, each.feeds()) for each in examples]
     for name, run in runs.items():
         pairs = zip(examples, expected, strict=True)
-        diffs = () if name == _PYTHON else tuple(compare(run, subject, each, want) for each, want in pairs)
+        diffs = () if name == _PYTHON else tuple(_compared(run, each, want) for each, want in pairs)
         made[name] = replace(made[name], diffs=diffs, seconds=tuple(each[name] for each in seconds))
     return tuple(made.values())
+
+
+def _compared(run: _Run, example: Example, expected: Sequence[np.ndarray]) -> Diff:
+    """Compare the results of a form with those of Python."""
+    names = [f"output {number}" for number in range(len(expected))]
+    results = run(example.feeds())
+    return compared(dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True)))
 
 
 # ---- the forms ---------------------------------------------------------------------------------------------------------------
@@ -193,13 +202,13 @@ def _resized(subject: Subject, example: Example, sizes: Sequence[int]) -> list[E
     groups = ExampleSizes.of(subject, example)
     name = _first_dimension(groups)
     if name is None:
-        raise ArgumentError(f"forms of {subject.op.name}, sizes", expected="none: the hints fix all", got=str(list(sizes)))
+        raise InputError(f"forms of {subject.op.name}, sizes", expected="none: the hints fix all", got=str(list(sizes)))
     made = []
     for size in sizes:
         resized = groups.resize({**groups.sizes, name: size}) if size >= 0 else None
         if resized is None:
             expected = f"sizes of {name} that give at most a million elements"
-            raise ArgumentError(f"forms of {subject.op.name}, sizes", expected=expected, got=str(size))
+            raise InputError(f"forms of {subject.op.name}, sizes", expected=expected, got=str(size))
         made.append(resized)
     return made
 

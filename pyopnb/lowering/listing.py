@@ -8,15 +8,15 @@ from operator import attrgetter
 import numpy as np
 
 from pyopnb.lowering import (  # noqa: F401  # each registers its functions
+    alternatives,
     diagonals,
+    flips,
     indexing,
-    instead,
     parts,
     products,
     repeats,
     shapes,
     sorting,
-    turns,
     ufuncs,
 )
 from pyopnb.lowering.arrays import METHODS

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
 
+from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.one_op import called_on, lower_op
-from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
+from pyopnb.lowering.tracer import LoweredOp
 from pyopnb.lowering.verify import give_attrs
 from pyopnb.models.build import type_outputs
 from pyopnb.models.edit.inline import inlined_functions
@@ -20,7 +21,7 @@ from pyopnb.models.functions import function_key
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, type_of_proto, walk
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import NotLowered, plural, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Port, same_value
@@ -28,31 +29,10 @@ from pyopnb.runtime.notices import level_of_user
 from pyopnb.runtime.one_run import trace
 from pyopnb.testing.subject import Example, Subject, random_array
 
-__all__ = ["StayedInPython", "lower_model"]
+__all__ = ["lower_model"]
 
 _WITH_DEFAULTS = 10
 """An IR version in which functions have attributes with defaults."""
-
-_SHOWN = 5
-
-
-class StayedInPython(UserWarning):
-    """Nodes of a model that stayed ops, as they do not become ONNX operators.
-
-    Attributes
-    ----------
-    reasons : dict of str to str
-        By node, as messages name it, why.
-    """
-
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        self.reasons = dict(reasons)
-        shown = [f"  {where}: {why}" for where, why in list(self.reasons.items())[:_SHOWN]]
-        more = [f"  … and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
-        super().__init__("\n".join([f"{plural(len(reasons), 'node')} stayed in Python:", *shown, *more]))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reasons,)
 
 
 @dataclass
@@ -64,7 +44,7 @@ class _Lowered:
 
 
 def lower_model(
-    model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool, tracers: Sequence[Tracer] = (trace_op,)
+    model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool, compares: bool = True
 ) -> ModelProto:
     """Copy a model, and make the ops in it local functions.
 
@@ -77,8 +57,8 @@ def lower_model(
         Whether no array has NaN or infinities.
     strict : bool
         Whether an op that cannot become a function is an error.
-    tracers : sequence of callable
-        As for `lower_op`.
+    compares : bool
+        Whether to compare the results.
 
     Returns
     -------
@@ -105,7 +85,7 @@ def lower_model(
         try:
             example = _example(site, types, values, source.proto)
             _check_that_it_runs(op, example, site)
-            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite, tracers)
+            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite, compares)
         except NotLowered as error:
             if strict:
                 raise
@@ -180,9 +160,7 @@ def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
         raise NotLowered(f"{site.where}, on {example}", expected="a result of compute", got=got, next=next_) from error
 
 
-def _lower_site(
-    proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, tracers: Sequence[Tracer]
-) -> None:
+def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, compares: bool) -> None:
     """Give a node its function: one that another node has, or a new one."""
     scope = proto if isinstance(site.scope, GraphProto) else site.scope
     opset = imported_versions(scope).get("") or imported_versions(proto).get("", 0)
@@ -191,7 +169,7 @@ def _lower_site(
     kinds = tuple(kind and kind.without_sizes() for kind in example.types)
     found = next((each for key, each in lowered.known if key == (kinds, len(site.node.output)) and _fits(each, example)), None)
     if found is None:
-        found = lower_op(lowered.op, [example], opset=opset, finite=finite, tracers=tracers)
+        found = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
         lowered.known.append(((kinds, len(site.node.output)), found))
         if len(lowered.known) > 1:
             # Not an overload: onnxruntime 1.25 takes the first function of a name for all.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.tracer import LoweredOp, Tracer, trace_op
+from pyopnb.errors import InputError, ModelError, NotLowered
+from pyopnb.lowering.tracer import LoweredOp, trace_op
 from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, tries_empty, verify
 from pyopnb.models.ort_capabilities import newest_opset
-from pyopnb.ops.errors import FeedError, ModelError, NotLowered, one_line, sanitize
+from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.testing.subject import Example, Subject
 
@@ -25,7 +25,7 @@ def lower_op(
     opset: int | None = None,
     finite: bool = False,
     sizes: bool = False,
-    tracers: Sequence[Tracer] = (trace_op,),
+    compares: bool = True,
 ) -> LoweredOp:
     """Trace an op on its first example, and compare the function with the op.
 
@@ -38,8 +38,8 @@ def lower_op(
         Whether no array has NaN or infinities.
     sizes : bool
         Whether the function is for the sizes of the examples alone.
-    tracers : sequence of callable
-        Each is asked if those before it refuse.
+    compares : bool
+        Whether to compare the results.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def lower_op(
     Raises
     ------
     NotLowered
-    FeedError
+    InputError
         The examples have several dtypes or ranks.
     Exception
         What the op raises on the first example.
@@ -57,30 +57,19 @@ def lower_op(
     subject = Subject(op, list(examples))
     expected = called_on(subject, examples[0])
     opset = opset or newest_opset()
-    lowered, tracer = _first_that_traces(tracers, subject, examples[0], expected, opset=opset, finite=finite, sizes=sizes)
+    lowered = trace_op(subject, examples[0], expected, opset=opset, finite=finite, sizes=sizes)
+    if not compares:
+        lowered.function.doc_string += " Not compared with compute."
+        return lowered
     verify(lowered, subject, examples, finite=finite, sizes=sizes)
     others = {dtype: in_dtype(examples[0], dtype) for dtype in FLOATS}
     reasons = {
-        dtype.name: _try_dtype(tracer, subject, other, opset, finite=finite, sizes=sizes)
+        dtype.name: _try_dtype(subject, other, opset, finite=finite, sizes=sizes)
         for dtype, other in others.items()
         if other.types != examples[0].types
     }
     lowered.function.doc_string += _verdict(reasons, tries_empty(lowered))
     return lowered
-
-
-def _first_that_traces(tracers: Sequence[Tracer], *args: Any, **options: Any) -> tuple[LoweredOp, Tracer]:
-    refusals: list[NotLowered] = []
-    for tracer in tracers:
-        try:
-            return tracer(*args, **options), tracer
-        except NotLowered as error:
-            refusals.append(error)
-    first, *others = refusals
-    if not others:
-        raise first
-    got = "; ".join([first.got or "", *(f"{error.where}: {error.got}" for error in others)])
-    raise NotLowered(first.where, expected=first.expected, got=got, next=first.next) from None
 
 
 def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
@@ -109,7 +98,7 @@ def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
     kinds = [[kind and kind.without_sizes() for kind in example.types] for example in examples]
     for number, kind in enumerate(kinds):
         if kind != kinds[0]:
-            raise FeedError(
+            raise InputError(
                 f"lower of {op.name}, example {number}",
                 expected=f"the dtypes and ranks of the first, {examples[0]}",
                 got=str(examples[number]),
@@ -117,7 +106,7 @@ def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
             )
 
 
-def _try_dtype(tracer: Tracer, subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
+def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
     """Trace and compare the op in another dtype, as far as it takes that and ONNX Runtime has kernels.
 
     Returns
@@ -138,7 +127,7 @@ def _try_dtype(tracer: Tracer, subject: Subject, example: Example, opset: int, *
     except Exception as error:  # an op need not take every dtype that its ports leave open
         return f"compute raises {type(error).__name__}, {_in_short(error)}"
     try:
-        lowered = tracer(subject, example, expected, opset=opset, finite=finite, sizes=sizes)
+        lowered = trace_op(subject, example, expected, opset=opset, finite=finite, sizes=sizes)
     except NotLowered as error:  # for want of a kernel in this dtype, which is not the example's
         return _in_short(error)
     try:

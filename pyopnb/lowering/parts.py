@@ -11,6 +11,7 @@ from pyopnb.lowering.dispatch import lowers
 from pyopnb.lowering.reductions import axes_of
 from pyopnb.lowering.size_vectors import flat, shape_vector
 from pyopnb.lowering.tensors import BOOL, Tensor, concat, constant, elementwise, node, reshape, shape, unsqueeze
+from pyopnb.lowering.ufuncs import same_kind
 from pyopnb.lowering.values import plain, tensor_of
 
 __all__ = ["sliced"]
@@ -98,7 +99,7 @@ def _diff(result: Any, a: Any, n: Any = 1, axis: Any = -1) -> Tensor:
         if x.dtype == BOOL:
             x = elementwise("Xor", ahead, behind)
         else:
-            x = elementwise("Sub", ahead, behind)
+            x = same_kind("Sub", ahead, behind)
     return x
 
 

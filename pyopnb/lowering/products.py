@@ -17,7 +17,6 @@ from pyopnb.lowering.tensors import (
     broadcast,
     cast,
     constant,
-    elementwise,
     node,
     reduce,
     served,
@@ -25,6 +24,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     unsqueeze,
 )
+from pyopnb.lowering.ufuncs import same_kind
 from pyopnb.lowering.values import plain, tensor_of
 
 __all__: list[str] = []
@@ -33,8 +33,8 @@ __all__: list[str] = []
 def _served_product(op_type: str, dtype: np.dtype) -> np.dtype:
     if served(op_type, dtype):
         return dtype
-    if dtype.kind in "iu" and dtype.itemsize < 8:
-        return np.dtype(np.int64 if served(op_type, np.dtype(np.int64)) else np.float64)
+    if dtype.kind in "iu" and dtype.itemsize < 8 and served(op_type, np.dtype(np.int64)):
+        return np.dtype(np.int64)  # which wraps as narrower integers do
     refuse(f"{op_type} of {dtype}, for which ONNX Runtime has no kernel", "x.astype(np.float32)")
 
 
@@ -53,7 +53,7 @@ def _dot(result: Any, a: Any, b: Any) -> Tensor:
     ranks = np.ndim(plain(a)), np.ndim(plain(b))
     if 0 in ranks:
         to = np.asarray(result).dtype
-        return elementwise("Mul", tensor_of(a, to), tensor_of(b, to))
+        return same_kind("Mul", tensor_of(a, to), tensor_of(b, to))
     if ranks[1] <= 2:
         return _matmul(result, a, b)
     refuse("np.dot with an array of more than two axes on the right", "np.einsum, or a @ b")
@@ -72,7 +72,7 @@ def _outer(result: Any, a: Any, b: Any) -> Tensor:
     x, y = tensor_of(a, result.dtype), tensor_of(b, result.dtype)
     if x.ndim != 1 or y.ndim != 1:
         refuse("np.outer of other than vectors", "np.outer(a.ravel(), b.ravel())")
-    return elementwise("Mul", unsqueeze(x, [1]), y)
+    return same_kind("Mul", unsqueeze(x, [1]), y)
 
 
 @lowers(np.einsum)

@@ -14,8 +14,11 @@ from pyopnb.lowering.tensors import (
     INT64,
     Tensor,
     cast,
+    concat,
     constant,
     elementwise,
+    expand,
+    gather,
     graph,
     node,
     reduce,
@@ -23,9 +26,11 @@ from pyopnb.lowering.tensors import (
     served,
     shape,
     squeeze,
+    transpose,
+    unsqueeze,
     where,
 )
-from pyopnb.lowering.ufuncs import is_nan
+from pyopnb.lowering.ufuncs import is_nan, same_kind
 from pyopnb.lowering.values import is_traced, tensor_of
 
 __all__ = ["axes_of", "elements", "may_be_empty", "sum_of"]
@@ -44,12 +49,30 @@ def _whole(axis: Any) -> int:
 
 
 def sum_of(x: Tensor, axes: Sequence[int], keepdims: bool, dtype: Any) -> Tensor:
-    """A sum in a dtype, for which the runtime has a kernel or a wider one."""
+    """Add up along some axes in a dtype."""
     to = np.dtype(dtype)
-    wide = to if served("ReduceSum", to) else np.dtype(np.int64)
-    if to.kind == "u" and to.itemsize == 8:
-        refuse(f"a sum of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).sum()")
-    return cast(reduce("ReduceSum", cast(x, wide), axes, keepdims), to)
+    if to.kind == "f":
+        return reduce("ReduceSum", cast(x, to), axes, keepdims)
+    # In int64 all sums wrap as they do in narrower integers and in uint64.
+    wide = cast(x, np.int64)
+    if x.dtype.kind == "b" or x.dtype.itemsize < 4:
+        return cast(reduce("ReduceSum", wide, axes, keepdims), to)
+    return cast(_exact_sum(wide, axes, keepdims), to)
+
+
+def _exact_sum(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Add up int64 by a product with ones: onnxruntime's ReduceSum adds integers as float64, exact to 2**53 only."""
+    if not axes:
+        return x
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    last = transpose(x, [*kept, *axes])
+    sizes = shape(last, 0, len(kept))
+    total = reshape(elements(x, axes, INT64), constant(np.array([1])), (1,))
+    dims = tuple(x.dims[axis] for axis in kept)
+    rows = reshape(last, concat([sizes, total]) if kept else total, (*dims, None))
+    ones = expand(constant(np.int64(1)), total, (None,))
+    made = node("MatMul", [rows, ones], INT64, dims)
+    return unsqueeze(made, list(axes)) if keepdims else made
 
 
 @lowers(np.sum)
@@ -65,9 +88,26 @@ def _flag(keepdims: Any) -> bool:
 @lowers(np.prod)
 def _prod(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     x, to = tensor_of(a), np.asarray(result).dtype
-    if not served("ReduceProd", to):
-        refuse(f"a product of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).prod()")
-    return reduce("ReduceProd", cast(x, to), axes_of(axis, x.ndim), _flag(keepdims))
+    axes = axes_of(axis, x.ndim)
+    if to.kind != "f":
+        return cast(_product_of_integers(cast(x, np.int64), axes, _flag(keepdims)), to)
+    return reduce("ReduceProd", cast(x, to), axes, _flag(keepdims))
+
+
+_MOST_FACTORS = 16
+
+
+def _product_of_integers(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Multiply slice by slice: onnxruntime's ReduceProd multiplies integers as float64, and does not wrap."""
+    for axis in axes:
+        size = x.dims[axis]
+        if size is None or not 0 < size <= _MOST_FACTORS:
+            refuse("a product of integers along a size that can change", "x.prod(dtype=np.float64)")
+        slices = [gather(x, constant(np.array([place])), axis) for place in range(size)]
+        x = slices[0]
+        for factor in slices[1:]:
+            x = elementwise("Mul", x, factor)
+    return x if keepdims else squeeze(x, list(axes))
 
 
 def _calculated(x: Tensor, result: Any) -> tuple[Tensor, np.dtype]:
@@ -179,7 +219,7 @@ for _function, _op in {np.max: "ReduceMax", np.amax: "ReduceMax", np.min: "Reduc
 def _ptp(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = tensor_of(a)
     ends = (_extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims)) for op_type in ("ReduceMax", "ReduceMin"))
-    return elementwise("Sub", *ends)
+    return same_kind("Sub", *ends)
 
 
 @lowers(np.all)
@@ -215,6 +255,8 @@ def _first_extreme(function: Any, op_type: str) -> None:
                 refuse(f"np.{function.__name__} of all axes with keepdims", "axis=")
         at = 0 if axis is None else axes_of(axis, x.ndim)[0]
         if not served(op_type, x.dtype):
+            if x.dtype == np.uint64:
+                refuse(f"np.{function.__name__} of {x.dtype}, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
             x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
         made = _arg(op_type, x, at, _flag(keepdims))
         if x.dtype.kind != "f" or graph().finite:
@@ -246,13 +288,13 @@ def _count_nonzero(result: Any, a: Any, axis: Any = None, keepdims: bool = False
 @lowers(np.cumsum)
 def _cumsum(result: Any, a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     to = np.asarray(result).dtype
-    if not served("CumSum", to):
-        refuse(f"a cumulative sum of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int64).cumsum()")
-    x = tensor_of(a, to)
+    # In int64 all sums wrap as they do in narrower integers and in uint64.
+    wide = to if served("CumSum", to) else np.dtype(np.int64)
+    x = cast(tensor_of(a, to), wide)
     if axis is None and x.ndim != 1:
         x = reshape(x, constant(np.array([-1])), (None,))
     at = 0 if axis is None else axes_of(axis, x.ndim)[0]
-    return node("CumSum", [x, constant(np.int64(at))], to, x.dims)
+    return cast(node("CumSum", [x, constant(np.int64(at))], wide, x.dims), to)
 
 
 def _skipping_nan(function: Any, fill: float, plainly: Any) -> None:

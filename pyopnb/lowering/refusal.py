@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["NeedsValue", "Refusal", "current_line", "describe", "line_of", "noting", "refuse"]
 

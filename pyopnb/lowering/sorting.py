@@ -27,7 +27,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     where,
 )
-from pyopnb.lowering.ufuncs import is_nan, loop_inputs
+from pyopnb.lowering.ufuncs import is_nan, same_kind, strong_inputs
 from pyopnb.lowering.values import plain, tensor_of
 
 __all__ = ["nonzero_rows", "selected"]
@@ -53,15 +53,34 @@ def _clip(result: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = 
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     low, high = (None if bound is np._NoValue else bound for bound in (low, high))
     to = np.asarray(result).dtype
-    x, bounds = tensor_of(a, to), [None if bound is None else tensor_of(bound, to) for bound in (low, high)]
-    if all(bound is None or not bound.ndim for bound in bounds) and served("Clip", to):
-        given = [x, *bounds] if bounds[1] is not None else [x, *bounds[:1]]
-        return node("Clip", given, to, x.dims)
-    for op_type, bound in zip(("Max", "Min"), bounds, strict=True):
-        if bound is not None and not served(op_type, to):
-            refuse(f"np.clip of {to}, for which ONNX Runtime has no kernel", "x.astype(np.int32)")
-        x = x if bound is None else elementwise(op_type, x, bound)
+    x, least, most = tensor_of(a, to), _bound(low, to), _bound(high, to)
+    if _is_plain_number(least) and _is_plain_number(most) and served("Clip", to):
+        return node("Clip", [x, least, most], to, x.dims)
+    # Clip with one bound makes infinity finite, and with a NaN for a bound it ignores that.
+    if least is not None:
+        x = same_kind("Max", x, least)
+    if most is not None:
+        x = same_kind("Min", x, most)
     return x
+
+
+def _is_plain_number(bound: Tensor | None) -> bool:
+    return bound is not None and bound.const is not None and not bound.ndim and not np.isnan(bound.const)
+
+
+def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
+    """Return a bound in the dtype that is clipped; a Python int beyond it is as good as its nearest value."""
+    if value is None:
+        return None
+    if type(plain(value)) is not int or dtype.kind not in "iu":
+        return tensor_of(value, dtype)
+    limits = np.iinfo(dtype)
+    if type(value) is int:
+        return constant(min(max(value, limits.min), limits.max), dtype)
+    # The value of an attr or a size, which is known where the function runs.
+    low, high = max(limits.min, -(2**63)), min(limits.max, 2**63 - 1)
+    inside = same_kind("Max", tensor_of(value, INT64), constant(low, INT64))
+    return cast(same_kind("Min", inside, constant(high, INT64)), dtype)
 
 
 @lowers(np.nan_to_num)
@@ -77,17 +96,28 @@ def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf:
     ):
         infinite = elementwise("Equal", tensor, constant(sign, tensor.dtype), dtype=bool)
         made = where(infinite, tensor_of(bound, tensor.dtype), made)
+    if tensor.dtype == np.float16 and posinf is None and neginf is None:
+        # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
+        made = node("Clip", [made, constant(limits.min), constant(limits.max)], made.dtype, made.dims)
     return made
 
 
 @lowers(np.isclose)
 def _isclose(result: Any, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
-    x, y = loop_inputs(np.subtract, a, b)
-    x, y = (cast(each, np.float64) for each in (x, y))
-    limit = elementwise("Add", constant(float(atol)), elementwise("Mul", constant(float(rtol)), elementwise("Abs", y)))
+    dtype = _dtype_of_closeness(a, b)
+    x, y = tensor_of(a, dtype), tensor_of(b, dtype)
+    relative = elementwise("Mul", constant(float(rtol), dtype), elementwise("Abs", y))
+    limit = elementwise("Add", constant(float(atol), dtype), relative)
     near = elementwise("LessOrEqual", elementwise("Abs", elementwise("Sub", x, y)), limit, dtype=bool)
-    finite = elementwise("Less", elementwise("Abs", y), constant(np.inf), dtype=bool)
+    finite = elementwise("Less", elementwise("Abs", y), constant(np.inf, dtype), dtype=bool)
     return elementwise("Or", elementwise("And", near, finite), elementwise("Equal", x, y, dtype=bool))
+
+
+def _dtype_of_closeness(a: Any, b: Any) -> np.dtype:
+    """Return the float dtype in which np.isclose compares: a Python number takes that of the other side."""
+    if type(plain(b)) in (int, float, bool):
+        return np.result_type(plain(a), 1.0)
+    return np.result_type(np.asarray(plain(b)).dtype, 1.0, plain(a))
 
 
 # ---- sorting -----------------------------------------------------------------------------------------------------------------
@@ -112,6 +142,8 @@ def _sort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = N
 
 @lowers(np.argsort)
 def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = None) -> Tensor:
+    if kind not in ("stable", "mergesort") and not stable:
+        refuse("np.argsort, whose order of equal elements differs between machines", 'np.argsort(x, kind="stable")')
     x = tensor_of(a)
     return _sorted(flat(x), 0)[1] if axis is None else _sorted(x, axes_of(axis, x.ndim)[0])[1]
 
@@ -129,7 +161,10 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
     two, one = constant(np.array([2])), constant(np.array([1]))
     less = elementwise("Sub", size, one)
     low, high = (gather(ordered, elementwise("Div", each, two), at) for each in (less, size))
-    made = elementwise("Mul", elementwise("Add", low, high), constant(0.5, wide))
+    middle = elementwise("Mul", elementwise("Add", low, high), constant(0.5, wide))
+    # The one in the middle is not added to itself, which could overflow.
+    is_odd = elementwise("Equal", elementwise("Mod", size, two), one, dtype=bool)
+    made = where(is_odd, low, middle)
     if x.dtype.kind == "f" and not graph().finite:
         last = gather(ordered, elementwise("Max", less, constant(np.array([0]))), at)
         made = where(is_nan(last), constant(np.nan, made.dtype), made)
@@ -213,7 +248,9 @@ def _unique(
     if x.dtype.kind == "f" and not graph().finite:
         refuse("np.unique of floats, which drops NaN in ONNX Runtime", "lower(…, finite=True), if there is no NaN")
     if axis is not None:
-        refuse("np.unique with axis=", "pyopnb.torch.lower, which has torch trace it")
+        refuse("np.unique with axis=")
+    if x.dtype == np.uint64 and not served("Unique", x.dtype):
+        refuse("np.unique of uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
     wide = x if served("Unique", x.dtype) else cast(x, np.int64)
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
@@ -292,9 +329,7 @@ def _argwhere(result: Any, a: Any) -> Tensor:
 
 @lowers(np.searchsorted)
 def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
-    x, y = loop_inputs(np.less, a, v)
-    if x.dtype.kind == "f":
-        pass  # NaN in v: it is larger than all, and a comparison with it is false
+    x, y = strong_inputs(a, v)
     last = y.ndim
     values = node("Unsqueeze", [y, constant(np.array([last]))], y.dtype, (*y.dims, 1))
     op_type = "Less" if side == "left" else "LessOrEqual"

@@ -113,7 +113,8 @@ def served(op_type: str, dtype: np.dtype, inputs: int = 1) -> bool:
     text = {"tensor(float)": "tensor(float)"}.get(text, text)
     if dtype == np.float16:  # the runtime puts casts around
         text = "tensor(float)"
-    return operator is not None and has_kernel(operator, [text] * inputs, [])
+    types = ["tensor(bool)", text, text] if op_type == "Where" else [text] * inputs
+    return operator is not None and has_kernel(operator, types, [])
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, ModelProto
 
+from pyopnb.errors import NotLowered
 from pyopnb.lowering import (  # noqa: F401  # each registers its functions
+    alternatives,
     diagonals,
+    flips,
     indexing,
-    instead,
     parts,
     products,
     repeats,
     shapes,
     sorting,
-    turns,
     ufuncs,
 )
 from pyopnb.lowering.arrays import Traced
@@ -30,11 +31,11 @@ from pyopnb.lowering.refusal import NeedsValue, Refusal, line_of, noting
 from pyopnb.lowering.tensors import Dims, Tensor, cast, recording
 from pyopnb.lowering.values import tensor_of
 from pyopnb.models.nodes import attribute_values
-from pyopnb.ops.errors import NotLowered, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["KEEPS", "LoweredOp", "Tracer", "given_attrs", "input_names", "open_dims", "same_state", "state_of", "trace_op"]
+__all__ = ["KEEPS", "LoweredOp", "given_attrs", "input_names", "open_dims", "same_state", "state_of", "trace_op"]
 
 KEEPS = {
     "expected": "a compute that keeps nothing",
@@ -42,9 +43,6 @@ KEEPS = {
     "next": "local variables; or leave this op in Python",
 }
 """The error for an op with a state."""
-
-Tracer = Callable[..., "LoweredOp"]
-"""`trace_op`, or what is called as it is."""
 
 _SAME = "ONNX operators with the results of compute"
 
@@ -173,7 +171,9 @@ def _attrs(subject: Subject, example: Example, graph: Graph, fixed: set[str]) ->
     """Keyword arguments for ``__init__``, and which of them are attributes of the function."""
     given: dict[str, Any] = given_attrs(subject, example)
     kinds = {attr.name: attr.kind for attr in subject.schema.attrs if not attr.choices}
-    exact = any(array is not None and array.dtype == np.float64 for array in example.inputs)
+    # A float attribute is a float32: what NumPy calculates in float64, as for integers, takes the number itself.
+    narrow = (np.float16, np.float32, np.bool_)
+    exact = any(array is not None and array.dtype not in narrow for array in example.inputs)
     opened = []
     for name, value in given.items():
         kind = kinds.get(name)

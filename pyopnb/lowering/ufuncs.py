@@ -10,10 +10,11 @@ import numpy as np
 from pyopnb.lowering.dispatch import REASONS, lowers
 from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import refuse
-from pyopnb.lowering.tensors import BOOL, Tensor, cast, constant, elementwise, served, where
+from pyopnb.lowering.tensors import BOOL, INT64, Tensor, cast, constant, elementwise, served, where
 from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.models.ort_capabilities import compares_int64
 
-__all__ = ["is_nan", "loop_inputs", "lower_erf", "same_kind"]
+__all__ = ["is_nan", "loop_inputs", "lower_erf", "same_kind", "strong_inputs"]
 
 
 def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
@@ -21,6 +22,12 @@ def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
     kinds = [_kind(value) for value in inputs]
     dtypes = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
     return [tensor_of(value, dtype) for value, dtype in zip(inputs, dtypes, strict=False)]
+
+
+def strong_inputs(*inputs: Any) -> list[Tensor]:
+    """Cast inputs to their common dtype, in which Python's numbers count as int64 and float64."""
+    dtype = np.result_type(*(np.asarray(plain(value)).dtype for value in inputs))
+    return [tensor_of(value, dtype) for value in inputs]
 
 
 def _kind(value: Any) -> Any:
@@ -33,6 +40,9 @@ def _kind(value: Any) -> Any:
 def same_kind(op_type: str, *inputs: Tensor, dtype: Any = None) -> Tensor:
     """An elementwise operator, in a wider integer where the runtime has no kernel for a narrow one: it wraps likewise."""
     kind = inputs[0].dtype
+    if op_type in ("Max", "Min") and kind == INT64 and not compares_int64():
+        x, y = inputs
+        return where(elementwise("Greater" if op_type == "Max" else "Less", x, y, dtype=BOOL), x, y)
     if served(op_type, kind, len(inputs)):
         return elementwise(op_type, *inputs, dtype=dtype)
     if kind.kind in "iub":
@@ -90,10 +100,34 @@ def _divide(result: Any, a: Any, b: Any) -> Tensor:
     return elementwise("Div", *loop_inputs(np.divide, a, b))
 
 
+def _compared_inputs(ufunc: np.ufunc, a: Any, b: Any) -> list[Tensor]:
+    """Cast the inputs of a comparison, in which NumPy compares a Python int as it is: nothing wraps."""
+    for value, other in ((a, b), (b, a)):
+        dtype = np.asarray(plain(other)).dtype
+        is_int = type(plain(value)) is int and dtype.kind in "iu" and type(plain(other)) is not int
+        if not is_int:
+            continue
+        if type(value) is int and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            continue  # it fits, and the cast of a constant costs nothing
+        if dtype == np.uint64:
+            refuse(f"a comparison of {dtype} with a number that may not fit", "np.uint64(n) in place of n")
+        return [tensor_of(a, np.int64), tensor_of(b, np.int64)]
+    x, y = loop_inputs(ufunc, a, b)
+    if x.dtype != y.dtype:
+        refuse(f"a comparison of {x.dtype} with {y.dtype}", "x.astype(np.int64), if nothing is beyond it")
+    return [x, y]
+
+
+def _fits_in_int64(value: Any) -> bool:
+    return type(value) is not int or -(2**63) <= value < 2**63
+
+
 def _comparison(ufunc: np.ufunc, op_type: str) -> None:
     @lowers(ufunc)
     def lower(result: Any, a: Any, b: Any) -> Tensor:
-        x, y = loop_inputs(ufunc, a, b)
+        if not (_fits_in_int64(a) and _fits_in_int64(b)) and np.asarray(plain(a if type(b) is int else b)).dtype.kind in "iu":
+            refuse("a comparison with a number beyond int64", "the answer, which is the same for all elements")
+        x, y = _compared_inputs(ufunc, a, b)
         if op_type == "NotEqual":
             return elementwise("Not", same_kind("Equal", x, y, dtype=bool))
         return same_kind(op_type, x, y, dtype=bool)
@@ -153,7 +187,12 @@ def _positive(result: Any, x: Any) -> Tensor:
 
 @lowers(np.sign)
 def _sign(result: Any, x: Any) -> Tensor:
-    return same_kind("Sign", *loop_inputs(np.sign, x))
+    (tensor,) = loop_inputs(np.sign, x)
+    sign = same_kind("Sign", tensor)
+    if tensor.dtype != np.float16:
+        return sign
+    # The kernel for float16, as of onnxruntime 1.32, gives 0 for NaN.
+    return where(is_nan(tensor), tensor, sign)
 
 
 def is_nan(x: Tensor) -> Tensor:
@@ -209,22 +248,38 @@ def _square(result: Any, x: Any) -> Tensor:
 _MOST_FACTORS = 16
 
 
-@lowers(np.power, np.float_power)
+@lowers(np.float_power)
+def _float_power(result: Any, a: Any, b: Any) -> Tensor:
+    x, y = loop_inputs(np.float_power, a, b)
+    return elementwise("Pow", x, y)
+
+
+@lowers(np.power)
 def _power(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.power, a, b)
-    if np.asarray(result).dtype != x.dtype:
-        x, y = cast(x, np.asarray(result).dtype), cast(y, np.asarray(result).dtype)
     exponent = None if y.const is None or y.const.size != 1 else y.const.ravel()[0]
     if exponent == 2 and not y.ndim:
         return same_kind("Mul", x, x)
     if x.dtype.kind == "f":
-        return elementwise("Pow", x, y)
+        return _power_of_floats(x, y, exponent, of_array=isinstance(plain(a), np.ndarray))
     if exponent is None or y.ndim or not 0 < exponent <= _MOST_FACTORS:
         refuse("a power of integers, which ONNX Runtime rounds as a float64", "x.astype(np.float64) ** n")
     made = x
     for _ in range(int(exponent) - 1):
         made = same_kind("Mul", made, x)
     return made
+
+
+def _power_of_floats(x: Tensor, y: Tensor, exponent: Any, of_array: bool) -> Tensor:
+    """Raise floats to a power: NumPy takes the square root of an array for an exponent of 0.5, so that -inf gives NaN."""
+    if y.ndim or not of_array:
+        return elementwise("Pow", x, y)
+    if exponent is not None:
+        return elementwise("Sqrt", x) if exponent == 0.5 else elementwise("Pow", x, y)
+    is_root = elementwise("Equal", y, constant(0.5, y.dtype), dtype=bool)
+    is_negative = elementwise("Less", x, constant(0, x.dtype), dtype=bool)
+    has_no_root = elementwise("And", is_root, is_negative)
+    return where(has_no_root, constant(np.nan, x.dtype), elementwise("Pow", x, y))
 
 
 def _in_double(function: Any, record: Callable[[Tensor], Tensor]) -> None:
@@ -236,10 +291,43 @@ def _in_double(function: Any, record: Callable[[Tensor], Tensor]) -> None:
         return cast(record(cast(tensor, np.float64)), tensor.dtype)
 
 
-_in_double(np.log1p, lambda x: elementwise("Log", elementwise("Add", x, constant(1.0))))
-_in_double(np.expm1, lambda x: elementwise("Sub", elementwise("Exp", x), constant(1.0)))
-_in_double(np.log2, lambda x: elementwise("Div", elementwise("Log", x), constant(np.log(2.0))))
-_in_double(np.log10, lambda x: elementwise("Div", elementwise("Log", x), constant(np.log(10.0))))
+def _log1p(x: Tensor) -> Tensor:
+    """Calculate log(1 + x) by Kahan's formula, which corrects for what the addition rounds off."""
+    one = constant(1.0)
+    above = elementwise("Add", x, one)
+    added = elementwise("Sub", above, one)
+    logarithm = elementwise("Log", above)
+    corrected = elementwise("Mul", logarithm, elementwise("Div", x, added))
+    # Nothing was added: the logarithm is x itself. And infinity by infinity is no number.
+    is_tiny = elementwise("Equal", above, one, dtype=bool)
+    is_infinite = elementwise("Equal", above, constant(np.inf), dtype=bool)
+    return where(is_tiny, x, where(is_infinite, above, corrected))
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """Calculate exp(x) - 1 by Kahan's formula, which corrects for what the subtraction cancels."""
+    one = constant(1.0)
+    power = elementwise("Exp", x)
+    less = elementwise("Sub", power, one)
+    corrected = elementwise("Mul", less, elementwise("Div", x, elementwise("Log", power)))
+    # Far from zero nothing cancels, and the logarithm of 0 and of infinity would make NaN.
+    is_tiny = elementwise("Equal", power, one, dtype=bool)
+    cancels = elementwise("Less", elementwise("Abs", x), one, dtype=bool)
+    return where(is_tiny, x, where(cancels, corrected, less))
+
+
+def _logarithm(x: Tensor, base: float) -> Tensor:
+    """Calculate a logarithm that is whole where x is a whole power of the base, as floor(log2(x)) counts on."""
+    quotient = elementwise("Div", elementwise("Log", x), constant(np.log(base)))
+    whole = elementwise("Round", quotient)
+    is_power = elementwise("Equal", elementwise("Pow", constant(base), whole), x, dtype=bool)
+    return where(is_power, whole, quotient)
+
+
+_in_double(np.log1p, _log1p)
+_in_double(np.expm1, _expm1)
+_in_double(np.log2, lambda x: _logarithm(x, 2.0))
+_in_double(np.log10, lambda x: _logarithm(x, 10.0))
 _in_double(np.exp2, lambda x: elementwise("Pow", constant(2.0), x))
 _in_double(np.deg2rad, lambda x: elementwise("Mul", x, constant(np.pi / 180)))
 _in_double(np.radians, lambda x: elementwise("Mul", x, constant(np.pi / 180)))
@@ -274,16 +362,24 @@ def _trunc(result: Any, x: Any) -> Tensor:
 # ---- division of integers, remainders ----------------------------------------------------------------------------------------
 
 
-def _nonzero(b: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A divisor of integers without zeros, and where they were: such a division would end the process."""
-    if b.const is not None and (b.const != 0).all():
-        return b, None
-    zero = same_kind("Equal", b, constant(0, b.dtype), dtype=bool)
-    return where(zero, constant(1, b.dtype), b), zero
+def _is_value(x: Tensor, value: int) -> Tensor:
+    return same_kind("Equal", x, constant(value, x.dtype), dtype=bool)
 
 
-def _zero_where(zero: Tensor | None, x: Tensor) -> Tensor:
-    return x if zero is None else where(zero, constant(0, x.dtype), x)
+def _is_never(x: Tensor, value: int) -> bool:
+    """Tell whether a tensor cannot hold a value: it is a constant without it."""
+    if x.dtype.kind == "u" and value < 0:
+        return True
+    return x.const is not None and not bool((x.const == value).any())
+
+
+def _safe_divisor(divisor: Tensor) -> Tensor:
+    """Replace 0 and -1 by 1: the processor ends the process for x // 0, and for the least integer // -1."""
+    one = constant(1, divisor.dtype)
+    for value in (0, -1):
+        if not _is_never(divisor, value):
+            divisor = where(_is_value(divisor, value), one, divisor)
+    return divisor
 
 
 @lowers(np.remainder)
@@ -291,14 +387,16 @@ def _remainder(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.remainder, a, b)
     if x.dtype.kind == "f":
         return _float_remainder(x, y)
-    safe, zero = _nonzero(y)
-    return _zero_where(zero, same_kind("Mod", x, safe))
+    # By 1, which stands for 0 and -1, all remainders are the 0 that NumPy gives there.
+    return same_kind("Mod", x, _safe_divisor(y))
 
 
 def _float_remainder(x: Tensor, y: Tensor) -> Tensor:
-    """C's fmod, with the divisor's sign, as NumPy does it."""
+    """Give C's remainder the divisor's sign, as NumPy does; a zero is positive, as onnxruntime's Where drops its sign."""
     rest = elementwise("Mod", x, y, fmod=1)
-    return where(_other_sign(rest, y), elementwise("Add", rest, y), rest)
+    zero = constant(0, x.dtype)
+    adjusted = where(_other_sign(rest, y), elementwise("Add", rest, y), rest)
+    return where(elementwise("Equal", rest, zero, dtype=bool), zero, adjusted)
 
 
 def _other_sign(rest: Tensor, y: Tensor) -> Tensor:
@@ -313,8 +411,14 @@ def _fmod(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.fmod, a, b)
     if x.dtype.kind == "f":
         return elementwise("Mod", x, y, fmod=1)
-    safe, zero = _nonzero(y)
-    return _zero_where(zero, elementwise("Mod", x, safe, fmod=1))
+    return _c_remainder(x, _safe_divisor(y))
+
+
+def _c_remainder(x: Tensor, y: Tensor) -> Tensor:
+    """Calculate C's remainder of integers, which has the sign of x."""
+    if served("Mod", x.dtype, 2):
+        return elementwise("Mod", x, y, fmod=1)
+    refuse(f"np.fmod of {x.dtype}, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
 
 
 @lowers(np.floor_divide)
@@ -322,8 +426,28 @@ def _floor_divide(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.floor_divide, a, b)
     if x.dtype.kind == "f":
         return _float_floor_divide(x, y)
-    safe, zero = _nonzero(y)
-    return _zero_where(zero, same_kind("Div", same_kind("Sub", x, same_kind("Mod", x, safe)), safe))
+    return _integer_floor_divide(x, y)
+
+
+def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
+    """Divide and round down. x - x % y would wrap near the least integer, so the quotient is corrected instead."""
+    safe = _safe_divisor(y)
+    quotient = same_kind("Div", x, safe)
+    if x.dtype.kind == "i":
+        exact = same_kind("Mul", quotient, safe)
+        remainder = same_kind("Sub", x, exact)
+        zero = constant(0, x.dtype)
+        is_inexact = elementwise("Not", same_kind("Equal", remainder, zero, dtype=bool))
+        differs_in_sign = elementwise(
+            "Xor", same_kind("Less", remainder, zero, dtype=bool), same_kind("Less", safe, zero, dtype=bool)
+        )
+        rounds_down = elementwise("And", is_inexact, differs_in_sign)
+        quotient = where(rounds_down, same_kind("Sub", quotient, constant(1, x.dtype)), quotient)
+    if not _is_never(y, -1):
+        quotient = where(_is_value(y, -1), same_kind("Neg", x), quotient)
+    if not _is_never(y, 0):
+        quotient = where(_is_value(y, 0), constant(0, x.dtype), quotient)
+    return quotient
 
 
 def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
@@ -379,7 +503,10 @@ def _hypot(result: Any, a: Any, b: Any) -> Tensor:
     if x.dtype == np.float64:
         refuse("np.hypot of float64, whose squares can overflow", "np.sqrt(a**2 + b**2), if they cannot")
     squares = [elementwise("Mul", wide, wide) for wide in (cast(x, np.float64), cast(y, np.float64))]
-    return cast(elementwise("Sqrt", elementwise("Add", *squares)), x.dtype)
+    length = cast(elementwise("Sqrt", elementwise("Add", *squares)), x.dtype)
+    # An infinite side makes an infinite length, whatever the other is.
+    is_infinite = elementwise("Or", _is_inf(x), _is_inf(y))
+    return where(is_infinite, constant(np.inf, x.dtype), length)
 
 
 @lowers(np.logaddexp)
@@ -388,7 +515,7 @@ def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.logaddexp, a, b)
     wide = [cast(each, np.float64) for each in (x, y)]
     apart = elementwise("Neg", elementwise("Abs", elementwise("Sub", *wide)))
-    adds = elementwise("Log", elementwise("Add", elementwise("Exp", apart), constant(1.0)))
+    adds = _log1p(elementwise("Exp", apart))
     same = elementwise("Equal", *wide, dtype=bool)
     return cast(elementwise("Add", elementwise("Max", *wide), where(same, constant(np.log(2.0)), adds)), x.dtype)
 

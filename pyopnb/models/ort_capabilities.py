@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from pyopnb.ops.names import canonical_domain
 
 __all__ = [
-    "Kernel",
     "Operator",
-    "Port",
+    "RuntimeKernel",
+    "RuntimePort",
+    "compares_int64",
     "has_op",
     "kernels",
     "newest_ir_version",
@@ -51,7 +53,7 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
 
 @cache
 def newest_ir_version() -> int:
-    """The newest IR version that the installed onnxruntime loads and the installed onnx writes.
+    """Return the newest IR version that the installed onnxruntime loads and the installed onnx writes.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def newest_ir_version() -> int:
 
 @cache
 def newest_loaded_ir() -> int:
-    """The newest IR version that the installed onnxruntime loads, also where the installed onnx does not write it yet.
+    """Return the newest IR version that the installed onnxruntime loads, also where the installed onnx does not write it yet.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def newest_loaded_ir() -> int:
 
 @cache
 def takes_empty() -> bool:
-    """Whether kernels of the installed onnxruntime can be trusted with tensors that have no elements.
+    """Tell whether kernels of the installed onnxruntime can be trusted with tensors that have no elements.
 
     Asking may end the process, so this goes by the version: in 1.25 TopK divides by their size, and MatMul leaves its
     result as it finds the memory; 1.32 was tried.
@@ -92,8 +94,30 @@ def takes_empty() -> bool:
 
 
 @cache
+def compares_int64() -> bool:
+    """Tell whether Max and Min of the installed onnxruntime compare all 64 bits of int64.
+
+    In 1.25 they compare the lower 32 bits where an input has more than one element; 1.32 compares all of them.
+
+    Returns
+    -------
+    bool
+    """
+    import onnxruntime
+
+    x, y, z = (helper.make_tensor_value_info(name, TensorProto.INT64, [64]) for name in "xyz")
+    graph = helper.make_graph([helper.make_node("Max", ["x", "y"], ["z"])], "trial", [x, y], [z])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=newest_ir_version())
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    # The lower half of this number is -1, which is less than 0.
+    large = np.full(64, 2**32 - 1, np.int64)
+    (result,) = session.run(None, {"x": large, "y": np.zeros(64, np.int64)})
+    return bool((result == large).all())
+
+
+@cache
 def newest_opset() -> int:
-    """The newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows.
+    """Return the newest version of ONNX's own operators that the installed onnxruntime loads and the installed onnx knows.
 
     Returns
     -------
@@ -110,7 +134,7 @@ def _ops() -> frozenset[tuple[str, str]]:
 
 
 def has_op(domain: str, op_type: str) -> bool:
-    """Whether the installed onnxruntime has an operator, in any version.
+    """Tell whether the installed onnxruntime has an operator, in any version.
 
     Parameters
     ----------
@@ -125,7 +149,7 @@ def has_op(domain: str, op_type: str) -> bool:
 
 @cache
 def schema_domains() -> dict[str, int]:
-    """The domains of the installed onnxruntime's operators.
+    """Return the domains of the installed onnxruntime's operators.
 
     Returns
     -------
@@ -142,7 +166,7 @@ def schema_domains() -> dict[str, int]:
 
 @cache
 def newest_version(domain: str) -> int | None:
-    """The newest version of a domain that the installed onnxruntime loads.
+    """Return the newest version of a domain that the installed onnxruntime loads.
 
     The runtime lists operators of versions that it does not load yet, and may load versions that the installed onnx lacks.
 
@@ -163,7 +187,7 @@ def newest_version(domain: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RuntimePort:
     """An input or output of one of the runtime's operators.
 
     Attributes
@@ -195,7 +219,7 @@ class Operator:
     domain, op_type : str
     since : int
         The version of the domain that it came with.
-    inputs, outputs : tuple of Port
+    inputs, outputs : tuple of RuntimePort
     attributes : frozenset of str
     deprecated : bool
     """
@@ -203,14 +227,14 @@ class Operator:
     domain: str
     op_type: str
     since: int
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[RuntimePort, ...]
+    outputs: tuple[RuntimePort, ...]
     attributes: frozenset[str]
     deprecated: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class RuntimeKernel:
     """A kernel for the CPU.
 
     Attributes
@@ -226,7 +250,7 @@ class Kernel:
     takes: tuple[tuple[str, frozenset[str]], ...]
 
     def serves(self, since: int) -> bool:
-        """Whether it serves the version of an operator that came with a version of the domain.
+        """Tell whether it serves the version of an operator that came with a version of the domain.
 
         A kernel without a last version serves only its first one: a later one may have another meaning.
 
@@ -245,27 +269,29 @@ _NO_END = 2**31 - 1
 
 
 @cache
-def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
-    """The CPU kernels of the installed onnxruntime.
+def kernels() -> Mapping[tuple[str, str], tuple[RuntimeKernel, ...]]:
+    """Return the CPU kernels of the installed onnxruntime.
 
     Returns
     -------
-    mapping of (str, str) to tuple of Kernel
+    mapping of (str, str) to tuple of RuntimeKernel
         By domain and op type.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    by_name: dict[tuple[str, str], list[Kernel]] = {}
+    by_name: dict[tuple[str, str], list[RuntimeKernel]] = {}
     for row in state.get_all_opkernel_def():
         if row.provider == "CPUExecutionProvider":
             takes = tuple((name, frozenset(types)) for name, types in sorted(row.type_constraints.items()))
-            by_name.setdefault((row.domain, row.op_name), []).append(Kernel(row.version_range[0], row.version_range[1], takes))
+            by_name.setdefault((row.domain, row.op_name), []).append(
+                RuntimeKernel(row.version_range[0], row.version_range[1], takes)
+            )
     return {key: tuple(rows) for key, rows in by_name.items()}
 
 
 @cache
 def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
-    """The operators that the installed onnxruntime knows.
+    """Return the operators that the installed onnxruntime knows.
 
     Returns
     -------
@@ -284,13 +310,13 @@ def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
     return {key: tuple(rows) for key, rows in by_name.items()}
 
 
-def _port(row: Any) -> Port:
+def _port(row: Any) -> RuntimePort:
     variadic = row.option == type(row.option).Variadic
-    return Port(row.name, row.typeStr, frozenset(row.types), variadic, bool(row.isHomogeneous))
+    return RuntimePort(row.name, row.typeStr, frozenset(row.types), variadic, bool(row.isHomogeneous))
 
 
 def operator_at(domain: str, op_type: str, version: int) -> Operator | None:
-    """An operator in a version of its domain.
+    """Return an operator in a version of its domain.
 
     Parameters
     ----------

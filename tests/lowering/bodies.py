@@ -62,7 +62,7 @@ BODIES: dict[str, str] = {
     "instead of np.fill_diagonal": "np.where(np.eye(v.shape[0], dtype=bool), 9, v[:, None] * v)", "instead of np.cov": "(x - x.mean(1, keepdims=True)) @ (x - x.mean(1, keepdims=True)).T / np.float32(5)",
     "instead of np.cbrt": "np.sign(x) * np.abs(x) ** (1 / 3)", "instead of np.modf": "x - np.trunc(x)", "instead of np.packbits": "((m.reshape(-1, 8) * 2 ** np.arange(7, -1, -1)).sum(1))  # int64",
     # integers
-    "integers": "(n * n + n // 3 - n % 5 + n ** 2 + abs(n) - (n << 2) + (n >> 1)) & 7 | 8 ^ n  # int32", "integer division": "n // (n - n) + n % np.where(m, n, 0)  # int32", "sums of integers": "n.sum(0) + n.max() + n.prod(0) * n.mean().astype(np.int64)  # int64",
+    "integers": "(n * n + n // 3 - n % 5 + n ** 2 + abs(n) - (n << 2) + (n >> 1)) & 7 | 8 ^ n  # int32", "integer division": "n // (n - n) + n % np.where(m, n, 0)  # int32", "sums of integers": "n.sum(0) + n.max() + n[:2].cumsum(0)[-1] * n.mean().astype(np.int64)  # int64",
     "small integers": "(n.astype(np.int8) * np.int8(50) + np.maximum(n.astype(np.int8), 3)).astype(np.int8)  # int8", "true division": "(n / 3 + n / n.shape[0]).astype(np.float32)", "promotion": "(x * n + np.float64(2)).astype(np.float32)",
     "bools": "(m * x + m.sum() + (m + m) * 1).astype(np.float32)", "sizes": "x * x.shape[0] / x.size + x / np.sqrt(x.shape[-1]).astype(np.float32) + len(x.shape)",
 }  # fmt: skip

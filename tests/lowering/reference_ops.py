@@ -100,7 +100,7 @@ def lowered_case(case: Any, outcome: Outcome) -> None:
         try:
             subject = subject_of(node, version, {})
             lowered = trace_op(subject, example, expected, opset=max(18, min(version, 21)), sizes=True)
-        except pyopnb.NotLowered:
+        except pyopnb.errors.NotLowered:
             subject = subject_of(node, version, parameters(example))
             lowered = trace_op(subject, example, expected, opset=max(18, min(version, 21)), sizes=True)
         if any(each.op_type == node.op_type for each in lowered.function.node):

@@ -50,18 +50,18 @@ def test_sizes_may_be_given(clip):
     forms = pyopnb.forms(clip, sizes=[1, 10])
     assert [example.inputs[0].shape for example in forms.examples] == [(1, 2), (10, 2)]
     with pytest.raises(
-        pyopnb.ArgumentError,
+        pyopnb.errors.InputError,
         match="forms of demo::Clip, sizes: expected sizes of N that give at most a million elements, got 1000000000",
     ):
         pyopnb.forms(clip, sizes=[1_000_000_000])
-    with pytest.raises(pyopnb.ArgumentError, match="got -1"):
+    with pytest.raises(pyopnb.errors.InputError, match="got -1"):
         pyopnb.forms(clip, sizes=[-1])
 
 
 def test_an_op_whose_sizes_are_fixed_has_one_size(define):
     define('@pyopnb.pyop("demo::Three")\nclass Three:\n    def compute(self, x: "float32[3]"):\n        return x + 1\n')
     assert len(pyopnb.forms("demo::Three").examples) == 1
-    with pytest.raises(pyopnb.ArgumentError, match="expected none: the hints fix all"):
+    with pytest.raises(pyopnb.errors.InputError, match="expected none: the hints fix all"):
         pyopnb.forms("demo::Three", sizes=[4])
 
 
@@ -99,7 +99,7 @@ def test_versions_in_other_languages_are_forms(clip):
     doubles = pyopnb.forms(clip, sizes=[3])
     assert doubles[2].verdict == "yes"
     pyopnb.cpp_op("void Copy(Input<float> x, Output<float> y) { y.allocate(x.shape()); }", "demo::Copy")
-    with pytest.raises(pyopnb.ArgumentError, match=r"forms of demo::Copy: expected a version in Python, got C\+\+ alone"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"forms of demo::Copy: expected a version in Python, got C\+\+ alone"):
         pyopnb.forms("demo::Copy")
 
 

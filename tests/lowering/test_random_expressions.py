@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import os
 import warnings
 
 import numpy as np
 import onnxruntime
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_bodies import run_seeds
 
 import pyopnb
 from pyopnb.lowering.tracer import trace_op
@@ -140,3 +143,20 @@ def test_what_is_traced_is_right_at_two_shapes_and_without_elements(expression, 
             continue
         finite = np.abs(want[0][np.isfinite(want[0])]).max(initial=1.0)
         pyopnb.testing.assert_close(got, want[0], rtol=1e-6, atol=1e-9 * float(finite), where=expression)
+
+
+SAMPLE = 300
+
+
+def test_random_bodies_of_all_dtypes_give_numpys_numbers():
+    tally = run_seeds(range(SAMPLE))
+    assert not tally.wrong, tally
+    assert tally.converted > SAMPLE // 2
+
+
+@pytest.mark.everywhere
+def test_a_hundred_thousand_random_bodies_give_numpys_numbers():
+    count = int(os.environ.get("PYOPNB_LOWER_BODIES", "100000"))
+    tally = run_seeds(range(SAMPLE, SAMPLE + count))
+    print(tally)
+    assert not tally.wrong, tally
