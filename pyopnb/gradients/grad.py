@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
 from pyopnb.models.edit.inline import inlined_functions
@@ -16,9 +20,10 @@ from pyopnb.models.functions import function_key
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.op_inference import infer_types
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize, suggest, suggest_key
 from pyopnb.ops.installed import require
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest, suggest_key
 from pyopnb.ops.registry import registry
+from pyopnb.runtime.feeds import check_feed, check_names
 
 __all__ = ["grad"]
 
@@ -26,7 +31,14 @@ _FLOATS = ("float16", "float32", "float64")
 
 
 @hide_internal_frames
-def grad(model: Any, wrt: Sequence[str] | str, loss: str | None = None) -> ModelProto:
+def grad(
+    model: Any,
+    wrt: Sequence[str] | str,
+    loss: str | None = None,
+    *,
+    feeds: Mapping[str, Any] | None = None,
+    verify: bool = True,
+) -> ModelProto:
     """Make a model that also computes the gradients of one of its outputs.
 
     ONNX's own operators are derived by the rules of onnx-ad, an op by the ``backward`` of its class, which becomes a node of
@@ -41,18 +53,26 @@ def grad(model: Any, wrt: Sequence[str] | str, loss: str | None = None) -> Model
         Names of inputs and initializers, float16, float32 or float64.
     loss : str, optional
         The output to derive, with one element. The only such output if not given.
+    feeds : mapping of str to array, optional
+        An example of the inputs, at which the gradients are compared first. Others are drawn from the inputs' types; give one
+        where few values make sense.
+    verify : bool
+        Compare the gradients with differences of the loss along random directions, at inputs of several sizes and
+        magnitudes. Turn it off for an op whose ``backward`` means to differ, as a straight-through estimator does.
 
     Returns
     -------
     ModelProto
         It has the outputs of the model, then ``grad_<name>`` for each name of ``wrt``, of its dtype and shape. The
-        initializers stay what they are.
+        initializers stay what they are. ``pyopnb.gradients`` in its metadata says what was compared.
 
     Raises
     ------
     ModelError
         A name that is not there or has no influence on the loss (as `torch.autograd.grad` does), a loss with more than one
-        element, or a node without a gradient.
+        element, a node without a gradient, or a gradient that is wrong.
+    InputError
+        ``feeds`` are not those of the model.
     ImportError
         onnx-ad is not installed: it comes with the extra ``pyopnb[grad]``.
 
@@ -79,20 +99,59 @@ def grad(model: Any, wrt: Sequence[str] | str, loss: str | None = None) -> Model
     [2. 4. 6.]
     """
     require("onnx_ad", "0.3", "'pyopnb[grad]'")
+    from pyopnb.gradients.limits import check_sizes
     from pyopnb.gradients.reverse import reverse
 
+    began = time.perf_counter()
     source = open_for_edit(model, None)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     proto = _without_functions(source.proto)
     distinguish(proto)
     name_outputs(proto)
     proto = with_ranks(proto)
+    check_sizes(proto)
     _check_wrt(proto.graph, names)
-    reverse(proto, names, _loss(proto.graph, loss))
+    output = _loss(proto.graph, loss)
+    example = None if feeds is None else _checked_feeds(proto.graph, feeds)
+    reverse(proto, names, output)
     distinguish(proto)
     _check_types(proto)
     source.proto.CopyFrom(proto)
-    return to_model(source)
+    derived = to_model(source)
+    seconds = time.perf_counter() - began
+    note = _verified(derived, names, output, example, seconds) if verify else "not verified: verify=False"
+    helper.set_model_props(derived, {**_properties(derived), "pyopnb.gradients": note})
+    return derived
+
+
+def _verified(
+    derived: ModelProto,
+    names: Sequence[str],
+    loss: str,
+    feeds: Mapping[str, np.ndarray] | None,
+    seconds: float,
+) -> str:
+    """Compare the gradients with differences; return what was compared, and warn if nothing was."""
+    from pyopnb.gradients.verify import verify_gradients
+
+    gradients = {name: f"grad_{name}" for name in names}
+    note = verify_gradients(derived, gradients, loss, feeds, seconds)
+    if note.startswith("not verified"):
+        text = f"grad: {note}. Give an example, feeds={{…}}, or say verify=False."
+        warnings.warn(text, UserWarning, stacklevel=4)
+    return note
+
+
+def _properties(model: ModelProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [info for info in graph.input if info.name not in weights]
+    types = {info.name: type_of_proto(info.type) for info in inputs}
+    check_names(feeds, types)
+    return {name: np.asarray(check_feed(name, value, types[name])) for name, value in feeds.items()}
 
 
 def _without_functions(model: ModelProto) -> ModelProto:

@@ -1,68 +1,190 @@
-"""Operators for which onnx-ad gives a wrong gradient, or zero where there is one: another rule, or a refusal."""
+"""Correct or refuse the operators for which onnx-ad 0.3.0 gives a wrong gradient, or zero where there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnx import NodeProto
+from onnx import NodeProto, helper
 from onnx_ad import rules
 from onnx_ad._build import FLOAT_TYPES, attribute
 from onnx_ad.rules import REVERSE
 
 __all__ = ["RULES", "Refused", "refuse"]
 
+_REDUCTIONS_OF_ONE = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
+"""Reductions that are not the identity over a single element."""
+
 
 class Refused(Exception):
-    """A node has no right gradient here, and why."""
+    """Say why a node has no right gradient here."""
 
 
 def refuse(ctx: Any, node: NodeProto) -> None:
-    """Refuse what onnx-ad takes for a constant and is none.
+    """Refuse the nodes whose gradient onnx-ad 0.3.0 gets wrong.
 
     Raises
     ------
     Refused
     """
-    if node.op_type == "Det":
-        raise Refused("onnx-ad takes the gradient of a determinant for zero")
-    if node.op_type == "OneHot" and len(node.input) > 2 and node.input[2] in ctx.wanted:
-        raise Refused("onnx-ad takes the gradient in its values for zero")
-    if node.op_type == "Scatter" and ctx.opset < 11:
-        raise Refused("onnx-ad derives it by GatherElements, which came with opset 11")
-    if node.op_type == "SpaceToDepth" and attribute(node, "mode", "DCR") not in ("DCR", b"DCR"):
-        raise Refused("onnx-ad derives it as if its mode were DCR")
-    if node.op_type == "MaxUnpool" and len(node.input) > 2 and node.input[2]:
-        raise Refused("with an output_shape, its indices are read in another way by onnx-ad than by ONNX's reference")
-    if node.op_type in ("Max", "Min") and len(node.input) > 1 and ctx.opset < 12:
-        raise Refused("onnx-ad derives it by comparisons that came with opset 12")
-    if node.op_type == "BitCast" and ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
-        raise Refused("bits of a floating-point number, read as another one")
+    reason = _REASONS.get(node.op_type)
+    message = reason(ctx, node) if reason else ""
+    if message:
+        raise Refused(message)
+
+
+# ---- refusals: each returns the reason, or an empty string -----------------------------------
+
+
+def _det(ctx: Any, node: NodeProto) -> str:
+    return "onnx-ad takes the gradient of a determinant for zero"
+
+
+def _one_hot(ctx: Any, node: NodeProto) -> str:
+    if len(node.input) > 2 and node.input[2] in ctx.wanted:
+        return "onnx-ad takes the gradient in its values for zero"
+    return ""
+
+
+def _scatter(ctx: Any, node: NodeProto) -> str:
+    if ctx.opset < 11:
+        return "onnx-ad derives it by GatherElements, which came with opset 11"
+    return ""
+
+
+def _space_to_depth(ctx: Any, node: NodeProto) -> str:
+    if attribute(node, "mode", "DCR") != "DCR":
+        return "onnx-ad derives it as if its mode were DCR"
+    return ""
+
+
+def _max_unpool(ctx: Any, node: NodeProto) -> str:
+    if len(node.input) > 2 and node.input[2]:
+        return "with an output_shape, onnx-ad reads its indices differently from ONNX's reference"
+    return ""
+
+
+def _extremum(ctx: Any, node: NodeProto) -> str:
+    if len(node.input) > 1 and ctx.opset < 12:
+        return "onnx-ad derives it by comparisons that came with opset 12"
+    return ""
+
+
+def _bit_cast(ctx: Any, node: NodeProto) -> str:
+    if ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
+        return "the bits of a floating-point number are read as another number"
+    return ""
+
+
+def _clip_bounds(ctx: Any, node: NodeProto) -> str:
+    if ctx.opset < 9:
+        return "its gradient needs Where, which came with opset 9"
+    # Where min exceeds max, Clip returns max, but onnx-ad gives min a gradient.
+    bounds = [name for name in node.input[1:3] if name]
+    if len(bounds) == 2 and any(ctx.asked_for(name) for name in bounds):
+        return "min and max of one Clip have no gradient here: derive Min(Max(x, min), max)"
+    return ""
+
+
+def _reduction_without_axes(ctx: Any, node: NodeProto) -> str:
+    # ONNX says that nothing is reduced; ONNX Runtime takes the reduction of each single element.
+    if _lacks_axes(ctx, node) and attribute(node, "noop_with_empty_axes", 0):
+        return "runtimes disagree on what it computes with noop_with_empty_axes=1 and no axes"
+    return ""
+
+
+def _einsum(ctx: Any, node: NodeProto) -> str:
+    specs, output, _ = rules._einsum_parts(node)
+    for number, (name, spec) in enumerate(zip(node.input, specs, strict=True)):
+        elsewhere = "".join([output, *specs[:number], *specs[number + 1 :]])
+        summed = [letter for letter in spec if letter.isalpha() and letter not in elsewhere]
+        # onnx-ad broadcasts the gradient back over such an index by its declared size.
+        if summed and ctx.asked_for(name) and ctx.shapes.static(name) is None:
+            return f"index {summed[0]} is summed away, and the shape of its input is not declared"
+    return ""
+
+
+_REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
+    "BitCast": _bit_cast,
+    "Clip": _clip_bounds,
+    "Det": _det,
+    "Einsum": _einsum,
+    "Max": _extremum,
+    "MaxUnpool": _max_unpool,
+    "Min": _extremum,
+    "OneHot": _one_hot,
+    "Scatter": _scatter,
+    "SpaceToDepth": _space_to_depth,
+    **dict.fromkeys(_REDUCTIONS_OF_ONE, _reduction_without_axes),
+}
+
+
+# ---- rules of our own; onnx-ad 0.3.0 is the newest, so no version ends them yet --------------
+
+
+def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive Conv, AveragePool or LpPool with the pads at both ends as the node has them."""
+    rule = _conv if node.op_type == "Conv" else REVERSE[node.op_type]
+    first = len(ctx.b.nodes)
+    contributions = rule(ctx, node, grads)
+    for emitted in ctx.b.nodes[first:]:
+        if emitted.op_type == "ConvTranspose":
+            _replace_output_shape(ctx, node, emitted)
+    return contributions
+
+
+def _replace_output_shape(ctx: Any, node: NodeProto, transposed: NodeProto) -> None:
+    """Give a ConvTranspose output_padding, as an output_shape makes the runtime ignore its pads."""
+    shape = attribute(transposed, "output_shape")
+    if shape is None:
+        return
+    spatial = len(shape)
+    kernel = attribute(node, "kernel_shape") or ctx.shapes.shape(node.input[1])[2:]
+    strides = attribute(transposed, "strides", [1] * spatial)
+    dilations = attribute(transposed, "dilations", [1] * spatial)
+    pads = attribute(transposed, "pads", [0] * (2 * spatial))
+    padding = []
+    for axis in range(spatial):
+        if kernel[axis] is None:
+            raise Refused("the size of its kernel is not declared")
+        covered = (kernel[axis] - 1) * dilations[axis] + 1
+        # What the last window leaves of the padded input.
+        padding.append((shape[axis] + pads[axis] + pads[spatial + axis] - covered) % strides[axis])
+    remaining = [field for field in transposed.attribute if field.name != "output_shape"]
+    remaining.append(helper.make_attribute("output_padding", padding))
+    del transposed.attribute[:]
+    transposed.attribute.extend(remaining)
 
 
 def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Conv whose number of samples is not known: onnx-ad asks for the whole shape of its input, and uses the spatial sizes."""
+    """Derive a Conv whose number of samples is free, for which onnx-ad wants the whole shape."""
     x, w, y = node.input[0], node.input[1], node.output[0]
     shape = ctx.shapes.shape(x)
     if not ctx.asked_for(x) or shape is None or None not in shape or None in shape[2:]:
         return REVERSE["Conv"](ctx, node, grads)
     attrs, spatial = rules._conv_attributes(ctx, node)
     seeded = ctx.full(grads[0], y)
-    transposed = {**{key: value for key, value in attrs.items() if key != "kernel_shape"}, "output_shape": list(shape[2:])}
-    product = ctx.b.op("ConvTranspose", [rules._fold_seed_into_batch(ctx, seeded, y), w], stem="a_conv", **transposed)
+    transposed = {**attrs, "output_shape": list(shape[2:])}
+    transposed.pop("kernel_shape", None)
+    folded = rules._fold_seed_into_batch(ctx, seeded, y)
+    product = ctx.b.op("ConvTranspose", [folded, w], stem="a_conv", **transposed)
     contributions = [
         rules._unfold_batch_into_seed(ctx, product, x, ctx.rank(x)),
         rules._conv_weight_adjoint(ctx, node, attrs, spatial, seeded),
     ]
-    if len(node.input) > 2:
-        bias = node.input[2]
-        summed = ctx.reduce_sum(seeded, [axis for axis in range(ctx.rank(y)) if axis != 1], keepdims=0)
-        contributions.append(ctx.reshape_like(summed, bias) if bias and ctx.asked_for(bias) else None)
+    bias = node.input[2] if len(node.input) > 2 else ""
+    if bias and ctx.asked_for(bias):
+        outside = [axis for axis in range(ctx.rank(y)) if axis != 1]
+        summed = ctx.reduce_sum(seeded, outside, keepdims=0)
+        contributions.append(ctx.reshape_like(summed, bias))
     return contributions
 
 
 def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
-    """NaN that nobody reads stays out of it: rows that are masked as a whole, whose softmax attention replaces by zeros."""
+    """Derive Softmax so that rows that are masked as a whole get zeros.
+
+    Their softmax is NaN, which attention replaces by zeros: NaN that nobody reads stays out.
+    """
     if ctx.opset < 13:
         return list(REVERSE["Softmax"](ctx, node, grads))
     axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
@@ -74,21 +196,57 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     return [ctx.b.op("Mul", [y, ctx.b.op("Sub", [grad, total])])]
 
 
-def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
-    """Where the least is greater than the most, the output is the most: onnx-ad gives the least a gradient there."""
-    contributions = list(REVERSE["Clip"](ctx, node, grads))
-    low, high = (node.input[n] if len(node.input) > n else "" for n in (1, 2))
-    if not (low and high):
-        return contributions
-    rank, zero = ctx.rank(node.output[0]), ctx.constant(0.0, ctx.dtype(node.output[0]))
-    crossed = ctx.b.op("Greater", [low, high])
-    if ctx.asked_for(low) and contributions[1] is not None:
-        contributions[1] = ctx.b.op("Where", [crossed, zero, contributions[1]])
-    if ctx.asked_for(high) and contributions[2] is not None:
-        everything = ctx.unbroadcast(ctx.full(grads[0], node.output[0]), rank, high)
-        contributions[2] = ctx.b.op("Where", [crossed, everything, contributions[2]])
+def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive Clip, whose bounds are attributes before opset 11 that onnx-ad does not read."""
+    if ctx.opset >= 11:
+        return REVERSE["Clip"](ctx, node, grads)
+    x, dtype = node.input[0], ctx.dtype(node.output[0])
+    zero, gradient = ctx.constant(0.0, dtype), grads[0]
+    for name, comparison in (("min", "Less"), ("max", "Greater")):
+        bound = attribute(node, name)
+        if bound is not None:
+            outside = ctx.b.op(comparison, [x, ctx.constant(bound, dtype)])
+            gradient = ctx.b.op("Where", [rules._mask(ctx, outside), zero, gradient])
+    return [gradient]
+
+
+def _reduction(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+    """Derive a reduction, whose empty axes mean all of them, which onnx-ad takes for none."""
+    if not _lacks_axes(ctx, node) or attribute(node, "noop_with_empty_axes", 0):
+        return list(REVERSE[node.op_type](ctx, node, grads))
+    over_all = NodeProto()
+    over_all.CopyFrom(node)
+    del over_all.input[1:]
+    del over_all.attribute[:]
+    over_all.attribute.extend(field for field in node.attribute if field.name != "axes")
+    contributions = REVERSE[node.op_type](ctx, over_all, grads)
+    return [contributions[0], *[None] * (len(node.input) - 1)]
+
+
+def _lacks_axes(ctx: Any, node: NodeProto) -> bool:
+    if len(node.input) > 1 and node.input[1]:
+        return bool(ctx.integers(node.input[1]) == [])
+    return not attribute(node, "axes")
+
+
+def _pad(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive Pad, with zeros for what negative pads cut off."""
+    contributions = list(REVERSE["Pad"](ctx, node, grads))
+    before, after = rules._pad_widths(ctx, node)
+    if min(*before, *after, 0) < 0:
+        cut_before = [max(-width, 0) for width in before]
+        cut_after = [max(-width, 0) for width in after]
+        contributions[0] = rules._pad(ctx, contributions[0], [*cut_before, 0], [*cut_after, 0])
     return contributions
 
 
-RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {"Clip": _clip, "Conv": _conv, "Softmax": _softmax}
+RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
+    "AveragePool": _convolution,
+    "Clip": _clip,
+    "Conv": _convolution,
+    "LpPool": _convolution,
+    "Pad": _pad,
+    "Softmax": _softmax,
+    **dict.fromkeys(("ReduceSum", "ReduceMean", *rules.WEIGHTED_REDUCTIONS), _reduction),
+}
 """By op type, in the place of onnx-ad's."""

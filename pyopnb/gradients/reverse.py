@@ -9,16 +9,17 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, Valu
 from onnx_ad import UnsupportedOperator
 from onnx_ad._build import Builder, Context
 from onnx_ad._graph import node_reads, reachable
-from onnx_ad.expand import expand_functions
 from onnx_ad.lower import lower
 from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
+from pyopnb.errors import ModelError
 from pyopnb.gradients.context import SingleContext
+from pyopnb.gradients.limits import expand_functions
 from pyopnb.gradients.ranks import types_of
 from pyopnb.gradients.rules import Rules
 from pyopnb.models.external_data import is_external
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["PREFIX", "reverse"]
 

@@ -8,7 +8,6 @@ lock: the functions of its reverse pass are bound anew, to find this table where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FunctionType
 from typing import Any
 
 from onnx import ModelProto, NodeProto
@@ -16,9 +15,11 @@ from onnx_ad import UnsupportedOperator, _passes
 from onnx_ad._build import FLOAT_TYPES
 from onnx_ad.rules import REVERSE, ZERO_DERIVATIVE
 
+from pyopnb.errors import ModelError
 from pyopnb.gradients import mends
+from pyopnb.gradients.limits import bound
 from pyopnb.models.nodes import first_output, full_name, walk
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
@@ -60,9 +61,9 @@ class Rules(Mapping[str, _Rule]):
             op = registry.find(site.node.domain, site.node.op_type)
             if op is not None or canonical_domain(site.node.domain):
                 self._rename(site.node, op)
-        self.reverse_nodes: Callable[..., Any] = _bound(_passes.reverse_nodes, REVERSE=self)
+        self.reverse_nodes: Callable[..., Any] = bound(_passes.reverse_nodes, REVERSE=self)
         self._control = {
-            op_type: _bound(rule, reverse_nodes=self.reverse_nodes)
+            op_type: bound(rule, reverse_nodes=self.reverse_nodes)
             for op_type, rule in REVERSE.items()
             if "reverse_nodes" in getattr(getattr(rule, "__code__", None), "co_names", ())
         }
@@ -209,13 +210,6 @@ class Rules(Mapping[str, _Rule]):
             ctx.unsqueeze(grad, [ctx.rank(name)]) if want else None
             for name, grad, want in zip(inputs, names, wanted, strict=True)
         ][: len(node.input)]
-
-
-def _bound(function: FunctionType, **names: object) -> FunctionType:
-    """A function that finds other values under names of its module."""
-    return FunctionType(
-        function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__, function.__closure__
-    )
 
 
 def _is_variadic(schema: Schema) -> bool:

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import InputError
 from pyopnb.ops.atomic_write import atomic_write, check_writable, remove_abandoned
-from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import FeedError, sanitize
-from pyopnb.ops.types import TensorType
+from pyopnb.ops.messages import sanitize
+from pyopnb.training.archive import FORMAT, read_arrays, read_facts, read_headers
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]
 
 _SUFFIX = ".npz"
-_FORMAT = "pyopnb training 1"
 
 
 @dataclass
@@ -66,55 +65,83 @@ class Checkpoint:
         """
         target = path / f"step-{len(self.losses):08}{_SUFFIX}" if path.is_dir() else path
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
-        facts |= {"format": _FORMAT, "names": list(self.state)}
+        facts |= {"format": FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
         with atomic_write(target) as pending:
             np.savez(pending.stream, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]  # all keys are digits
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Read one from a file, or the newest of a folder.
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        state: Mapping[str, np.ndarray],
+        optimizer: str,
+        seed: int | None,
+    ) -> Checkpoint:
+        """Read one from a file, or the newest of a folder, for a training that begins with ``state``.
 
         Raises
         ------
-        FeedError
-            It is not there, or no checkpoint.
+        InputError
+            It is not there, no checkpoint, or that of another training.
         """
         where = f"checkpoint {sanitize(os.fspath(path))}"
-        found = newest(Path(path))
-        if found is None:
-            raise FeedError(
-                where, expected="a file that train wrote", got="none", next="resume=True to begin where there is none"
-            )
+        expected = "a file that train wrote"
+        file = newest(Path(path))
+        if file is None:
+            begin = "resume=True to begin where there is none"
+            raise InputError(where, expected=expected, got="none", next=begin)
         try:
-            with open(found, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-                facts = json.loads(str(file["facts"]))
-                if facts.pop("format") != _FORMAT:
-                    raise ValueError("another format")
-                state = {name: file[str(number)] for number, name in enumerate(facts.pop("names"))}
-            facts |= {key: [(int(step), value) for step, value in facts[key]] for key in ("scores", "marks")}
-            return cls(state=state, **facts)
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise FeedError(where, expected="a file that train wrote", got=sanitize(error)) from error
+            with open(file, "rb") as stream, zipfile.ZipFile(stream) as members:
+                facts = read_facts(members)
+                names = facts.pop("names")
+                del facts["format"]
+                for key in ("scores", "marks"):
+                    facts[key] = [tuple(pair) for pair in facts[key]]
+                checkpoint = cls(state={}, **facts)
+                # All that memory is needed for comes after the comparison with the model.
+                checkpoint._check_origin(optimizer, seed)
+                _check_types(read_headers(members, names), state)
+                checkpoint.state = read_arrays(members, names, len(checkpoint.losses))
+        except InputError:
+            raise
+        except Exception as error:  # zipfile, json and NumPy raise a dozen kinds for damaged bytes
+            raise InputError(where, expected=expected, got=sanitize(error)) from error
+        return checkpoint
 
     def check(self, state: Mapping[str, np.ndarray], optimizer: str, seed: int | None) -> None:
         """Refuse to continue another training."""
-        for what, wanted, given in (("optimizer", self.optimizer, optimizer), ("seed", str(self.seed), str(seed))):
-            if wanted != given:
-                raise FeedError(
-                    f"train, resume: {what}", expected=sanitize(wanted), got=sanitize(given), next=f"{what}={wanted}"
-                )
-        mine, others = _types(self.state), _types(state)
-        if set(mine) != set(others):
-            raise FeedError("train, resume", expected=f"a training of {_only(mine, others)}", got=_only(others, mine))
+        self._check_origin(optimizer, seed)
+        _check_types(self.state, state)
+
+    def _check_origin(self, optimizer: str, seed: int | None) -> None:
+        pairs = {"optimizer": (self.optimizer, optimizer), "seed": (str(self.seed), str(seed))}
+        for name, (expected, got) in pairs.items():
+            if expected != got:
+                where = f"train, resume: {name}"
+                expected = sanitize(expected)
+                raise InputError(where, expected=expected, got=sanitize(got), next=f"{name}={expected}")
 
 
-def _types(state: Mapping[str, Any]) -> list[str]:
-    return [f"{name}: {TensorType(dtype(value.dtype), value.shape)}" for name, value in state.items()]
+def _check_types(arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Refuse arrays whose names, dtypes or shapes are not those of the training."""
+    ours, wanted = _types(arrays), _types(state)
+    if set(ours) != set(wanted):
+        expected = f"a training of {_only(ours, wanted)}"
+        raise InputError("train, resume", expected=expected, got=_only(wanted, ours))
 
 
-def _only(some: list[str], others: list[str]) -> str:
-    return sanitize(", ".join([each for each in some if each not in others][:3]) or "no other")
+def _types(arrays: Mapping[str, Any]) -> list[str]:
+    types = []
+    for name, array in arrays.items():
+        dims = ",".join(map(str, array.shape))
+        types.append(f"{name}: {array.dtype}[{dims}]")
+    return types
+
+
+def _only(types: list[str], without: list[str]) -> str:
+    different = [text for text in types if text not in without]
+    return sanitize(", ".join(different[:3]) or "no other")
 
 
 def newest(path: Path) -> Path | None:

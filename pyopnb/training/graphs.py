@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.gradients.grad import grad
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import imported_versions, type_of_proto
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import FeedError, ModelError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
@@ -56,7 +57,7 @@ class Loss:
             first = tuple(np.argwhere(wrong)[0])
             expected = f"a class from 0 {'on' if self.classes is None else f'to {self.classes - 1}'}"
             got = f"{labels[first]} in sample {first[0]}"
-            raise FeedError(f"labels {sanitize(self.labels)}", expected=expected, got=got)
+            raise InputError(f"labels {sanitize(self.labels)}", expected=expected, got=got)
 
 
 def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[str, np.ndarray]) -> Loss:
@@ -81,7 +82,7 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
         return Loss(loss)
     if loss not in LOSSES:
         known = ", ".join(map(sanitize, [*outputs, *LOSSES]))
-        raise FeedError(
+        raise InputError(
             "train, loss", expected=f"one of {known}", got=sanitize(repr(loss)), next=suggest(str(loss), [*outputs, *LOSSES])
         )
     if (opset := imported_versions(model).get("", 1)) < LOSSES[loss]:
@@ -94,11 +95,11 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
     output = outputs[0] if output is None else output
     if output not in outputs:
         known = ", ".join(map(sanitize, outputs))
-        raise FeedError("train, output", expected=f"one of {known}", got=sanitize(repr(output)), next=suggest(output, outputs))
+        raise InputError("train, output", expected=f"one of {known}", got=sanitize(repr(output)), next=suggest(output, outputs))
     if len(labels) != 1:
         got = ", ".join(map(sanitize, labels)) or "the model's inputs alone"
         expected = "one array of data that is no input of the model: the labels"
-        raise FeedError(f"train, loss {loss}", expected=expected, got=got, next='data={"x": x, "labels": labels}')
+        raise InputError(f"train, loss {loss}", expected=expected, got=got, next='data={"x": x, "labels": labels}')
     ((name, array),) = labels.items()
     found = Types(model).find(model.graph, output)
     kind = type_of_proto(found) if found else ANY
@@ -114,7 +115,7 @@ def _cross_entropy(graph: GraphProto, output: str, kind: TensorType, name: str, 
     if labels.dtype.kind not in "iu" or (rank is not None and labels.ndim != rank - 1):
         axes = ["N", *("?" for _ in (kind.shape or ())[2:])]
         got = f"{labels.dtype}{list(labels.shape)}".replace(" ", "")
-        raise FeedError(
+        raise InputError(
             f"labels {sanitize(name)}", expected=f"int64[{','.join(axes)}], the number of each sample's class", got=got
         )
     nodes = Nodes(graph, "train")
@@ -133,7 +134,7 @@ def _mean_square(graph: GraphProto, output: str, kind: TensorType, name: str, la
     # Of other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != kind.dtype.numpy or not kind.accepts_shape(labels.shape):
         got = f"{labels.dtype}{list(labels.shape)}".replace(" ", "")
-        raise FeedError(f"labels {sanitize(name)}", expected=str(kind), got=got)
+        raise InputError(f"labels {sanitize(name)}", expected=str(kind), got=got)
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, kind.shape)
     difference = nodes.add("Sub", output, name)
@@ -216,13 +217,20 @@ class Step:
     results: dict[str, str]
 
 
-def step_of(model: ModelProto, loss: str, weights: Mapping[str, np.ndarray], optimizer: Optimizer) -> Step:
-    """The graph that gives the loss of a batch and the next weights."""
+def step_of(
+    model: ModelProto,
+    loss: str,
+    weights: Mapping[str, np.ndarray],
+    optimizer: Optimizer,
+    example: Mapping[str, np.ndarray],
+    verify: bool,
+) -> Step:
+    """Make the graph that gives the loss of a batch and the next weights."""
     kind = type_of_proto(next(info.type for info in model.graph.output if info.name == loss))
     if kind.shape is not None and kind.shape not in ((), (1,)):
         scalar = f"{kind.dtype or 'float32'}[]"
         raise ModelError(f"loss {sanitize(loss)}", expected=scalar, got=str(kind), next="ReduceMean of it")
-    proto = grad(model, list(weights), loss)
+    proto = grad(model, list(weights), loss, feeds=example if verify else None, verify=verify)
     squeeze_transposes(proto)
     graph = proto.graph
     with_inputs(proto, weights)

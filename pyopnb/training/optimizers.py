@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from pyopnb.ops.errors import FeedError, sanitize, suggest
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.training.nodes import Nodes
 
 __all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "find_optimizer"]
@@ -25,7 +26,7 @@ class Optimizer:
 
     Raises
     ------
-    FeedError
+    InputError
         A number that makes no sense there.
     """
 
@@ -39,12 +40,12 @@ class Optimizer:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "bool" and not isinstance(value, bool):
-                raise FeedError(f"{type(self).__name__}, {field.name}", expected="True or False", got=sanitize(repr(value)))
+                raise InputError(f"{type(self).__name__}, {field.name}", expected="True or False", got=sanitize(repr(value)))
             if field.type == "float":
                 good = type(value) is not bool and isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
                 expected = "a number from 0 on" if field.name not in self.below_one else "a number from 0 to below 1"
                 if not good or (field.name in self.below_one and value >= 1):
-                    raise FeedError(f"{type(self).__name__}, {field.name}", expected=expected, got=sanitize(repr(value)))
+                    raise InputError(f"{type(self).__name__}, {field.name}", expected=expected, got=sanitize(repr(value)))
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
         """Append what all weights share: the rate of a step, whose number from 1 on is the int64 ``count``."""
@@ -201,4 +202,4 @@ def find_optimizer(given: object) -> Optimizer:
         return _OPTIMIZERS[given.lower()]()
     names = ", ".join(_OPTIMIZERS)
     next_ = suggest(given, _OPTIMIZERS) if isinstance(given, str) else "pyopnb.training.Adam(1e-3)"
-    raise FeedError("train, optimizer", expected=f"one of {names}, or an Optimizer", got=sanitize(repr(given)), next=next_)
+    raise InputError("train, optimizer", expected=f"one of {names}, or an Optimizer", got=sanitize(repr(given)), next=next_)

@@ -10,10 +10,11 @@ import numpy as np
 from onnx import ModelProto
 
 from pyopnb.display import show
+from pyopnb.errors import InputError
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe, is_path
-from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.runtime.recurrent import run_with_values
 from pyopnb.runtime.session import Session
 from pyopnb.training.batches import Batches
@@ -49,6 +50,7 @@ def train(
     every: int = 100,
     resume: Training | str | os.PathLike[str] | bool | None = None,
     progress: bool = True,
+    verify: bool = True,
 ) -> Training:
     """Train a model: gradient and update run in ONNX Runtime, and the weights stay in its session between steps.
 
@@ -93,6 +95,8 @@ def train(
         the bit on the same machine. True takes ``checkpoint``, and begins where there is none.
     progress : bool
         Show the curves in the output of the cell (after ``%load_ext pyopnb``), or a line of text on a terminal.
+    verify : bool
+        Compare the gradients with differences of the loss first, as `grad` does, at the first batch among others.
 
     Returns
     -------
@@ -103,12 +107,14 @@ def train(
     ------
     ModelError
         A name of ``train`` is that of no weight; the loss is no scalar; a node has no gradient.
-    FeedError
+    InputError
         The data do not fit the model, or are empty; a number or a name makes no sense.
-    ArgumentError
+    InputError
         An argument of another kind.
     NotFinite
         The loss or a gradient is NaN or infinite: it says in which step, and at which node that began.
+    OSError
+        A checkpoint cannot be written, as on a full disk: ``error.training`` has the steps so far.
     Exception
         Whatever an op raised.
 
@@ -129,24 +135,27 @@ def train(
     optimizer = find_optimizer(optimizer)
     for name, number, least in (("epochs", epochs, 1), ("every", every, 1), ("seed", seed, 0)):
         if number is not None and number < least:
-            raise FeedError(f"train, {name}", expected=f"a number from {least} on", got=f"{number}")
+            raise InputError(f"train, {name}", expected=f"a number from {least} on", got=f"{number}")
     seed = None if seed is None else int(seed)  # a checkpoint has it as JSON
     batches = Batches(data, batch_size, seed)
     if not len(batches) and batches.is_single and epochs > 1:
-        raise FeedError("train, data", expected="feeds that can be gone through again", got="a generator", next="epochs=1")
+        raise InputError("train, data", expected="feeds that can be gone through again", got="a generator", next="epochs=1")
     whole = ModelProto()
     whole.CopyFrom(proto)
     inputs = {info.name for info in whole.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}
     found = with_loss(whole, loss, output, labels)
     weights = find_weights(whole, found.name, [train] if isinstance(train, str) else train)
-    step = step_of(whole, found.name, weights, optimizer)
-    with_inputs(whole, weights)
-    evaluation = Session(whole)
+    forward = ModelProto()
+    forward.CopyFrom(whole)
+    with_inputs(forward, weights)
+    evaluation = Session(forward)
     types = {name: kind for name, kind in evaluation._feeds.types.items() if name not in weights}
     batches.check(types, found)
+    step = step_of(whole, found.name, weights, optimizer, batches.first, verify)
     path = None if checkpoint is None else checkpoint_path(checkpoint)
     start = _start(resume, path, step.state, optimizer, seed)
+    _check_position(start, batches)
     kind = ("accuracy" if loss == "cross_entropy" else "loss") if metric is None else metric
     measure = _metric(kind, found)
     score = None
@@ -168,17 +177,30 @@ def train(
 def _start(resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None) -> Checkpoint:
     """Where it begins: at the model's weights, or where another training was."""
     if not (resume is None or isinstance(resume, (bool, Training)) or is_path(resume)):
-        raise ArgumentError(
+        raise InputError(
             "train, resume", expected="a Training, a path, True or None", got=describe(resume), next='resume="run.npz"'
         )
     if resume is True and path is None:
-        raise FeedError("train, resume", expected="a checkpoint to continue from", got="True", next='checkpoint="run.npz"')
+        raise InputError("train, resume", expected="a checkpoint to continue from", got="True", next='checkpoint="run.npz"')
     source = path if resume is True else resume
     if source is None or source is False or (resume is True and newest(source) is None):
         return Checkpoint(dict(state), repr(optimizer), seed)
-    found = source.checkpoint() if isinstance(source, Training) else Checkpoint.read(source)
-    found.check(state, repr(optimizer), seed)
-    return found
+    if not isinstance(source, Training):
+        return Checkpoint.read(source, state, repr(optimizer), seed)
+    checkpoint = source.checkpoint()
+    checkpoint.check(state, repr(optimizer), seed)
+    return checkpoint
+
+
+def _check_position(start: Checkpoint, batches: Batches) -> None:
+    """Refuse to skip more batches than there are; of feeds, only the end of an epoch tells."""
+    if len(batches) and start.position > len(batches):
+        raise InputError(
+            "train, resume",
+            expected=f"data of {start.position:,} batches or more",
+            got=f"{len(batches):,}",
+            next="the data and the batch_size of the checkpoint",
+        )
 
 
 def _samples(data: Any) -> int:
@@ -193,7 +215,7 @@ def _metric(kind: str | _Metric, loss: Loss) -> _Metric:
     if kind == "accuracy" and loss.classes != 0:
         return lambda outputs, feeds: float((outputs[loss.output].argmax(1) == feeds[loss.labels]).mean())
     expected = "'loss', 'accuracy' of a cross_entropy, or a function of outputs and feeds"
-    raise FeedError("train, metric", expected=expected, got=sanitize(repr(kind)))
+    raise InputError("train, metric", expected=expected, got=sanitize(repr(kind)))
 
 
 def _mean(session: Session, measure: _Metric, batches: Batches, values: Mapping[str, Any]) -> float:
@@ -201,6 +223,7 @@ def _mean(session: Session, measure: _Metric, batches: Batches, values: Mapping[
     total = count = 0.0
     for feeds in batches.epoch(0, 0):
         size = len(next(iter(feeds.values())))
-        total += size * measure(run_with_values(session, values, feeds), feeds)
+        # A metric may give float32, which JSON, and so a checkpoint, does not take.
+        total += size * float(measure(run_with_values(session, values, feeds), feeds))
         count += size
     return total / count

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from pyopnb.errors import InputError, NotFinite, RunRefused
 from pyopnb.models.index import GraphIndex
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import FeedError, NotFinite, RunRefused, hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import Panel, panel
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.recurrent import RecurrentSession
@@ -166,18 +167,20 @@ class Training(Displayable):
 
         Raises
         ------
-        FeedError
+        InputError
             ``epochs`` is below 1.
         RunRefused
             It is going on already: in another thread, or in what it calls itself.
         NotFinite
             The loss or a gradient is NaN or infinite.
+        OSError
+            A checkpoint cannot be written; ``error.training`` is this one, with its steps.
         Exception
             Whatever an op raised.
         """
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:
-            raise FeedError("go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}")
+            raise InputError("go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}")
         if not self._going_on.acquire(blocking=False):  # two would take each other's steps
             raise RunRefused(
                 "go_on",
@@ -201,9 +204,11 @@ class Training(Displayable):
             try:
                 while self.epoch < self.epochs and not self.interrupted:
                     self._go_through_epoch(is_interrupted, show)
+                self._write()
+            except BaseException as error:
+                self._write_despite(error)
+                raise
             finally:
-                if self._path is not None:
-                    self._write()
                 if show is not None:
                     show(self, True)
 
@@ -215,7 +220,7 @@ class Training(Displayable):
             self._mark_versions()
             self._take(feeds)
             now.seconds += time.perf_counter() - began
-            if self._path is not None and self.steps % self._every == 0:
+            if self.steps % self._every == 0:
                 self._write()
             if show is not None:
                 show(self, False)
@@ -246,8 +251,26 @@ class Training(Displayable):
             now.position += 1
 
     def _write(self) -> None:
-        now = self._reached
-        replace(now, state=self._session.state).write(self._path)  # type: ignore[arg-type]  # asked before
+        """Write a checkpoint, if there is a path for it; an error has the training."""
+        if self._path is None:
+            return
+        checkpoint = replace(self._reached, state=self._session.state)
+        try:
+            checkpoint.write(self._path)
+        except OSError as error:
+            # A full disk must not take hours of steps with it.
+            error.training = self  # type: ignore[attr-defined]
+            error.add_note(f"error.training has {plural(self.steps, 'step')}, and go_on() continues them")
+            raise
+
+    def _write_despite(self, error: BaseException) -> None:
+        """Write a checkpoint where an error ended the training, which stays the error that is raised."""
+        if isinstance(error, OSError) and getattr(error, "training", None) is self:
+            return  # a checkpoint failed just now
+        try:
+            self._write()
+        except OSError as another:
+            error.add_note(f"and its checkpoint is not written: {sanitize(another)}")
 
     def _versions_now(self) -> dict[str, int]:
         self._epoch = registry.epoch

@@ -176,8 +176,8 @@ class Subject:
     def gradients(self, names: list[str]) -> dict[str, np.ndarray | Exception]:
         """The gradient in each of some inputs, or what was raised instead: ModelError by `grad`, others by the runtime."""
         try:
-            derived = pyopnb.grad(self.with_loss(), names, "the_loss")
-        except pyopnb.ModelError as error:
+            derived = pyopnb.grad(self.with_loss(), names, "the_loss", verify=False)
+        except pyopnb.errors.ModelError as error:
             if len(names) == 1:
                 return {names[0]: error}
             return {name: found for n in names for name, found in self.gradients([n]).items()}
@@ -318,7 +318,7 @@ def judge(case: TestCase) -> Iterator[Finding]:
 def _compare(name: str, own: Subject | None, wide: Subject | None, narrow: Any, broad: Any) -> Finding:
     """The gradient in one input, in the dtype of the test and in float64: arrays, exceptions or None."""
     refusal = narrow if own else broad
-    if isinstance(refusal, pyopnb.ModelError):
+    if isinstance(refusal, pyopnb.errors.ModelError):
         return _refused(name, wide or own, refusal)
     if isinstance(narrow, RuntimeError):
         return Finding(name, "wrong", str(narrow))
@@ -339,7 +339,7 @@ def _compare(name: str, own: Subject | None, wide: Subject | None, narrow: Any, 
     return found
 
 
-def _refused(name: str, subject: Subject | None, error: pyopnb.ModelError) -> Finding:
+def _refused(name: str, subject: Subject | None, error: pyopnb.errors.ModelError) -> Finding:
     if subject is not None and "expected what has an influence" in str(error):
         _, found, precision = subject.differences(name)
         values = found.values[~found.kinks[:, None] if found.values.ndim == 1 else ~found.kinks]

@@ -292,7 +292,7 @@ def test_html_is_safe(define):
 
 def test_an_op_without_backward_or_floats(define):
     define("@pyopnb.pyop('demo::Op')\nclass Op:\n def compute(self, x): return x")
-    with pytest.raises(pyopnb.DefinitionError, match="op demo::Op: expected backward in its class"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="op demo::Op: expected backward in its class"):
         pyopnb.check_grad("demo::Op", X)
     report = pyopnb.check_grad(op(define, "x): return x", "return grads[0]"), np.int64([1]))
     assert not report.ok and "no floating-point input" in repr(report)

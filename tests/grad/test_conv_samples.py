@@ -1,9 +1,14 @@
 """The gradient of Conv where the number of samples is a symbol is that of a fixed number."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import pyopnb
+
+# The tests judge the gradients themselves; what `grad` compares is the subject of test_verify.
+grad = partial(pyopnb.grad, verify=False)
 
 KINDS = {
     "plain": {},
@@ -25,7 +30,7 @@ def test_a_symbol_gives_what_a_number_gives(kind):
     found = {}
     for samples in ("N", 3):
         model = pyopnb.model(nodes, {"x": f"float32[{samples},4,9,8]"}, "loss", initializers=weights)
-        found[samples] = pyopnb.run(pyopnb.grad(model, ["x", "k", "c"]), x=x)
+        found[samples] = pyopnb.run(grad(model, ["x", "k", "c"]), x=x)
     for name in ("grad_x", "grad_k", "grad_c"):
         assert found["N"][name].shape == found[3][name].shape
         np.testing.assert_allclose(found["N"][name], found[3][name], rtol=1e-5, atol=1e-5)

@@ -1,5 +1,6 @@
 """A process that is killed at any moment leaves a checkpoint that loads, and that goes on to the bit."""
 
+import json
 import random
 import subprocess
 import sys
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.training.checkpoint import Checkpoint
 
 CHILD = """
 import sys
@@ -26,7 +26,7 @@ class Told:
             yield {name: value[k * 25 : k * 25 + 25] for name, value in data.items()}
 
 data = dict(np.load(sys.argv[2]))
-pyopnb.train(sys.argv[1], Told(), epochs=100_000, checkpoint=sys.argv[3], every=1, resume=True)
+pyopnb.train(sys.argv[1], Told(), epochs=100_000, checkpoint=sys.argv[3], every=1, resume=True, verify=False)
 """
 
 
@@ -46,12 +46,13 @@ def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
         child.kill()
         child.stdout.close()
         assert child.wait() == -9
-        steps.append(len(Checkpoint.read(path).losses))
+        with np.load(path) as file:
+            steps.append(len(json.loads(str(file["facts"]))["losses"]))
     assert steps == sorted(set(steps)), "each went on from where the last was killed"
     feeds = [{name: value[k : k + 25] for name, value in flowers.items()} for k in range(0, 200, 25)]
     epochs = steps[-1] // 8 + 1
-    resumed = pyopnb.train(classifier, feeds, epochs=epochs, resume=path)
-    whole = pyopnb.train(classifier, feeds, epochs=epochs)
+    resumed = pyopnb.train(classifier, feeds, epochs=epochs, resume=path, verify=False)
+    whole = pyopnb.train(classifier, feeds, epochs=epochs, verify=False)
     assert np.array_equal(resumed.losses, whole.losses)
     assert all(np.array_equal(resumed.weights[name], value) for name, value in whole.weights.items())
     assert {each.name for each in Path(tmp_path).iterdir() if each.suffix != ".part"} == {"model.onnx", "data.npz", "run.npz"}

@@ -92,7 +92,7 @@ def test_doubles_stay_doubles():
 
 def test_names_of_optimizers():
     assert find_optimizer("Adam") == pyopnb.training.Adam()
-    with pytest.raises(pyopnb.FeedError, match=r"train, optimizer: expected one of sgd.*got 'adma'\. Try: adam"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"train, optimizer: expected one of sgd.*got 'adma'\. Try: adam"):
         find_optimizer("adma")
 
 
@@ -108,5 +108,5 @@ def test_names_of_optimizers():
     ],
 )
 def test_numbers_that_make_no_sense(make, text):
-    with pytest.raises(pyopnb.FeedError, match=text):
+    with pytest.raises(pyopnb.errors.InputError, match=text):
         make()

@@ -40,7 +40,7 @@ def test_a_step_moves_no_axis_with_one_element():
     whole = ModelProto()
     whole.CopyFrom(model)
     loss = with_loss(whole, "y", None, {})
-    step = step_of(whole, loss.name, find_weights(whole, loss.name, None), pyopnb.training.SGD())
+    step = step_of(whole, loss.name, find_weights(whole, loss.name, None), pyopnb.training.SGD(), {}, verify=False)
     ranks = [len(node.attribute[0].ints) for node in step.model.graph.node if node.op_type == "Transpose"]
     assert ranks and max(ranks) == 4, "the fifth axis, of the directions, is not moved"
 
