@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import InputError, ResultError
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import NotationError, ResultError, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.types import TensorType
 
 __all__ = ["converted"]
@@ -69,12 +70,12 @@ def _converted(value: Any, number: int, where: str) -> Any:
 def _named(array: np.ndarray) -> str:
     try:
         return str(TensorType(dtype(array.dtype), array.shape))
-    except NotationError:
+    except InputError:
         return f"an array of {array.dtype}"
 
 
 def _keeps(value: np.ndarray, cast: np.ndarray, want: DType) -> bool:
-    """Whether a conversion lost nothing but digits of a float."""
+    """Tell whether a conversion lost nothing but digits of a float."""
     if "float" in want.name:
         return bool((np.isfinite(cast.astype(np.float64)) == np.isfinite(value)).all())
     if value.dtype.kind == "f":

@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pyopnb.errors import DefinitionError, InputError
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import DefinitionError, NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ortx.overloads import Overload, class_of, merged
 
@@ -19,7 +20,7 @@ _KEYWORDS = ("op_type", "inputs", "outputs", "attrs")
 
 
 def default_opset_domain() -> str:
-    """The domain of an op whose name has none.
+    """Return the domain of an op whose name has none.
 
     Returns
     -------
@@ -74,7 +75,7 @@ _enabled = [True]
 
 
 def find_overloads(name: str) -> tuple[Overload, ...]:
-    """What was declared under a name, ``domain::OpType`` or an op type of the default domain."""
+    """Return what was declared under a name, ``domain::OpType`` or an op type of the default domain."""
     return _overloads.get(_full_name(name), ())
 
 
@@ -231,7 +232,7 @@ def _dtypes(given: Sequence[int] | None, where: str) -> tuple[int, ...]:
             continue
         try:
             carried = dtype(number).carried
-        except NotationError:
+        except InputError:
             carried = False
         if not carried:
             expected = "dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float"
@@ -273,7 +274,7 @@ def _serve(name: str) -> None:
 
 
 def _source(overloads: Sequence[Overload]) -> str | None:
-    """The functions' texts, for what compares versions."""
+    """Return the functions' texts, for what compares versions."""
     try:
         return "\n\n".join(inspect.getsource(overload.opdef.body) for overload in overloads)
     except (OSError, TypeError):  # made by exec, or no function

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
+from pyopnb.errors import InputError, ModelError, UnknownOp
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import attribute_of, type_proto
-from pyopnb.ops.errors import ArgumentError, ModelError, UnknownOp, plural, sanitize, suggest
+from pyopnb.ops.messages import plural, sanitize, suggest
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.ortx.definitions import default_opset_domain, find_overloads
@@ -67,7 +68,7 @@ class OrtPyFunction:
 
     @classmethod
     def from_model(cls, path_or_model: str | os.PathLike[str] | ModelProto, *args: Any, **kwargs: Any) -> OrtPyFunction:
-        """The function of a model.
+        """Make the function of a model.
 
         Parameters
         ----------
@@ -83,7 +84,7 @@ class OrtPyFunction:
 
     @classmethod
     def from_customop(cls, op_type: str, *args: Any, **kwargs: Any) -> OrtPyFunction:
-        """The function of a model that is one node.
+        """Make the function of a model that is one node.
 
         Parameters
         ----------
@@ -134,19 +135,19 @@ class OrtPyFunction:
 
     @property
     def onnx_model(self) -> ModelProto:
-        """The model."""
+        """Return the model."""
         if self._model is None:
             raise ModelError("OrtPyFunction", expected="a model", got="none", next="OrtPyFunction.from_model(…)")
         return self._model
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the inputs, in order."""
+        """Return the names of the inputs, in order."""
         return [value.name for value in self.onnx_model.graph.input]
 
     @property
     def output_names(self) -> list[str]:
-        """The names of the outputs, in order."""
+        """Return the names of the outputs, in order."""
         return [value.name for value in self.onnx_model.graph.output]
 
     def get_ort_session_options(self) -> Any:
@@ -176,12 +177,12 @@ class OrtPyFunction:
         if len(args) > len(open_):
             names = ", ".join(sanitize(value.name) for value in open_)
             expected = f"at most {plural(len(open_), 'positional argument')} ({names or 'all are given'})"
-            raise ArgumentError("OrtPyFunction", expected=expected, got=str(len(args)))
+            raise InputError("OrtPyFunction", expected=expected, got=str(len(args)))
         known = [value.name for value in self.inputs]
         for name in kwargs:
             if name not in known:
                 next_ = suggest(name, map(sanitize, known))
-                raise ArgumentError("OrtPyFunction", expected="names of inputs", got=sanitize(name), next=next_)
+                raise InputError("OrtPyFunction", expected="names of inputs", got=sanitize(name), next=next_)
         named = {value.name: _widened(argument, value) for value, argument in zip(open_, args, strict=False)}
         defaults = {name: value for name, value in self.default_inputs.items() if name in known}
         return {**defaults, **named, **kwargs}
@@ -235,7 +236,7 @@ def _single_node(op_type: str, attrs: dict[str, Any]) -> Any:
 
 
 def _open(kind: TensorType, number: int, inputs: Sequence[TensorType] = ()) -> TensorType:
-    """A type with a dtype: its own, that of an overload, or the first input's."""
+    """Complete a type by a dtype: that of an overload, or the first input's."""
     first = next((given.dtype for given in inputs), None)
     return kind if kind.dtype else kind.like(dtype=number or first or "float32")
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.ort_capabilities import newest_opset
-from pyopnb.ops.errors import ModelError, plural, sanitize, suggest
+from pyopnb.ops.messages import plural, sanitize, suggest
 from pyopnb.ortx.definitions import Opdef, default_opset_domain
 
 __all__ = ["expand_onnx_inputs", "hook_model_op", "make_onnx_model"]
@@ -118,7 +119,7 @@ def expand_onnx_inputs(
 def make_onnx_model(
     graph: GraphProto, opset_version: int = 0, extra_domain: str = "ai.onnx.contrib", extra_opset_version: int = 1
 ) -> ModelProto:
-    """A model around a graph, in versions that the installed onnxruntime takes.
+    """Build a model around a graph, in versions that the installed onnxruntime takes.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ ONNXRuntimeException = _state.RuntimeException
 
 
 def has_gpu() -> bool:
-    """Whether the installed onnxruntime is a build for a GPU."""
+    """Tell whether the installed onnxruntime is a build for a GPU."""
     return bool(onnxruntime.get_device() == "GPU")
 
 

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.ortx.converted import converted
 
@@ -41,13 +42,13 @@ class Overload:
     attrs: dict[str, type]
 
     def takes(self, numbers: Sequence[int]) -> bool:
-        """Whether it was declared for inputs of these dtypes; 0 for one that is not known."""
+        """Tell whether it was declared for inputs of these dtypes; 0 for one that is not known."""
         return len(numbers) == len(self.inputs) and all(
             not want or not got or want == got for want, got in zip(self.inputs, numbers, strict=True)
         )
 
     def names(self) -> list[str]:
-        """A name for each input: the function's own, if they can be read."""
+        """Name each input: as the function does, if its parameters can be read."""
         try:
             parameters = inspect.signature(self.opdef.body).parameters.values()
         except (TypeError, ValueError):
@@ -59,12 +60,12 @@ class Overload:
 
 
 def merged(overloads: Sequence[Overload], new: Overload) -> tuple[Overload, ...]:
-    """The overloads with one more, or with that in place of the one for the same dtypes."""
+    """Return the overloads with one more, or with that in place of the one for the same dtypes."""
     return (*(one for one in overloads if one.inputs != new.inputs), new)
 
 
 def class_of(name: str, overloads: tuple[Overload, ...]) -> type:
-    """The class that serves all overloads of an op."""
+    """Build the class that serves all overloads of an op."""
     body: dict[str, Any] = {
         "copy_inputs": True,
         "__doc__": inspect.getdoc(overloads[-1].opdef.body),

@@ -14,15 +14,17 @@ from pyopnb.ops.installed import require
 if TYPE_CHECKING:
     from skl2onnx import update_registered_converter
 
-    from pyopnb.sklearn.conversion import convert, feeds
-    from pyopnb.sklearn.fitted import FittedEstimator, filled
+    from pyopnb.sklearn.conversion import convert
+    from pyopnb.sklearn.fitted import FittedEstimator, RunsInPython, filled
+    from pyopnb.sklearn.inputs import feeds
 
-__all__ = ["FittedEstimator", "convert", "feeds", "filled", "update_registered_converter"]
+__all__ = ["FittedEstimator", "RunsInPython", "convert", "feeds", "filled", "update_registered_converter"]
 
 _HOMES = {
     "FittedEstimator": "pyopnb.sklearn.fitted",
+    "RunsInPython": "pyopnb.sklearn.fitted",
     "convert": "pyopnb.sklearn.conversion",
-    "feeds": "pyopnb.sklearn.conversion",
+    "feeds": "pyopnb.sklearn.inputs",
     "filled": "pyopnb.sklearn.fitted",
     "update_registered_converter": "skl2onnx",
 }

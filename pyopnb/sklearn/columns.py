@@ -22,7 +22,7 @@ class Columns:
     dtypes : tuple of str
         As NumPy or pandas write them: one, or one a column of a table.
     names : tuple of str
-        Of the columns of a table.
+        The names of a table's columns.
     """
 
     form: str = "array"
@@ -31,23 +31,26 @@ class Columns:
 
     @classmethod
     def of(cls, x: Any) -> Columns:
-        """The form of an argument."""
+        """Describe an argument."""
         if hasattr(x, "iloc") and hasattr(x, "columns"):
             return cls("table", tuple(map(str, x.dtypes)), tuple(x.columns))
         if hasattr(x, "tocsr"):
             return cls("sparse", (str(x.dtype),))
         array = np.asarray(x)
-        return cls("array" if array.ndim > 1 else "list", ("object" if array.dtype.kind in "UTSO" else str(array.dtype),))
+        form = "array" if array.ndim > 1 else "list"
+        is_text = array.dtype.kind in "UTSO"
+        return cls(form, ("object" if is_text else str(array.dtype),))
 
     def join(self, inputs: Sequence[np.ndarray]) -> Any:
-        """Tensors, each of one column or several, as that form."""
-        if self.form == "list":
-            return inputs[0].reshape(-1).astype(self.dtypes[0], copy=False)
+        """Put tensors, each of one column or several, together to that form."""
         if self.form == "table":
             return self._table(inputs)
-        parts = [part[:, None] if part.ndim == 1 else part for part in inputs]
-        array = parts[0] if len(parts) == 1 else np.concatenate([part.astype(self.dtypes[0], copy=False) for part in parts], 1)
-        array = array.astype(self.dtypes[0], copy=False)
+        (dtype,) = self.dtypes
+        if self.form == "list":
+            return inputs[0].reshape(-1).astype(dtype, copy=False)
+        columns = [_as_columns(part).astype(dtype, copy=False) for part in inputs]
+        # A single input is not copied.
+        array = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
         if self.form == "array":
             return array
         import scipy.sparse
@@ -57,9 +60,14 @@ class Columns:
     def _table(self, inputs: Sequence[np.ndarray]) -> Any:
         import pandas as pd
 
-        arrays = [part.reshape(-1, 1) if part.ndim == 1 else part for part in inputs]
-        columns = [array[:, place] for array in arrays for place in range(array.shape[1])]
-        made = {
-            name: pd.Series(column).astype(kind) for name, column, kind in zip(self.names, columns, self.dtypes, strict=True)
-        }
-        return pd.DataFrame(made, columns=list(self.names))
+        columns: list[np.ndarray] = []
+        for part in inputs:
+            columns.extend(_as_columns(part).T)
+        series = {}
+        for name, column, dtype in zip(self.names, columns, self.dtypes, strict=True):
+            series[name] = pd.Series(column).astype(dtype)
+        return pd.DataFrame(series, columns=list(self.names))
+
+
+def _as_columns(array: np.ndarray) -> np.ndarray:
+    return array[:, None] if array.ndim == 1 else array

@@ -23,13 +23,13 @@ from pyopnb.sklearn import stored
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.samples import outputs_of
 
-__all__ = ["DOMAIN", "Filled", "FittedEstimator", "define", "filled"]
+__all__ = ["DOMAIN", "Filled", "FittedEstimator", "RunsInPython", "define", "filled"]
 
 DOMAIN = "sklearn"
 
 
 class FittedEstimator:
-    """The base of the ops that `convert` makes: each holds one fitted estimator, and calls it.
+    """The base of the ops that `convert` makes. Each holds one fitted estimator, and calls it.
 
     Attributes
     ----------
@@ -55,13 +55,20 @@ class FittedEstimator:
     stored = ""
 
     def __init_subclass__(cls) -> None:
+        types = [tensor_type(text) for text in cls.outputs]
+
         def compute(self: Any, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
             results = outputs_of(self.estimator, list(self.methods), self.columns.join(inputs))
-            return tuple(_as(result, kind) for result, kind in zip(results, types, strict=True))
+            pairs = zip(results, types, strict=True)
+            return tuple(_as_declared(result, declared) for result, declared in pairs)
 
-        types = [tensor_type(text) for text in cls.outputs]
-        ports = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), Parameter("inputs", Parameter.VAR_POSITIONAL)]
-        compute.__signature__ = inspect.Signature(ports, return_annotation=types)  # type: ignore[attr-defined]
+        # pyopnb reads an op's ports from the signature.
+        parameters = [
+            Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+            Parameter("inputs", Parameter.VAR_POSITIONAL),
+        ]
+        signature = inspect.Signature(parameters, return_annotation=types)
+        compute.__signature__ = signature  # type: ignore[attr-defined]
         cls.compute = compute  # type: ignore[attr-defined]
 
     def __init__(self) -> None:
@@ -74,7 +81,7 @@ class FittedEstimator:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """The text of a module that defines the op anew, with the fitted estimator in it."""
+        """Write a module that defines the op anew, with the fitted estimator in it."""
         if cls.format is None:
             cls.stored, cls.format, cls.trusted = stored.dump(f"op {version.op}", cls.estimator)
         return stored.module_text(cls, version.op)
@@ -84,10 +91,11 @@ _lock = threading.RLock()
 _numbers = itertools.count()
 
 
-def _as(result: np.ndarray, kind: TensorType) -> np.ndarray:
-    if kind.dtype is None or kind.dtype.name == "string":
+def _as_declared(result: np.ndarray, declared: TensorType) -> np.ndarray:
+    if declared.dtype is None or declared.dtype.name == "string":
         return result.astype(object)
-    return result.astype(kind.dtype.numpy)  # the declared dtype is the one that this estimator gave, or its floats' width
+    # The estimator gave that dtype for the example; only the width of its floats may be another.
+    return result.astype(declared.dtype.numpy)
 
 
 def define(estimator: Any, methods: Sequence[str], types: Sequence[TensorType], columns: Columns, reason: str) -> str:
@@ -116,8 +124,9 @@ def define(estimator: Any, methods: Sequence[str], types: Sequence[TensorType], 
         "__doc__": f"{type(estimator).__module__.partition('._')[0]}.{type(estimator).__name__}, as it was fitted.",
     }
     digits = stored.digest((estimator, body["methods"], body["outputs"], repr(columns)))
-    # Without one, as for a lambda, every conversion is an op of its own.
-    name = f"{type(estimator).__name__}_{digits[:10] if digits else f'in_this_process_{next(_numbers)}'}"
+    # What has no digest, as a lambda, is a new op in every conversion.
+    suffix = digits[:10] if digits else f"in_this_process_{next(_numbers)}"
+    name = f"{type(estimator).__name__}_{suffix}"
     if registry.find(DOMAIN, name) is None:
         registry.define(type(name, (FittedEstimator,), body), f"{DOMAIN}::{name}")
     return name
@@ -145,6 +154,27 @@ class Filled:
     cell: str
 
 
+class RunsInPython(UserWarning):
+    """Warn that estimators of a converted model run as ops, in Python.
+
+    Attributes
+    ----------
+    parts : tuple of Filled
+        The estimators, and why skl2onnx does not convert them.
+    """
+
+    def __init__(self, parts: Sequence[Filled]) -> None:
+        self.parts = tuple(parts)
+        noun = "estimator runs" if len(self.parts) == 1 else "estimators run"
+        lines = [f"{len(self.parts)} {noun} in Python inside the model:"]
+        lines += [f"  {type(part.estimator).__name__}: {part.reason}" for part in self.parts]
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process need not have scikit-learn to read the warning.
+        return UserWarning, (str(self),)
+
+
 class _Table(tuple[Filled, ...]):
     def __repr__(self) -> str:
         return repr(self._table())
@@ -153,12 +183,13 @@ class _Table(tuple[Filled, ...]):
         return self._table()._repr_html_()
 
     def _table(self) -> Table:
-        rows = [(one.op, type(one.estimator).__name__, one.reason) for one in self]
-        return Table(("op", "estimator", "why"), rows, "No estimator runs as an op: skl2onnx converts all of them.")
+        rows = [(part.op, type(part.estimator).__name__, part.reason) for part in self]
+        empty = "No estimator runs as an op: skl2onnx converts all of them."
+        return Table(("op", "estimator", "why"), rows, empty)
 
 
 def filled(model: ModelProto) -> tuple[Filled, ...]:
-    """The estimators of a model that run as ops, because skl2onnx does not convert them.
+    """List the estimators of a model that run as ops, because skl2onnx does not convert them.
 
     Parameters
     ----------
@@ -180,12 +211,14 @@ def filled(model: ModelProto) -> tuple[Filled, ...]:
 
 
 def _cell(op_type: str, cls: type[FittedEstimator]) -> str:
-    returned = ", ".join(f'"{text}"' for text in cls.outputs)
+    hint = ", ".join(f'"{text}"' for text in cls.outputs)
+    if len(cls.outputs) != 1:
+        hint = f"({hint})"
     lines = [
         f"%%pyop -d {DOMAIN}",
         f"class {op_type}:",
         f'    """{cls.__doc__}"""',
-        f"    def compute(self, *inputs) -> {returned if len(cls.outputs) == 1 else f'({returned})'}:",
+        f"    def compute(self, *inputs) -> {hint}:",
         f"        raise NotImplementedError  # {', '.join(cls.methods)} of {cls.columns}",
     ]
     return "\n".join(lines) + "\n"

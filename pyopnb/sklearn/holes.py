@@ -1,4 +1,4 @@
-"""Estimators that skl2onnx is to take for ops, while it converts what is around them."""
+"""Have skl2onnx take some estimators for ops, while it converts what is around them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from skl2onnx.common.data_types import (
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from pyopnb.errors import ModelError
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError
 from pyopnb.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
@@ -33,28 +33,32 @@ __all__ = ["Holes", "has_converter", "is_frame"]
 _lock = threading.RLock()
 _entered: dict[int, _Hole] = {}
 """Those of the conversion that holds the lock, by the ``id`` of their estimators."""
+_SKL2ONNX_TYPES = {
+    "float64": DoubleTensorType,
+    "float32": FloatTensorType,
+    "int64": Int64TensorType,
+    "bool": BooleanTensorType,
+    "string": StringTensorType,
+}
 _HOOKS = ("onnx_parser", "onnx_shape_calculator", "onnx_converter")
 _NAMES = {"predict": "label", "predict_proba": "probabilities", "decision_function": "scores", "transform": "variable"}
 
 
 def has_converter(estimator: Any) -> bool:
-    """Whether skl2onnx has a converter for the class of an estimator, or needs none."""
-    kind = type(estimator)
-    return (
-        is_frame(estimator)
-        or kind in sklearn_operator_name_map
-        or kind in sklearn_parsers_map
-        or kind.__module__ == "sklearn.calibration"
-    )
+    """Tell whether skl2onnx has a converter for the class of an estimator, or needs none."""
+    cls = type(estimator)
+    is_registered = cls in sklearn_operator_name_map or cls in sklearn_parsers_map
+    # The calibrated classifiers inside a CalibratedClassifierCV are converted with it.
+    return is_frame(estimator) or is_registered or cls.__module__ == "sklearn.calibration"
 
 
 def is_frame(estimator: Any) -> bool:
-    """Whether an estimator only passes on what those inside it give."""
+    """Tell whether an estimator only passes on what those inside it give."""
     return isinstance(estimator, (Pipeline, ColumnTransformer, FeatureUnion))
 
 
 class Holes:
-    """While it is entered, skl2onnx takes these estimators, which must be nobody else's, for ops.
+    """A context in which skl2onnx takes these estimators, which must be nobody else's, for ops.
 
     Parameters
     ----------
@@ -63,25 +67,28 @@ class Holes:
     """
 
     def __init__(self, holes: Mapping[int, tuple[Any, Sample, str]]) -> None:
-        inside = {id(part) for outer, *_ in holes.values() for part in nested(outer) if part is not outer}
+        # An op calls the whole estimator: those inside it are no ops of their own.
+        inside = set()
+        for outer, *_ in holes.values():
+            inside |= {id(part) for part in nested(outer)} - {id(outer)}
         self._holes = [_Hole(*hole) for key, hole in holes.items() if key not in inside]
         self._added: dict[type, str] = {}
 
     def __enter__(self) -> Holes:
         _lock.acquire()  # what skl2onnx registers is the whole process's
         for hole in self._holes:
-            kind = type(hole.estimator)
+            cls = type(hole.estimator)
             _entered[id(hole.estimator)] = hole
             for hook in _HOOKS:
                 vars(hole.estimator)[hook] = getattr(hole, hook)
-            if kind not in sklearn_operator_name_map:
-                alias = self._added[kind] = f"Pyopnb{kind.__name__}"
-                update_registered_converter(kind, alias, _shape, _convert, options="passthrough")
+            if cls not in sklearn_operator_name_map:
+                alias = self._added[cls] = f"Pyopnb{cls.__name__}"
+                update_registered_converter(cls, alias, _shape, _convert, options="passthrough")
         return self
 
     def __exit__(self, *_: object) -> None:
-        for kind, alias in self._added.items():
-            del sklearn_operator_name_map[kind]
+        for cls, alias in self._added.items():
+            del sklearn_operator_name_map[cls]
             _registration._converter_pool.pop(alias, None)
             _registration._shape_calculator_pool.pop(alias, None)
         for hole in self._holes:
@@ -106,12 +113,13 @@ def _entered_for(operator: Any) -> _Hole:
     hole = _entered.get(id(operator.raw_operator))
     if hole is None:
         where = f"convert, {type(operator.raw_operator).__name__}"
-        raise ModelError(where, expected="an estimator that predicting calls", got="another")
+        expected = "an estimator that predicting calls"
+        raise ModelError(where, expected=expected, got="one that it does not")
     return hole
 
 
 class _Hole:
-    """One of them."""
+    """An estimator that becomes an op, with the hooks that skl2onnx looks for on it."""
 
     def __init__(self, estimator: Any, sample: Sample, reason: str) -> None:
         self.estimator, self._sample, self._reason = estimator, sample, reason
@@ -122,9 +130,11 @@ class _Hole:
             arrays = outputs_of(self.estimator, self._methods, self._sample.x)
             names = [_NAMES[name] for name in self._methods]
             if len(names) != len(arrays):  # a list of arrays from one method
-                names = [f"{names[-1]}_{place}" for place in range(len(arrays))]
-            pairs = zip(names, arrays, strict=True)
-            return [scope.declare_local_variable(name, _skl_type(array, inputs)) for name, array in pairs]
+                names = [f"{names[-1]}_{index}" for index in range(len(arrays))]
+            variables = []
+            for name, array in zip(names, arrays, strict=True):
+                variables.append(scope.declare_local_variable(name, _skl_type(array, inputs)))
+            return variables
 
         return parser
 
@@ -142,51 +152,58 @@ class _Hole:
         arrays = self._arrays(operator)
         types = [_type(array, operator.inputs) for array in arrays]
         methods = self._asked(operator)
-        op_type = define(_plain(self.estimator), methods, types, Columns.of(self._sample.x), self._reason)
+        columns = Columns.of(self._sample.x)
+        op_type = define(_without_hooks(self.estimator), methods, types, columns, self._reason)
         container.add_node(
             op_type,
-            [one.full_name for one in operator.inputs],
-            [one.full_name for one in operator.outputs],
+            [variable.full_name for variable in operator.inputs],
+            [variable.full_name for variable in operator.outputs],
             op_domain=DOMAIN,
             op_version=1,
             name=scope.get_unique_operator_name(op_type),
         )
 
     def _asked(self, operator: Any) -> list[str]:
-        """The methods of the outputs that whatever is around declared."""
-        if len(operator.outputs) == len(self._methods) or not hasattr(self.estimator, "predict"):
+        """List the methods of the outputs that the converter around this estimator declared."""
+        outputs = len(operator.outputs)
+        if outputs == len(self._methods) or not hasattr(self.estimator, "predict"):
             return self._methods
-        others = [name for name in METHODS[1:] if name in self._methods] or [
-            name for name in METHODS[1:3] if hasattr(self.estimator, name)
-        ]
-        return ["predict", *others][: len(operator.outputs)]
+        # It declared labels and scores, although predicting called one of the methods only.
+        scores = [name for name in METHODS[1:] if name in self._methods]
+        if not scores:
+            scores = [name for name in METHODS[1:3] if hasattr(self.estimator, name)]
+        return ["predict", *scores][:outputs]
 
     def _arrays(self, operator: Any) -> list[np.ndarray]:
         return outputs_of(self.estimator, self._asked(operator), self._sample.x)
 
 
-def _plain(estimator: Any) -> Any:
-    """The estimator without the hooks: a shallow copy, as they are on the object itself."""
-    plain = object.__new__(type(estimator))
-    vars(plain).update({key: value for key, value in vars(estimator).items() if key not in _HOOKS})
-    return plain
+def _without_hooks(estimator: Any) -> Any:
+    """Copy an estimator without the hooks, which are attributes of the object."""
+    bare = object.__new__(type(estimator))
+    vars(bare).update(vars(estimator))
+    for hook in _HOOKS:
+        vars(bare).pop(hook, None)
+    return bare
 
 
-def _floats(inputs: Sequence[Any]) -> str:
-    """The dtype of floats around: double where an input is, as skl2onnx has it."""
-    return "float64" if any(isinstance(one.type, DoubleTensorType) for one in inputs) else "float32"
+def _float_dtype(inputs: Sequence[Any]) -> str:
+    """Name the dtype of floats in the graph: double where an input is, as skl2onnx has it."""
+    has_double = any(isinstance(variable.type, DoubleTensorType) for variable in inputs)
+    return "float64" if has_double else "float32"
 
 
 def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:
     shape = (None, *array.shape[1:])
     if array.dtype.kind == "f":
-        return TensorType(dtype(_floats(inputs)), shape)
-    if array.dtype.kind in "iu":
-        return TensorType(dtype("int64"), shape)
-    return TensorType(dtype("bool" if array.dtype.kind == "b" else "string"), shape)
+        name = _float_dtype(inputs)
+    elif array.dtype.kind in "iu":
+        name = "int64"
+    else:
+        name = "bool" if array.dtype.kind == "b" else "string"
+    return TensorType(dtype(name), shape)
 
 
 def _skl_type(array: np.ndarray, inputs: Sequence[Any]) -> Any:
-    kinds = {"float64": DoubleTensorType, "float32": FloatTensorType, "int64": Int64TensorType, "bool": BooleanTensorType}
-    kind = _type(array, inputs)
-    return kinds.get(str(kind.dtype), StringTensorType)([None, *array.shape[1:]])
+    name = str(_type(array, inputs).dtype)
+    return _SKL2ONNX_TYPES[name]([None, *array.shape[1:]])

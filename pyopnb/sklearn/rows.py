@@ -10,7 +10,8 @@ import numpy as np
 import scipy
 import sklearn
 
-from pyopnb.ops.errors import ArgumentError, ModelError, closest, sanitize
+from pyopnb.errors import InputError, ModelError
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["first_rows", "is_from_libraries", "refused"]
 
@@ -18,42 +19,39 @@ _LIBRARIES = tuple(str(Path(str(package.__file__)).parent) for package in (sklea
 
 
 def first_rows(x: Any, count: int) -> Any:
-    """The first rows of an example.
-
-    Parameters
-    ----------
-    x : array, table of pandas, sparse matrix or list
-    count : int
-
-    Returns
-    -------
-    object
-        Of the type of ``x``, but for a list of lists.
+    """Take the first rows of an example, in its own type.
 
     Raises
     ------
-    ArgumentError
-        It has no rows.
+    InputError
+        ``x`` has no rows.
     """
     if hasattr(x, "iloc"):
         return x.iloc[:count]
-    if isinstance(x, (list, tuple)) or (hasattr(x, "shape") and len(x.shape) > 0):
+    is_array = hasattr(x, "shape") and len(x.shape) > 0
+    if is_array or isinstance(x, (list, tuple)):
         return x[:count]
-    expected = "rows: an array, a table of pandas, a sparse matrix or a list of str"
-    got = sanitize(repr(x), 60) if isinstance(x, (str, int, float)) else type(x).__name__
-    raise ArgumentError("convert, X", expected=expected, got=got, next="[X]" if isinstance(x, str) else None)
+    is_scalar = isinstance(x, (str, int, float))
+    raise InputError(
+        "convert, X",
+        expected="rows: an array, a table of pandas, a sparse matrix or a list of str",
+        got=sanitize(repr(x), 60) if is_scalar else type(x).__name__,
+        next="[X]" if isinstance(x, str) else None,
+    )
 
 
 def is_from_libraries(error: BaseException) -> bool:
-    """Whether scikit-learn or what it stands on raised an error, and not a function of the user's inside a pipeline."""
+    """Tell an error that scikit-learn, NumPy or scipy raised from one of the user's own code."""
     step = error.__traceback__
-    while step is not None and step.tb_next is not None:
+    if step is None:
+        return False
+    while step.tb_next is not None:
         step = step.tb_next
-    return step is not None and step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)
+    return step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
 def refused(estimator: Any, rows: Any, error: ValueError) -> ModelError:
-    """The error for rows that a fitted estimator does not take.
+    """Make the error for rows that a fitted estimator does not take.
 
     Parameters
     ----------
@@ -61,40 +59,53 @@ def refused(estimator: Any, rows: Any, error: ValueError) -> ModelError:
     rows : object
     error : ValueError
         What scikit-learn raised for them.
-
-    Returns
-    -------
-    ModelError
     """
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and hasattr(rows, "columns"):
-        lacking = [name for name in fitted if name not in set(rows.columns)]
-        if lacking:
-            return _lacks(lacking, fitted, [name for name in rows.columns if name not in set(fitted)])
+        missing = [name for name in fitted if name not in set(rows.columns)]
+        extra = [name for name in rows.columns if name not in set(fitted)]
+        if missing:
+            return _missing_columns(missing, fitted, extra)
     width: Any = getattr(estimator, "n_features_in_", None)
     shape: Any = getattr(rows, "shape", ())
     if width is not None and len(shape) == 2 and shape[1] != width:
-        next_ = f"X[:, :{width}]" if shape[1] > width and not hasattr(rows, "iloc") else "the X that fit was given"
-        return ModelError("convert, X", expected=f"{width} columns, as in fit", got=str(shape[1]), next=next_)
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no text").rstrip(".:")
-    expected = f"rows that {type(estimator).__name__} takes"
-    return ModelError("convert, X", expected=expected, got=sanitize(f"{type(error).__name__}: {said}", 300), next=_next(said))
-
-
-def _lacks(lacking: Sequence[Any], fitted: Sequence[Any], others: Sequence[Any]) -> ModelError:
-    name = str(lacking[0])
-    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    close = closest(name, [str(other) for other in others])
-    next_ = f"X.rename(columns={{{close!r}: {name!r}}})" if close and not more else "the X that fit was given"
-    expected = f"the columns of fit: {', '.join(map(str, fitted))}"
+        return _wrong_width(rows, width)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0].rstrip(".:") if lines else "no text"
     return ModelError(
-        "convert, X", expected=sanitize(expected, 300), got=f"none named {sanitize(name)}{more}", next=sanitize(next_)
+        "convert, X",
+        expected=f"rows that {type(estimator).__name__} takes",
+        got=sanitize(f"{type(error).__name__}: {text}", 300),
+        next=_suggestion(text),
     )
 
 
-def _next(said: str) -> str:
-    if "NaN" in said or "infinity" in said:
+def _wrong_width(rows: Any, width: int) -> ModelError:
+    columns = rows.shape[1]
+    suggestion = "the X that fit was given"
+    if columns > width and not hasattr(rows, "iloc"):
+        suggestion = f"X[:, :{width}]"
+    expected = f"{width} columns, as in fit"
+    return ModelError("convert, X", expected=expected, got=str(columns), next=suggestion)
+
+
+def _missing_columns(missing: Sequence[Any], fitted: Sequence[Any], extra: Sequence[Any]) -> ModelError:
+    name = str(missing[0])
+    got = f"none named {sanitize(name)}"
+    suggestion = "the X that fit was given"
+    if len(missing) > 1:
+        got += f" and {len(missing) - 1} more"
+    else:
+        close = closest(name, list(map(str, extra)))
+        if close:
+            suggestion = f"X.rename(columns={{{close!r}: {name!r}}})"
+    expected = sanitize(f"the columns of fit: {', '.join(map(str, fitted))}", 300)
+    return ModelError("convert, X", expected=expected, got=got, next=sanitize(suggestion))
+
+
+def _suggestion(text: str) -> str:
+    if "NaN" in text or "infinity" in text:
         return "X without NaN and inf, or a SimpleImputer() in the pipeline"
-    if "1D array" in said:
+    if "1D array" in text:
         return "X.reshape(1, -1) if it is one row, X.reshape(-1, 1) if it is one column"
     return "the X that fit was given"

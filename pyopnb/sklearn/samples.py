@@ -18,12 +18,12 @@ METHODS = ("predict", "predict_proba", "decision_function", "transform")
 
 @dataclass
 class Sample:
-    """What an estimator was called with first.
+    """The first call of an estimator.
 
     Attributes
     ----------
     x : object
-        The first argument.
+        The rows.
     methods : list of str
         Every method that others called, each once.
     """
@@ -33,35 +33,38 @@ class Sample:
 
 
 def plan(estimator: Any) -> list[str]:
-    """The methods whose results a converted estimator gives, in skl2onnx's order: labels, and what goes with them."""
-    has = [name for name in METHODS if callable(getattr(estimator, name, None))]
-    if "predict" not in has:
-        return [name for name in has if name == "transform"] or has[:1]
+    """List the methods whose results a converted estimator gives, in skl2onnx's order."""
+    methods = [name for name in METHODS if callable(getattr(estimator, name, None))]
+    if "predict" not in methods:
+        return ["transform"] if "transform" in methods else methods[:1]
     if is_regressor(estimator):
         return ["predict"]
     if is_clusterer(estimator):
-        return [name for name in has if name in ("predict", "transform")]
-    if is_classifier(estimator) or is_outlier_detector(estimator) or "predict_proba" in has:
-        return has[:2] if has[1:] and has[1] != "transform" else ["predict"]
-    return ["predict"]
+        return [name for name in methods if name in ("predict", "transform")]
+    gives_scores = is_classifier(estimator) or is_outlier_detector(estimator)
+    if not gives_scores and "predict_proba" not in methods:
+        return ["predict"]
+    return [name for name in methods[:2] if name != "transform"]
 
 
 def outputs_of(estimator: Any, methods: list[str], x: Any) -> list[np.ndarray]:
-    """The results of methods as dense arrays; one that is a list of arrays as several.
+    """Return the results of methods as dense arrays, a list of arrays as several.
 
-    What a regressor predicts is a column, as skl2onnx has it.
+    What a regressor predicts becomes a column, as skl2onnx has it.
     """
     results: list[np.ndarray] = []
     for method in methods:
-        given = getattr(estimator, method)(x)
-        for one in given if isinstance(given, list) and given and hasattr(given[0], "shape") else [given]:
-            array = one.toarray() if hasattr(one, "toarray") else np.asarray(one)
-            column = method == "predict" and array.ndim == 1 and not _labels(estimator)
-            results.append(array[:, None] if column else array)
+        returned = getattr(estimator, method)(x)
+        is_list = isinstance(returned, list) and returned and hasattr(returned[0], "shape")
+        for result in returned if is_list else [returned]:
+            array = result.toarray() if hasattr(result, "toarray") else np.asarray(result)
+            if method == "predict" and array.ndim == 1 and not _predicts_labels(estimator):
+                array = array[:, None]
+            results.append(array)
     return results
 
 
-def _labels(estimator: Any) -> bool:
+def _predicts_labels(estimator: Any) -> bool:
     return (
         is_classifier(estimator)
         or is_clusterer(estimator)
@@ -71,7 +74,7 @@ def _labels(estimator: Any) -> bool:
 
 
 def nested(estimator: Any) -> Iterator[Any]:
-    """Every object with one of `METHODS` inside an estimator, itself first, each once."""
+    """Walk over every object with one of `METHODS` inside an estimator, itself first."""
     seen: set[int] = set()
     waiting = [estimator]
     while waiting:
@@ -80,7 +83,8 @@ def nested(estimator: Any) -> Iterator[Any]:
             continue
         seen.add(id(value))
         if isinstance(value, np.ndarray):
-            waiting += list(value.flat) if value.dtype == object else []
+            if value.dtype == object:
+                waiting += list(value.flat)
         elif isinstance(value, dict):
             waiting += list(value.values())
         elif isinstance(value, (list, tuple)):
@@ -93,7 +97,7 @@ def nested(estimator: Any) -> Iterator[Any]:
 
 @contextmanager
 def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
-    """Watch the calls of everything inside an estimator, which must be nobody else's.
+    """Record the calls of everything inside an estimator, which must be nobody else's.
 
     Yields
     ------
@@ -101,30 +105,40 @@ def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
         By the ``id`` of an estimator.
     """
     samples: dict[int, Sample] = {}
-    watched = [(one, name) for one in nested(estimator) for name in METHODS if callable(getattr(one, name, None))]
     running: set[int] = set()
-    for one, name in watched:
-        vars(one)[name] = _watched(one, name, getattr(one, name), samples, running)
+    watched = []
+    for part in nested(estimator):
+        for name in METHODS:
+            if callable(getattr(part, name, None)):
+                watched.append((part, name))
+    for part, name in watched:
+        vars(part)[name] = _watched(part, name, getattr(part, name), samples, running)
     try:
         yield samples
     finally:
-        for one, name in watched:
-            vars(one).pop(name, None)
+        for part, name in watched:
+            vars(part).pop(name, None)
 
 
 def _watched(
-    owner: Any, name: str, method: Callable[..., Any], samples: dict[int, Sample], running: set[int]
+    owner: Any,
+    name: str,
+    method: Callable[..., Any],
+    samples: dict[int, Sample],
+    running: set[int],
 ) -> Callable[..., Any]:
     @functools.wraps(method)  # scikit-learn asks some methods for their names
-    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if id(owner) in running:  # its own methods call one another
-            return method(x, *args, **kwargs)
-        sample = samples.setdefault(id(owner), Sample(x))
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # An estimator's methods call one another, and by keyword if they like: predict_proba(X=X).
+        if id(owner) in running or not (args or kwargs):
+            return method(*args, **kwargs)
+        rows = args[0] if args else kwargs.get("X", next(iter(kwargs.values())))
+        sample = samples.setdefault(id(owner), Sample(rows))
         if name not in sample.methods:
             sample.methods.append(name)
         running.add(id(owner))
         try:
-            return method(x, *args, **kwargs)
+            return method(*args, **kwargs)
         finally:
             running.discard(id(owner))
 

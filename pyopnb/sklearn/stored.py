@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from joblib.hashing import NumpyHasher
 
+from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.op_metadata import MAX_SOURCE
-from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["digest", "dump", "load", "module_text"]
 
@@ -39,16 +40,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # mypy reads no joblib
 
 
 def digest(parts: Any) -> str | None:
-    """A text that is the same for equal parts; None where they cannot be pickled.
-
-    Parameters
-    ----------
-    parts : object
-
-    Returns
-    -------
-    str or None
-    """
+    """Digest parts to a text that is equal for equal parts; None where they cannot be pickled."""
     try:
         return str(_Hasher("md5").hash(parts))
     except Exception:  # noqa: S110  # of masked arrays of objects, which the results of a search have, and of lambdas
@@ -60,7 +52,7 @@ def digest(parts: Any) -> str | None:
 
 
 def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
-    """An estimator as text.
+    """Write an estimator as text.
 
     Parameters
     ----------
@@ -79,14 +71,15 @@ def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
         It holds a function that another process would not find.
     """
     _refuse_functions(where, estimator)
-    made = _by_skops(estimator)
-    if made is None:
+    written = _by_skops(estimator)
+    if written is None:
         try:
-            made = pickle.dumps(estimator), "pickle", ()
-        except Exception as error:
+            written = pickle.dumps(estimator), "pickle", ()
+        except Exception as error:  # __reduce__ of any class may raise anything
             got = f"{type(estimator).__name__}, of which pickle says: {sanitize(error, 80)}"
-            raise DefinitionError(where, expected="an estimator that can be pickled", got=got) from error
-    data, format_, trusted = made
+            expected = "an estimator that can be pickled"
+            raise DefinitionError(where, expected=expected, got=got) from error
+    data, format_, trusted = written
     return base64.b85encode(zlib.compress(data, 9)).decode(), format_, trusted
 
 
@@ -98,7 +91,7 @@ def _skops() -> Any:
 
 
 def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
-    """What skops wrote, if it can read that back; None where it cannot, or is not installed."""
+    """Write by skops, if it can read that back; None where it cannot, or is not installed."""
     skops = _skops()
     if skops is None:
         return None
@@ -112,18 +105,7 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
 
 
 def load(where: str, text: str, format_: str | None, trusted: tuple[str, ...]) -> Any:
-    """An estimator from what `dump` made. Pickles can run anything.
-
-    Parameters
-    ----------
-    where : str
-    text : str
-    format_ : str
-    trusted : tuple of str
-
-    Returns
-    -------
-    object
+    """Read an estimator from what `dump` wrote. Pickles can run anything.
 
     Raises
     ------
@@ -133,23 +115,34 @@ def load(where: str, text: str, format_: str | None, trusted: tuple[str, ...]) -
     try:
         data = zlib.decompress(base64.b85decode(text))
     except (ValueError, zlib.error) as error:
-        raise ModelError(f"op {where}", expected="a fitted estimator", got="damaged text", next="get the file anew") from error
+        raise ModelError(
+            f"op {where}",
+            expected="a fitted estimator",
+            got="damaged text",
+            next="get the file anew",
+        ) from error
     if format_ == "pickle":
         return pickle.loads(data)  # noqa: S301  # the caller has named this very text
     skops = _skops()
     if skops is None:
-        raise ModelError(f"op {where}", expected="skops", got="an environment without it", next="pip install skops")
+        got = "an environment without it"
+        raise ModelError(f"op {where}", expected="skops", got=got, next="pip install skops")
     return skops.loads(data, trusted=list(trusted))
 
 
 def module_text(cls: Any, op: str) -> str:
-    """The text of a module that defines an op from what its class has."""
+    """Write the text of a module that defines an op from what its class has."""
     columns = cls.columns
     if cls.format == "pickle":
         head = _PICKLE_TEXT
     else:
-        head = "\n".join([_SKOPS_TEXT, *(f"#     {name}" for name in cls.trusted or ["(none)"])])
-    blob = "\n".join(f"        {cls.stored[at : at + 100]!r}" for at in range(0, len(cls.stored), 100))
+        trusted = [f"#     {name}" for name in cls.trusted or ["(none)"]]
+        head = "\n".join([_SKOPS_TEXT, *trusted])
+    # Short lines, so that editors and diffs can show the file.
+    pieces = []
+    for start in range(0, len(cls.stored), 100):
+        pieces.append(f"        {cls.stored[start : start + 100]!r}")
+    blob = "\n".join(pieces)
     lines = [
         "import pyopnb",
         "from pyopnb.sklearn.columns import Columns",
@@ -172,13 +165,17 @@ def module_text(cls: Any, op: str) -> str:
     ]
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_SOURCE // 2:  # its line breaks and quotes take two characters in a model file
-        expected, got = f"a fitted estimator of at most {MAX_SOURCE // 2:,} characters", f"{len(text):,}"
-        raise DefinitionError(f"op {op}", expected=expected, got=got, next="keep it beside the model: joblib.dump")
+        raise DefinitionError(
+            f"op {op}",
+            expected=f"a fitted estimator of at most {MAX_SOURCE // 2:,} characters",
+            got=f"{len(text):,}",
+            next="keep it beside the model: joblib.dump",
+        )
     return text
 
 
 def _refuse_functions(where: str, estimator: Any) -> None:
-    """Name the first function inside that only this process has."""
+    """Refuse an estimator with a function inside that only this process has, and name that."""
     seen: set[int] = set()
     waiting: list[tuple[str, Any]] = [(type(estimator).__name__, estimator)]
     while waiting:
@@ -187,16 +184,26 @@ def _refuse_functions(where: str, estimator: Any) -> None:
             continue
         seen.add(id(value))
         if isinstance(value, types.FunctionType):
-            if value.__name__ == "<lambda>" or "<locals>" in value.__qualname__ or value.__module__ == "__main__":
-                raise DefinitionError(
-                    f"{where}, {path}",
-                    expected="a function that a module has under its name, as the file does not hold it",
-                    got="a lambda" if value.__name__ == "<lambda>" else f"{sanitize(value.__qualname__)}, defined here",
-                    next="write it as def … in a file, and import it from there",
-                )
+            _refuse_function(f"{where}, {path}", value)
         elif isinstance(value, dict):
-            waiting += [(f"{path}[{sanitize(repr(key), 40)}]", item) for key, item in value.items()]
+            for key, item in value.items():
+                waiting.append((f"{path}[{sanitize(repr(key), 40)}]", item))
         elif isinstance(value, (list, tuple)):
-            waiting += [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+            for index, item in enumerate(value):
+                waiting.append((f"{path}[{index}]", item))
         elif hasattr(value, "__dict__") and not isinstance(value, type):
-            waiting += [(f"{path}.{key}", item) for key, item in vars(value).items()]
+            for key, item in vars(value).items():
+                waiting.append((f"{path}.{key}", item))
+
+
+def _refuse_function(where: str, function: types.FunctionType) -> None:
+    is_lambda = function.__name__ == "<lambda>"
+    is_local = "<locals>" in function.__qualname__ or function.__module__ == "__main__"
+    if not is_lambda and not is_local:
+        return
+    raise DefinitionError(
+        where,
+        expected="a function that a module has under its name, as the file does not hold it",
+        got="a lambda" if is_lambda else f"{sanitize(function.__qualname__)}, defined here",
+        next="write it as def … in a file, and import it from there",
+    )

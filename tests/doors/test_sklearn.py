@@ -15,13 +15,17 @@ import scipy.sparse
 from line_interrupts import lines_that_leave_held
 from onnx import TensorProto, numpy_helper
 from skl2onnx import convert_sklearn
+from skl2onnx._supported_operators import sklearn_operator_name_map
+from skl2onnx.algebra.onnx_ops import OnnxAdd, OnnxMin
 from skl2onnx.common.data_types import FloatTensorType
 from skl2onnx.common.utils import check_input_and_output_numbers
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import Birch, BisectingKMeans, FeatureAgglomeration
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, FastICA
-from sklearn.ensemble import StackingClassifier, StackingRegressor
+from sklearn.ensemble import BaggingClassifier, RandomForestRegressor, StackingClassifier, StackingRegressor
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -30,13 +34,16 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, PowerTransformer, StandardScaler
 from sklearn.semi_supervised import LabelPropagation
+from sklearn.tree import DecisionTreeClassifier
 
 import pyopnb
 import pyopnb.sklearn as door
 from pyopnb.sklearn import fitted, stored
 from pyopnb.sklearn.samples import outputs_of, plan
+
+pytestmark = pytest.mark.filterwarnings("ignore::pyopnb.sklearn.RunsInPython")
 
 X, LABELS = every_estimator.X, every_estimator.LABELS
 FEW = (X[:, 0] > 0).astype(int)
@@ -100,7 +107,7 @@ def test_an_estimator_agrees_with_scikit_learn(name):
 def test_an_estimator_without_a_method_for_new_rows_is_refused(name):
     estimator, x = every_estimator.fitted(name)
     with pytest.raises(
-        pyopnb.DefinitionError, match=f"convert, {name}: expected an estimator with transform, predict or"
+        pyopnb.errors.DefinitionError, match=f"convert, {name}: expected an estimator with transform, predict or"
     ) as why:
         door.convert(estimator, x)
     COUNTS[name] = f"refused: {why.value.got}"
@@ -230,7 +237,7 @@ def test_a_text_that_is_missing_is_named_with_its_column(missing):
     table = pd.DataFrame({"size": X[:, 0], "kind": pd.Series(["a", missing, "b"] * 20, dtype=object)})
     estimator = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough").fit(table)
     message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X\['kind'\].fillna\(\"\"\)"
-    with pytest.raises(pyopnb.ModelError, match=message):
+    with pytest.raises(pyopnb.errors.ModelError, match=message):
         door.convert(estimator, table)
 
 
@@ -314,7 +321,7 @@ def test_options_of_skl2onnx_are_passed_on():
     model = door.convert(estimator, X, options={"zipmap": True})
     _, probabilities = run(model, X[:3])
     np.testing.assert_allclose([row[2] for row in probabilities], estimator.predict_proba(X[:3])[:, 2], atol=1e-5)
-    with pytest.raises(pyopnb.ModelError, match="convert, options: expected options with which .* got skl2onnx: "):
+    with pytest.raises(pyopnb.errors.ModelError, match="convert, options: expected options with which .* got skl2onnx: "):
         door.convert(estimator, X, options={id(estimator[-1]): {"nosuch": True}})
 
 
@@ -416,11 +423,11 @@ def test_without_skops_estimators_are_pickled(tmp_path, monkeypatch):
 
 
 def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
-    with pytest.raises(pyopnb.ModelError, match="op demo: expected a fitted estimator, got damaged text"):
+    with pytest.raises(pyopnb.errors.ModelError, match="op demo: expected a fitted estimator, got damaged text"):
         stored.load("demo", "!!", "pickle", ())
     model = door.convert(make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X)
     message = r"FunctionTransformer.func: expected a function that a module has .* got a lambda. Try: write it as def"
-    with pytest.raises(pyopnb.DefinitionError, match=message):
+    with pytest.raises(pyopnb.errors.DefinitionError, match=message):
         pyopnb.save(model, tmp_path / "lambda.onnx")
     assert not (tmp_path / "lambda.onnx").exists()
 
@@ -488,7 +495,7 @@ BY_NAME = ColumnTransformer([("age", StandardScaler(), ["age"]), ("town", OneHot
     ],
 )
 def test_rows_that_the_estimator_does_not_take(estimator, x, said):
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         door.convert(estimator, x)
     assert str(caught.value).removesuffix(".") == said.removesuffix(".")
     assert isinstance(caught.value.__cause__, ValueError)
@@ -496,7 +503,9 @@ def test_rows_that_the_estimator_does_not_take(estimator, x, said):
 
 @pytest.mark.parametrize(("x", "got"), [(None, "NoneType"), (3, "3"), ("Ulm", "'Ulm'. Try: [X]")])
 def test_what_has_no_rows(x, got):
-    with pytest.raises(pyopnb.ArgumentError, match="convert, X: expected rows: an array, a table of pandas, a sparse matrix"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="convert, X: expected rows: an array, a table of pandas, a sparse matrix"
+    ):
         door.convert(SCALED, x)
 
 
@@ -597,3 +606,209 @@ def test_an_interrupt_at_any_line_leaves_no_lock_held():
         estimator = StandardScaler()
 
     assert lines_that_leave_held(Scaler, [fitted._lock], fitted) == []
+
+
+class ByKeyword(ClassifierMixin, BaseEstimator):
+    """A classifier whose methods call one another by keyword, as LightGBM's do."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        positive = (np.asarray(X)[:, :1] > 0).astype(float)
+        return np.hstack([1 - positive, positive])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X=X).argmax(1)]
+
+
+class PredictsByKeyword(ByKeyword):
+    """A classifier that calls the estimator inside it by keyword."""
+
+    def fit(self, X, y):
+        self.inner_ = ByKeyword().fit(X, y)
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X=X)
+
+
+@pytest.mark.parametrize("cls", [ByKeyword, PredictsByKeyword])
+def test_a_method_that_is_called_by_keyword(cls):
+    trained = make_pipeline(StandardScaler(), cls()).fit(X, FEW)
+    assert_agrees(door.convert(trained, X), trained, X)
+
+
+def test_rows_of_int32_are_fed_as_they_are():
+    rows = np.arange(12, dtype=np.int32).reshape(4, 3)
+    trained = make_pipeline(StandardScaler(), MinMaxScaler()).fit(rows)
+    model = door.convert(trained, rows)
+    assert not door.filled(model)
+    result = pyopnb.run(model, X=rows)[0]
+    np.testing.assert_allclose(result, trained.transform(rows), rtol=1e-5, atol=1e-6)
+
+
+class KeepsNothing(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.asarray(X) * 2
+
+
+def test_a_transformer_that_keeps_nothing_of_fit():
+    assert_agrees(door.convert(KeepsNothing().fit(X), X), KeepsNothing(), X)
+
+
+class TextsAndNumbers(KeepsNothing):
+    def transform(self, X):
+        mixed = np.empty((len(X), 2), object)
+        mixed[:, 0] = "text"
+        mixed[:, 1] = [float(row[0]) for row in X]
+        return mixed
+
+
+def test_an_output_of_texts_and_numbers_is_refused():
+    with pytest.raises(pyopnb.errors.ModelError, match="TextsAndNumbers.transform: expected .* float"):
+        door.convert(TextsAndNumbers(), X)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.float32])
+def test_other_numbers_beside_float64_in_one_scaler_need_no_op(kind):
+    table = pd.DataFrame({"a": np.arange(60).astype(kind), "b": X[:, 0].astype(np.float64)})
+    table["text"] = ["u", "v", "w"] * 20
+    columns = [("numbers", StandardScaler(), ["a", "b"]), ("text", OneHotEncoder(), ["text"])]
+    trained = make_pipeline(ColumnTransformer(columns), LogisticRegression()).fit(table, FEW)
+    model = door.convert(trained, table)
+    assert not door.filled(model)
+    assert_agrees(model, trained, table)
+
+
+def test_a_warning_names_the_estimators_that_run_in_python():
+    trained = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000)).fit(X)
+    with pytest.warns(door.RunsInPython, match="NMF: skl2onnx has no converter") as caught:
+        model = door.convert(trained, X)
+    assert caught[0].message.parts == door.filled(model)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        door.convert(StandardScaler().fit(X), X)
+
+
+# ---- what is compared before a model is returned
+
+WITH_NAN = np.where(np.arange(X.size).reshape(X.shape) % 5, X, np.nan).astype(np.float32)
+
+
+@pytest.mark.parametrize("bagged", [False, True])
+def test_nan_goes_down_the_branch_of_a_tree_that_scikit_learn_takes(bagged):
+    tree = DecisionTreeClassifier(random_state=0)
+    estimator = BaggingClassifier(tree, 5, random_state=0) if bagged else tree
+    for rows in (X, WITH_NAN):  # scikit-learn decides for each node, whether fit saw NaN or not
+        trained = estimator.fit(rows, LABELS)
+        model = door.convert(trained, rows)
+        assert not door.filled(model)
+        assert (run(model, WITH_NAN)[0] == trained.predict(WITH_NAN)).all()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows"),
+    [
+        (Normalizer(), np.float32([[1e-20, 0, 0, 0]])),  # skl2onnx divides by the norm, however small
+        (PowerTransformer(), WITH_NAN),  # skl2onnx gives a number for NaN
+    ],
+)
+def test_what_skl2onnx_converts_wrongly_for_unusual_numbers_becomes_an_op(estimator, rows):
+    trained = estimator.fit(X)
+    model = door.convert(trained, X)
+    (part,) = door.filled(model)
+    assert part.reason.startswith("skl2onnx: with ")
+    assert_agrees(model, trained, rows)
+
+
+class Shift(KeepsNothing):
+    """Adds 1."""
+
+    def transform(self, X):
+        return np.asarray(X) + np.float32(1)
+
+
+def of_the_right_size_only(x):
+    return x, np.ones((60, 4), np.float32)
+
+
+def of_small_numbers_only(x):
+    return OnnxMin(x, np.float32([50]), op_version=15), np.float32([1])
+
+
+def right(x):
+    return x, np.float32([1])
+
+
+@pytest.fixture(params=[of_the_right_size_only, of_small_numbers_only, right])
+def converter(request):
+    def convert_shift(scope, operator, container):
+        terms = request.param(operator.inputs[0])
+        node = OnnxAdd(*terms, op_version=15, output_names=operator.outputs)
+        node.add_to(scope, container)
+
+    def shape(operator):
+        operator.outputs[0].type = FloatTensorType([None, 4])
+
+    door.update_registered_converter(Shift, "TestShift", shape, convert_shift)
+    yield request.param
+    sklearn_operator_name_map.pop(Shift)
+
+
+def test_a_wrong_converter_is_not_used(converter):
+    model = door.convert(Shift(), X)
+    assert bool(door.filled(model)) == (converter is not right)
+    assert_agrees(model, Shift(), X * 1000)
+    assert_agrees(model, Shift(), X[:7])
+
+
+def test_what_was_not_verified_says_so(converter):
+    model = door.convert(Shift(), X, verify=False)
+    assert not door.filled(model)
+    assert [(entry.key, entry.value) for entry in model.metadata_props] == [("pyopnb.verified", "no")]
+    assert not door.convert(Shift(), X).metadata_props
+
+
+class Capped(KeepsNothing):
+    """Caps numbers, in a table that has texts as well."""
+
+    def transform(self, X):
+        return np.minimum(np.asarray(X), np.float32(50))
+
+
+def test_unusual_numbers_are_tried_in_a_table_with_texts():
+    def convert_uncapped(scope, operator, container):
+        node = OnnxAdd(operator.inputs[0], np.float32([0]), op_version=15, output_names=operator.outputs)
+        node.add_to(scope, container)
+
+    def shape(operator):
+        operator.outputs[0].type = FloatTensorType([None, 1])
+
+    table = pd.DataFrame({"a": X[:, 0], "text": ["u", "v", "w"] * 20})
+    columns = [("cap", Capped(), ["a"]), ("text", OneHotEncoder(), ["text"])]
+    trained = ColumnTransformer(columns, sparse_threshold=0).fit(table)
+    door.update_registered_converter(Capped, "TestCapped", shape, convert_uncapped)
+    try:
+        model = door.convert(trained, table)
+    finally:
+        sklearn_operator_name_map.pop(Capped)
+    (part,) = door.filled(model)
+    assert isinstance(part.estimator, (Capped, ColumnTransformer))
+
+
+def test_forest_in_a_stack_gives_its_own_numbers():
+    # As float32, the thresholds of trees send a few rows down the other branch.
+    data = load_diabetes(scaled=False)
+    forest = RandomForestRegressor(10, max_depth=5, random_state=0)
+    stack = StackingRegressor([("linear", RidgeCV()), ("trees", forest)], cv=3).fit(data.data, data.target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = pyopnb.sklearn.convert(stack, data.data)
+    predicted = pyopnb.run(model, **pyopnb.sklearn.feeds(data.data))[0]
+    np.testing.assert_allclose(predicted[:, 0], stack.predict(data.data), rtol=1e-5)

@@ -196,7 +196,9 @@ def test_the_name_and_one_float_each_where_nothing_is_given():
 def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
     number = getattr(PyCustomOpDef, name)
     if "complex" in name:
-        with pytest.raises(pyopnb.DefinitionError, match="op ai.onnx.contrib::Same, inputs: expected dtypes .* got complex"):
+        with pytest.raises(
+            pyopnb.errors.DefinitionError, match="op ai.onnx.contrib::Same, inputs: expected dtypes .* got complex"
+        ):
             Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
         return
     Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
@@ -228,7 +230,7 @@ def test_one_name_for_several_dtypes_and_numbers_of_inputs():
     for run in (run_bare, lambda made, **feeds: list(pyopnb.run(made, **feeds).values())):
         a, b, c = run(made, x=np.float32([2]), z=np.array([5.0]))
         assert (a.tolist(), b.tolist(), c.tolist()) == ([4], [15], [8])
-    with pytest.raises(pyopnb.ModelError, match=re.escape("expected (float32[...]) or (float64[...]) or")):
+    with pytest.raises(pyopnb.errors.ModelError, match=re.escape("expected (float32[...]) or (float64[...]) or")):
         pyopnb.run(one_node("Many", TensorProto.INT64, TensorProto.INT64), x=[1])
 
 
@@ -296,7 +298,7 @@ REFUSED = [
 def test_what_has_no_such_value_is_refused_where_theirs_spoils_it_or_ends_the_process(kind, returned, message):
     number = getattr(PyCustomOpDef, kind)
     Opdef.create(lambda x: returned, op_type="Give", outputs=[number])
-    with pytest.raises(pyopnb.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"):
+    with pytest.raises(pyopnb.errors.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"):
         PyOrtFunction.from_model(one_node("Give", 1, number))(ONE)
     with pytest.raises(Exception, match=f"ResultError: op ai.onnx.contrib::Give, output.*{message}"):
         run_bare(one_node("Give", 1, number), x=ONE)
@@ -332,7 +334,7 @@ def test_a_cell_that_runs_again_serves_live_sessions_and_new_ones():
 def test_a_definition_that_fails_leaves_the_one_before():
     Opdef.create(lambda x, by: x + by, op_type="Keeps", attrs={"by": PyCustomOpDef.dt_int64})
     number = [PyCustomOpDef.dt_double]
-    with pytest.raises(pyopnb.DefinitionError, match="attr by: expected int, as for other inputs, got str"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="attr by: expected int, as for other inputs, got str"):
         Opdef.create(lambda x, by: x, op_type="Keeps", inputs=number, outputs=number, attrs=["by"])
     assert run_bare(one_node("Keeps", by=1), x=ONE)[0].tolist() == [2.5, -1.5]
 
@@ -350,15 +352,19 @@ def test_ops_that_are_switched_off_and_on():
 
 
 def test_what_is_refused_or_ignored_when_it_is_declared():
-    with pytest.raises(pyopnb.DefinitionError, match=r"onnx_op: expected keyword arguments, got the function plain itself"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match=r"onnx_op: expected keyword arguments, got the function plain itself"
+    ):
 
         @onnx_op
         def plain(x):
             return x
 
-    with pytest.raises(pyopnb.DefinitionError, match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs="):
+    with pytest.raises(pyopnb.errors.DefinitionError, match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs="):
         Opdef.create(lambda x, a: x, op_type="Wrong", attrs={"a": PyCustomOpDef.dt_complex64})
-    with pytest.raises(pyopnb.DefinitionError, match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]"
+    ):
         Opdef.create(lambda x: x, op_type="Wrong", inputs=[99])
     assert "ai.onnx.contrib::Wrong" not in pyopnb.registry
     with pytest.warns(UserWarning, match=r'onnx_op ignores domain=, .* Try: op_type="my.domain::Name"'):
@@ -370,7 +376,7 @@ def test_what_is_refused_or_ignored_when_it_is_declared():
 
 def test_a_node_without_an_attribute_and_one_with_more():
     Opdef.create(lambda x, by: x + np.float32(by), op_type="Shift", attrs={"by": PyCustomOpDef.dt_float})
-    with pytest.raises(pyopnb.ModelError, match=r"attr by: expected a value of kind float .* got nothing"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"attr by: expected a value of kind float .* got nothing"):
         PyOrtFunction.from_model(one_node("Shift"))(ONE)
     assert PyOrtFunction.from_model(one_node("Shift", by=1.0, unknown=3))(ONE).tolist() == [2.5, -1.5]
     assert run_bare(one_node("Shift", by=1.0, unknown=3), x=ONE)[0].tolist() == [2.5, -1.5]
@@ -399,11 +405,11 @@ def test_a_model_as_a_function(tmp_path):
 
 def test_wrong_arguments_of_a_function_are_named():
     function = OrtPyFunction(one_node("Abs"))
-    with pytest.raises(pyopnb.ArgumentError, match=r"expected at most 1 positional argument \(x\), got 2"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"expected at most 1 positional argument \(x\), got 2"):
         function(ONE, ONE)
-    with pytest.raises(pyopnb.ArgumentError, match="expected names of inputs, got X. Try: x"):
+    with pytest.raises(pyopnb.errors.InputError, match="expected names of inputs, got X. Try: x"):
         function(X=ONE)
-    with pytest.raises(pyopnb.ModelError, match="OrtPyFunction: expected a model, got none"):
+    with pytest.raises(pyopnb.errors.ModelError, match="OrtPyFunction: expected a model, got none"):
         OrtPyFunction()(ONE)
 
 
@@ -419,7 +425,7 @@ def test_the_function_of_one_op():
     assert function.input_names == ["x", "times"]
     assert function(np.float32([[1], [2]]), 3).tolist() == [[1.5], [3.0]]
     with pytest.raises(
-        pyopnb.UnknownOp, match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted"
+        pyopnb.errors.UnknownOp, match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted"
     ):
         PyOrtFunction.from_customop("Wieghted")
 
@@ -449,9 +455,9 @@ def test_a_hook_before_a_node_sees_and_may_change_its_inputs(name):
     assert hooked is made
     assert run_bare(hooked, x=ONE, high=np.array(2, np.float32))[0].tolist() == [1, -2.5]
     assert seen == [([1.5, -2.5], 2.0)]
-    with pytest.raises(pyopnb.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"):
         hook_model_op(made, "konv", look, [])
-    with pytest.raises(pyopnb.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"):
         hook_model_op(made, name, look, [PyOp.dt_float])
 
 
@@ -468,7 +474,7 @@ def test_nodes_before_an_input():
     expanded = expand_onnx_inputs(made, "x", [contrib("Parse", ["words"], ["x"])], [words])
     assert run_bare(expanded, words=np.array(["-1.5"], object))[0].tolist() == [1.5]
     assert [value.name for value in made.graph.input] == ["x"] and default_opset_domain() == expanded.opset_import[1].domain
-    with pytest.raises(pyopnb.ModelError, match="expected an input of the model, got 'z'. Try: x"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected an input of the model, got 'z'. Try: x"):
         expand_onnx_inputs(made, "z", [], [])
 
 

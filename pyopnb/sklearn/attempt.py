@@ -1,0 +1,213 @@
+"""Conversion by skl2onnx with ops in the place of the estimators that it does not convert rightly."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import skl2onnx
+from onnx import ModelProto
+from sklearn.base import BaseEstimator, is_classifier
+
+from pyopnb.models.build import model as build_model
+from pyopnb.models.build import node as build_node
+from pyopnb.models.ort_capabilities import newest_opset
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType
+from pyopnb.sklearn.columns import Columns
+from pyopnb.sklearn.comparison import Comparison, shorten
+from pyopnb.sklearn.fitted import DOMAIN, define
+from pyopnb.sklearn.holes import Holes, is_frame
+from pyopnb.sklearn.inputs import cast_inputs, feeds, skl2onnx_inputs
+from pyopnb.sklearn.missing_values import mend_missing_values
+from pyopnb.sklearn.samples import Sample, nested, plan
+
+__all__ = ["Attempt"]
+
+_OUTPUT_NAMES = {
+    "predict": "label",
+    "predict_proba": "probabilities",
+    "decision_function": "scores",
+    "transform": "scores",
+}
+
+
+class Attempt:
+    """An estimator, and what stays the same from one attempt to convert it to the next.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Nobody else's: it gets skl2onnx's hooks for a while.
+    rows : object
+        What it is called with.
+    comparison : Comparison
+        Of the estimator with its model.
+    samples : dict of int to Sample
+        The calls of the estimators inside, by their ``id``.
+    options : dict
+        skl2onnx's.
+    as_doubles : bool
+        Declare every number as a double to skl2onnx.
+    verify : bool
+        Compare each model with the estimator.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        rows: Any,
+        comparison: Comparison,
+        samples: Mapping[int, Sample],
+        options: Mapping[Any, Any],
+        *,
+        as_doubles: bool = False,
+        verify: bool = True,
+    ) -> None:
+        self._estimator, self._rows, self._comparison = estimator, rows, comparison
+        self._samples, self._options, self._as_doubles = samples, options, as_doubles
+        self._verify = verify
+        self._feeds = feeds(rows)
+
+    def convert(self, reasons: Mapping[int, str]) -> tuple[ModelProto | None, str]:
+        """Convert with ops for some estimators.
+
+        Parameters
+        ----------
+        reasons : dict of int to str
+            Why each of them becomes an op, by its ``id``.
+
+        Returns
+        -------
+        tuple of ModelProto or None, and str
+            A model that agrees with scikit-learn, or why there is none.
+        """
+        parts = {id(part): part for part in nested(self._estimator)}
+        holes = {}
+        for key, reason in reasons.items():
+            holes[key] = parts[key], self._samples[key], reason
+        declared = skl2onnx_inputs(self._feeds, as_doubles=self._as_doubles)
+        try:
+            with Holes(holes), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = _call_skl2onnx(self._estimator, declared, self._options)
+        except Exception as error:  # its converters fail in whatever way
+            return None, f"skl2onnx: {shorten(error)}"
+        cast_inputs(model, self._feeds)
+        mend_missing_values(model, self._estimator)
+        if not self._verify:
+            return model, ""
+        reason = self._comparison.refuse(model)
+        return (None, reason) if reason else (model, "")
+
+    def without_failing_parts(self, reasons: Mapping[int, str], refused: str) -> tuple[ModelProto | None, str]:
+        """Convert with ops for the estimators inside that fail, as few as possible.
+
+        Returns
+        -------
+        tuple of ModelProto or None, and str
+            As of `convert`.
+        """
+        failing = self._failing_parts(reasons)
+        # An outer estimator often fails only because of one inside, so those are tried first.
+        innermost = {}
+        for part in nested(self._estimator):
+            if id(part) not in failing:
+                continue
+            inside = {id(inner) for inner in nested(part)} - {id(part)}
+            if not inside & failing.keys():
+                innermost[id(part)] = failing[id(part)]
+        attempts = [innermost, failing] if len(innermost) < len(failing) else [failing]
+        for more in attempts:
+            if not more:
+                continue
+            model, refused = self.convert({**reasons, **more})
+            if model is not None:
+                return model, ""
+        return None, refused
+
+    def _failing_parts(self, reasons: Mapping[int, str]) -> dict[int, str]:
+        """Find the estimators inside that skl2onnx alone does not convert rightly."""
+        failing = {}
+        for part in nested(self._estimator):
+            sample = self._samples.get(id(part))
+            if sample is None or id(part) in reasons or part is self._estimator:
+                continue
+            if not isinstance(part, BaseEstimator) or is_frame(part):
+                continue
+            try:
+                comparison = Comparison(part, plan(part), sample.x)
+                attempt = Attempt(part, sample.x, comparison, self._samples, {}, as_doubles=self._as_doubles)
+            except Exception:  # noqa: S112  # what cannot be fed alone is judged with the rest
+                continue
+            inside = {id(inner) for inner in nested(part)}
+            inner_reasons = {key: reason for key, reason in reasons.items() if key in inside}
+            _, reason = attempt.convert(inner_reasons)
+            if reason:
+                failing[id(part)] = reason
+        return failing
+
+    def whole(self, reason: str) -> ModelProto:
+        """Build a model of one node, which calls the estimator.
+
+        Parameters
+        ----------
+        reason : str
+            Why skl2onnx does not convert it.
+        """
+        methods = plan(self._estimator)
+        names = _output_names(self._estimator, methods, self._comparison.expected)
+        types = []
+        for arrays in self._comparison.expected:
+            for array in arrays:
+                types.append(TensorType(_output_dtype(array), (None, *array.shape[1:])))
+        op_type = define(self._estimator, methods, types, Columns.of(self._rows), reason)
+        inputs = {}
+        for name, array in self._feeds.items():
+            inputs[name] = str(TensorType(dtype(array.dtype), ("N", *array.shape[1:])))
+        outputs = {}
+        for name, kind in zip(names, types, strict=True):
+            outputs[name] = str(TensorType(kind.dtype, ("N", *(kind.shape or ())[1:])))
+        node = build_node(f"{DOMAIN}::{op_type}", list(inputs), names)
+        return build_model([node], inputs, outputs)
+
+
+def _output_dtype(array: np.ndarray) -> Any:
+    return dtype("string") if array.dtype.kind in "UTSO" else dtype(array.dtype)
+
+
+def _output_names(estimator: Any, methods: Sequence[str], expected: Sequence[Sequence[np.ndarray]]) -> list[str]:
+    names = []
+    for method, arrays in zip(methods, expected, strict=True):
+        name = _OUTPUT_NAMES[method]
+        if len(methods) == 1 and not is_classifier(estimator):
+            name = "variable"
+        if len(arrays) == 1:
+            names.append(name)
+        else:
+            names += [f"{name}_{index}" for index in range(len(arrays))]
+    return names
+
+
+def _call_skl2onnx(estimator: Any, inputs: Sequence[tuple[str, Any]], options: Mapping[Any, Any]) -> ModelProto:
+    # Converters that a user has registered may write nodes of any op of the registry.
+    opsets = {op.domain: op.current.opset for op in registry if op.domain}
+    opsets[""] = min(newest_opset(), skl2onnx.__max_supported_opset__)
+    opsets |= {"ai.onnx.ml": 3, DOMAIN: 1}
+
+    def convert(chosen: Mapping[Any, Any]) -> ModelProto:
+        model: ModelProto = skl2onnx.convert_sklearn(
+            estimator, "pyopnb", list(inputs), target_opset=opsets, options=dict(chosen) or None
+        )
+        return model
+
+    asks_for_zipmap = any("zipmap" in str(option) for option in (*options, *options.values()))
+    if not is_classifier(estimator) or asks_for_zipmap:
+        return convert(options)
+    try:
+        return convert({**options, "zipmap": False})
+    except NameError:  # a classifier without probabilities has no such option
+        return convert(options)

@@ -1,0 +1,299 @@
+"""Compare a converted model with its estimator, on the example and on rows that are not kind."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from pyopnb.diffs.tolerances import TOLERANCES
+from pyopnb.ops.messages import one_line
+from pyopnb.runtime.session import Session
+from pyopnb.sklearn.columns import Columns
+from pyopnb.sklearn.inputs import feeds
+from pyopnb.sklearn.samples import outputs_of
+from pyopnb.testing.verify import Trial, draw_trials, verify
+
+__all__ = ["Comparison", "shorten"]
+
+_MAX_REASON = 120  # characters of another library's error
+_RTOL = TOLERANCES["float32"].rtol
+_FEW_ROWS = 24  # of the example, in trials of other sizes and values
+_REACH = 1000.0
+"""How much larger than the example's numbers those are that are tried. Distances are squared, and far
+outside of what an estimator was fitted on they say nothing but how they were rounded."""
+
+
+class Comparison:
+    """An estimator, and what it gives for the example.
+
+    Parameters
+    ----------
+    estimator : estimator
+    methods : list of str
+        Those whose results are the outputs.
+    rows : object
+        The example.
+    """
+
+    def __init__(self, estimator: Any, methods: Sequence[str], rows: Any) -> None:
+        self._estimator, self._methods = estimator, list(methods)
+        self._columns = Columns.of(rows)
+        self._feeds = feeds(rows)
+        self.expected = [outputs_of(estimator, [method], rows) for method in methods]
+
+    def refuse(self, model: ModelProto) -> str:
+        """Say why a model is not the estimator's; an empty text if it is."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                session = Session(model)
+                results = session.run(None, self._feeds)
+        except Exception as error:  # ONNX Runtime lacks something, or an op raises
+            return f"ONNX Runtime: {shorten(error)}"
+        kept = [index for index, result in enumerate(results) if not _is_zipmap(result)]
+        for index in kept:
+            difference = _structure(results[index], self.expected[index])
+            if difference:
+                return f"skl2onnx: {difference}"
+        examples = []
+        for index in kept:
+            examples += _arrays(results[index], self.expected[index])
+        methods = [self._methods[index] for index in kept]
+        wants = [self.expected[index] for index in kept]
+        reference = _Original(self._estimator, methods, self._columns, examples)
+
+        def converted(*arrays: np.ndarray) -> list[np.ndarray]:
+            results = session.run(None, dict(zip(self._feeds, arrays, strict=True)))
+            flat = []
+            for index, want in zip(kept, wants, strict=True):
+                flat += _arrays(results[index], want)
+            return reference.settled(flat, arrays)
+
+        verification = verify(
+            reference.original,
+            converted,
+            [tuple(self._feeds.values())],
+            exact=reference.exact,
+            trials=self._trials(),
+        )
+        if verification.disagreement is not None:
+            return f"skl2onnx: {verification.disagreement}"
+        if verification.error is not None:
+            return f"ONNX Runtime: {shorten(verification.error)}"
+        return ""
+
+    def _trials(self) -> Iterator[Trial]:
+        """Yield the example, other numbers of rows, then rows that are not kind."""
+        example = tuple(self._feeds.values())
+        yield Trial("the example", example)
+        few = tuple(array[:_FEW_ROWS] for array in example)
+        for count in (1, 2, len(few[0]) + 1):
+            rows = tuple(np.resize(array, (count, *array.shape[1:])) for array in few)
+            yield Trial(f"{count} rows", rows)
+        yield from self._finite_trials(few)
+        yield from _missing_trials(few)
+
+    def _finite_trials(self, few: Sequence[np.ndarray]) -> Iterator[Trial]:
+        reach = _REACH * max(1.0, *map(_largest, few))
+        trials = {}
+        for trial in draw_trials([tuple(few)]):
+            # The first trial of a set of values gives it to all columns of a dtype together.
+            name = trial.name.partition(" in input")[0]
+            if name not in trials and _is_within(trial.inputs, reach):
+                trials[name] = Trial(name, trial.inputs)
+        texts = trials.pop("other texts", None)
+        # Estimators look at each row alone, so most sets of values are tried in one call.
+        columns = zip(*[trial.inputs for trial in trials.values()], strict=True)
+        stacked = [np.concatenate(parts) for parts in columns]
+        try:
+            self._call(stacked)
+        except Exception:  # some of the values are refused, in one of many ways
+            yield from trials.values()
+        else:
+            yield Trial("unusual numbers", tuple(stacked))
+        if texts is not None:
+            yield texts
+
+    def _call(self, arrays: Sequence[np.ndarray]) -> None:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            outputs_of(self._estimator, self._methods, self._columns.join(arrays))
+
+
+def _is_within(inputs: Sequence[np.ndarray | None], reach: float) -> bool:
+    """Tell whether all numbers are finite and at most so large."""
+    for array in inputs:
+        if array is None or array.dtype.kind not in "if":
+            continue
+        if not np.isfinite(array).all() or _largest(array) > reach:
+            return False
+    return True
+
+
+def _largest(array: np.ndarray | None) -> float:
+    """Return the largest finite magnitude; 0 where there are no numbers."""
+    if array is None or array.dtype.kind not in "if":
+        return 0.0
+    numbers = array[np.isfinite(array)].astype(np.float64)
+    return float(np.abs(numbers).max(initial=0.0))
+
+
+def _missing_trials(example: Sequence[np.ndarray]) -> Iterator[Trial]:
+    """Yield the example with NaN, which some estimators take, and with infinities."""
+    if not any(array.dtype.kind == "f" for array in example):
+        return
+    for name, value in (("NaN", np.nan), ("infinities", np.inf), ("infinities below 0", -np.inf)):
+        inputs = []
+        for number, array in enumerate(example):
+            if array.dtype.kind == "f":
+                array = array.copy()
+                array.reshape(-1)[number % 3 :: 3] = value
+            inputs.append(array)
+        yield Trial(name, tuple(inputs))
+
+
+def _settled(results: Sequence[np.ndarray], wants: Sequence[np.ndarray], scales: Sequence[float]) -> list[np.ndarray]:
+    """Replace what agrees to the dtype's tolerance by what the estimator gives.
+
+    An estimator computes in float64 and skl2onnx's kernels in float32, so that an element may be off
+    by a part of the largest: a probability of 1e-30 by a part of 1. A label between whose scores
+    there is no more than that may be either.
+    """
+    settled = []
+    scores = next((want for want in wants if want.dtype.kind == "f"), None)
+    for result, want, scale in zip(results, wants, scales, strict=True):
+        if result.shape != want.shape or result.dtype != want.dtype:
+            settled.append(result)
+        elif want.dtype.kind == "f":
+            settled.append(np.where(_is_close(result, want, scale), want, result))
+        elif scores is None or len(scores) != len(want):
+            settled.append(result)
+        else:
+            undecided = _is_undecided(scores).reshape(-1, *[1] * (want.ndim - 1))
+            settled.append(np.where(undecided, want, result))
+    return settled
+
+
+def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        close = np.abs(result - want) <= _RTOL * (np.abs(want) + _row_scales(want, scale))
+    return np.asarray(close)
+
+
+def _row_scales(want: np.ndarray, scale: float) -> np.ndarray:
+    """Return the largest number of each row, or of the example if that is larger."""
+    rows = np.where(np.isfinite(want), np.abs(want), 0.0).reshape(len(want), -1)
+    scales = rows.max(axis=1, initial=scale)
+    return np.asarray(scales.reshape(-1, *[1] * (want.ndim - 1)))
+
+
+def _is_undecided(scores: np.ndarray) -> np.ndarray:
+    """Tell for each row whether its best two scores are the same but for rounding."""
+    rows = scores.reshape(len(scores), -1).astype(np.float64)
+    limits = _RTOL * np.abs(np.nan_to_num(rows)).max(axis=1, initial=1e-30)
+    if rows.shape[1] == 1:
+        return np.asarray(np.abs(rows[:, 0]) <= limits)
+    best = np.sort(rows, axis=1)
+    return np.asarray(best[:, -1] - best[:, -2] <= limits)
+
+
+class _Original:
+    """An estimator as a function of the arrays that its model takes, with the model's dtypes."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        methods: list[str],
+        columns: Columns,
+        examples: Sequence[np.ndarray],
+    ) -> None:
+        self._estimator, self._methods, self._columns = estimator, methods, columns
+        self._dtypes = [array.dtype for array in examples]
+        self._scales = [_largest(array) for array in examples]
+        self._last: tuple[list[bytes], list[np.ndarray]] = [], []
+
+    def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        # The model's results are judged right after the estimator's for the same rows.
+        key = [array.tobytes() for array in arrays if array.dtype.kind != "O"]
+        if key and key == self._last[0] and len(key) == len(arrays):
+            return self._last[1]
+        self._last = key, self._call(arrays)
+        return self._last[1]
+
+    def _call(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        results = outputs_of(self._estimator, self._methods, self._columns.join(arrays))
+        cast = []
+        for result, dtype in zip(results, self._dtypes, strict=True):
+            # The model's floats may be narrower, and its texts are objects.
+            is_text = dtype.kind == "O"
+            cast.append(_as_objects(result) if is_text else result.astype(dtype))
+        return cast
+
+    def exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Call the estimator in float64, the widest that it takes."""
+        dtypes = []
+        for dtype in self._columns.dtypes:
+            dtypes.append("float64" if dtype.startswith("float") else dtype)
+        wide = replace(self._columns, dtypes=tuple(dtypes))
+        inputs = []
+        for array in arrays:
+            inputs.append(array.astype(np.float64) if array.dtype.kind == "f" else array)
+        return outputs_of(self._estimator, self._methods, wide.join(inputs))
+
+    def settled(self, results: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Replace results for these rows that are close enough by the estimator's."""
+        return _settled(results, self.original(*arrays), self._scales)
+
+
+def _as_objects(texts: np.ndarray) -> np.ndarray:
+    return texts.astype(str).astype(object)
+
+
+def _is_zipmap(result: Any) -> bool:
+    """Tell dicts of probabilities, which the caller's options ask for."""
+    return isinstance(result, list) and bool(result) and isinstance(result[0], dict)
+
+
+def _arrays(result: Any, expected: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the arrays of a method in the estimator's shapes; skl2onnx may have stacked them."""
+    several = result if isinstance(result, list) or len(expected) > 1 else [result]
+    arrays = []
+    for item, want in zip(several, expected, strict=False):
+        array = np.asarray(item)
+        if want.ndim == 1 and want.dtype.kind == "f" and array.shape[1:] == (2,):
+            array = array[:, 1]  # skl2onnx gives the scores of both classes
+        if array.shape[1:] != want.shape[1:] and array.size == _size_like(array, want):
+            array = array.reshape(len(array), *want.shape[1:])
+        if want.dtype.kind not in "biuf":
+            array = _as_objects(array)
+        arrays.append(array)
+    return arrays
+
+
+def _size_like(array: np.ndarray, want: np.ndarray) -> int:
+    size = len(array) if array.ndim else 1
+    for length in want.shape[1:]:
+        size *= length
+    return size
+
+
+def _structure(result: Any, expected: Sequence[np.ndarray]) -> str:
+    """Say where the arrays of a method have other shapes or kinds than the estimator's."""
+    arrays = _arrays(result, expected)
+    if len(arrays) != len(expected):
+        return "gives too few arrays"
+    for array, want in zip(arrays, expected, strict=True):
+        if array.shape != want.shape:
+            return f"has the shape {list(array.shape)} for {list(want.shape)}"
+    return ""
+
+
+def shorten(error: BaseException) -> str:
+    """Put another library's error on one short line."""
+    text = one_line(f"{type(error).__name__}: {error}")
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"

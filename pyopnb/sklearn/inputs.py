@@ -1,0 +1,144 @@
+"""The inputs of a converted model: what is fed, what skl2onnx is told, and the casts between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, helper
+from skl2onnx.common.data_types import (
+    BooleanTensorType,
+    DoubleTensorType,
+    FloatTensorType,
+    Int64TensorType,
+    StringTensorType,
+)
+
+from pyopnb.errors import ModelError
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.messages import hide_internal_frames, sanitize
+
+__all__ = ["cast_inputs", "feeds", "has_mixed_numbers", "is_table", "skl2onnx_inputs"]
+
+_SKL2ONNX_TYPES = {
+    "float32": FloatTensorType,
+    "float64": DoubleTensorType,
+    "int32": Int64TensorType,  # skl2onnx's converters know no other integers
+    "int64": Int64TensorType,
+    "bool": BooleanTensorType,
+}
+
+
+@hide_internal_frames
+def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
+    """Return what a model that `convert` made takes in the place of ``X``.
+
+    Parameters
+    ----------
+    X : array, table of pandas, sparse matrix or list of str
+
+    Returns
+    -------
+    dict of str to ndarray
+        ``X``, dense; for a table, an array of one column for each of its columns.
+
+    Examples
+    --------
+    >>> {name: array.tolist() for name, array in feeds([[1, 2]]).items()}
+    {'X': [[1, 2]]}
+    """
+    if is_table(X):
+        arrays = {}
+        for name in X.columns:
+            column = _feedable(X[name].to_numpy(), f"X[{str(name)!r}]")
+            arrays[str(name)] = column[:, None]
+        return arrays
+    dense = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+    return {"X": _feedable(dense, "X")}
+
+
+def is_table(x: Any) -> bool:
+    """Tell whether rows are a table of pandas."""
+    return hasattr(x, "iloc") and hasattr(x, "columns")
+
+
+def _feedable(array: np.ndarray, where: str) -> np.ndarray:
+    """Give an array one of the dtypes that models of skl2onnx take."""
+    if array.dtype in (np.int32, np.float32, np.bool_):
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64)
+    texts = array.astype(object)
+    for value in texts.flat:
+        if not isinstance(value, str):
+            raise _no_text(value, sanitize(where, 80))
+    return texts
+
+
+def _no_text(value: Any, where: str) -> ModelError:
+    got = f"{type(value).__name__} {sanitize(repr(value), 40)} among them"
+    suggestion = "a table with a column of each, or X.astype(str)"
+    is_missing = value is None or value != value or type(value).__name__ == "NAType"
+    if is_missing and where != "X":
+        fill = f'{where}.fillna("") before fit and convert'
+        suggestion = f"{fill}: a text of ONNX cannot be missing"
+    return ModelError(f"convert, {where}", expected="numbers or texts", got=got, next=suggestion)
+
+
+def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether float64 columns stand beside columns of other numbers."""
+    dtypes = {array.dtype for array in arrays.values() if array.dtype.kind in "if"}
+    return np.dtype(np.float64) in dtypes and len(dtypes) > 1
+
+
+def skl2onnx_inputs(arrays: Mapping[str, np.ndarray], *, as_doubles: bool = False) -> list[tuple[str, Any]]:
+    """Declare the inputs to skl2onnx.
+
+    Parameters
+    ----------
+    arrays : mapping
+        What `feeds` gave.
+    as_doubles : bool
+        Declare every number as a double. Where a scaler gets an int64 column beside a float64 one,
+        skl2onnx (up to 1.20) writes a model with types that ONNX Runtime refuses.
+    """
+    declared = []
+    for name, array in arrays.items():
+        kind = _SKL2ONNX_TYPES.get(array.dtype.name, StringTensorType)
+        if as_doubles and array.dtype.kind in "if":
+            kind = DoubleTensorType
+        declared.append((name, kind([None, *array.shape[1:]])))
+    return declared
+
+
+def cast_inputs(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
+    """Make a model take arrays of these dtypes, by a Cast where it was declared with another."""
+    casts = []
+    for value in model.graph.input:
+        array = arrays.get(value.name)
+        if array is None or array.dtype == object:
+            continue
+        tensor_type = value.type.tensor_type
+        declared, fed = tensor_type.elem_type, dtype(array.dtype).onnx
+        if declared == fed:
+            continue
+        cast = f"{value.name}_as_{TensorProto.DataType.Name(declared).lower()}"
+        _rename_reads(model.graph, value.name, cast)
+        casts.append(helper.make_node("Cast", [value.name], [cast], to=declared))
+        tensor_type.elem_type = fed
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*casts, *nodes])
+
+
+def _rename_reads(graph: GraphProto, name: str, new_name: str) -> None:
+    for node in graph.node:
+        for index, read in enumerate(node.input):
+            if read == name:
+                node.input[index] = new_name
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename_reads(attribute.g, name, new_name)

@@ -1,0 +1,84 @@
+"""Send NaN down the branch of a decision tree that scikit-learn takes.
+
+skl2onnx (up to 1.20) writes for every node of a decision tree or forest that NaN goes to the right.
+scikit-learn decides it for each node in fit, also where fit saw no NaN. The version of skl2onnx that
+writes `missing_go_to_left` ends this file.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, ModelProto, NodeProto, numpy_helper
+
+from pyopnb.sklearn.samples import nested
+
+__all__ = ["mend_missing_values"]
+
+_ENSEMBLES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+_Shape = tuple[tuple[int, int], ...]
+"""The node and the feature of each branch of a tree: what tells a forest's trees apart."""
+
+
+def mend_missing_values(model: ModelProto, estimator: Any) -> None:
+    """Write into the trees of a model which branch NaN takes in the estimator's trees."""
+    trees: dict[_Shape, list[np.ndarray]] = defaultdict(list)
+    for part in nested(estimator):
+        tree = getattr(part, "tree_", None)
+        if tree is not None and hasattr(tree, "__getstate__"):
+            nodes = tree.__getstate__()["nodes"]
+            trees[_shape_of(nodes)].append(nodes)
+    for node in model.graph.node:
+        if node.op_type in _ENSEMBLES:
+            _mend_ensemble(node, trees)
+
+
+def _shape_of(nodes: np.ndarray) -> _Shape:
+    branches = np.flatnonzero(nodes["left_child"] >= 0)
+    return tuple((int(index), int(nodes["feature"][index])) for index in branches)
+
+
+def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, Sequence[np.ndarray]]) -> None:
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    flags = attributes.get("nodes_missing_value_tracks_true")
+    if flags is None or any(flags.ints):
+        return
+    trees: dict[int, list[int]] = defaultdict(list)
+    for position, tree in enumerate(attributes["nodes_treeids"].ints):
+        trees[tree].append(position)
+    numbers = attributes["nodes_nodeids"].ints
+    features = attributes["nodes_featureids"].ints
+    modes = attributes["nodes_modes"].strings
+    thresholds = _thresholds(attributes)
+    for positions in trees.values():
+        branches = [position for position in positions if modes[position] != b"LEAF"]
+        shape = tuple(sorted((numbers[position], features[position]) for position in branches))
+        candidates = fitted.get(shape, ())
+        if not candidates:
+            continue
+        written = {numbers[position]: thresholds[position] for position in branches}
+        nodes = min(candidates, key=functools.partial(_distance, written))
+        for position in branches:
+            flags.ints[position] = int(nodes["missing_go_to_left"][numbers[position]])
+
+
+def _thresholds(attributes: Mapping[str, AttributeProto]) -> Sequence[float]:
+    if "nodes_values" in attributes:
+        return list(attributes["nodes_values"].floats)
+    tensor = numpy_helper.to_array(attributes["nodes_values_as_tensor"].t)
+    return [float(value) for value in tensor]
+
+
+def _distance(written: Mapping[int, float], nodes: np.ndarray) -> float:
+    """Measure how far the thresholds of a model's tree are from a fitted tree's."""
+    differences = [0.0]
+    for number, value in written.items():
+        threshold = float(nodes["threshold"][number])
+        # A branch that only tells NaN from numbers has an infinite threshold.
+        if threshold != value:
+            differences.append(abs(threshold - value))
+    return max(differences)
