@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pyopnb.torch.conversion import export, missing
     from pyopnb.torch.functions import TorchFunction, op
     from pyopnb.torch.holes import Hole, Holes
-    from pyopnb.torch.numpy_tracer import lower
     from pyopnb.torch.recording import trace
     from pyopnb.torch.report import StandIns
     from pyopnb.torch.torchscript import register_custom_op_symbolic
@@ -25,7 +24,6 @@ __all__ = [
     "StandIns",
     "TorchFunction",
     "export",
-    "lower",
     "missing",
     "op",
     "register_custom_op_symbolic",
@@ -38,7 +36,6 @@ _HOMES = {
     "StandIns": "pyopnb.torch.report",
     "TorchFunction": "pyopnb.torch.functions",
     "export": "pyopnb.torch.conversion",
-    "lower": "pyopnb.torch.numpy_tracer",
     "missing": "pyopnb.torch.conversion",
     "op": "pyopnb.torch.functions",
     "register_custom_op_symbolic": "pyopnb.torch.torchscript",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyopnb.ops.errors import PyopError
+from pyopnb.errors import PyopError
 
 __all__ = [
     "COMPLEX",

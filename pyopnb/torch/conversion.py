@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import itertools
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import onnx_ir
 import torch
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, ModelError, PyopError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.ops.errors import ArgumentError, ModelError, PyopError, hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.torch.calls import Unwritable, target_name
-from pyopnb.torch.exporter_internals import forget_pending_sizes, kept_tables
+from pyopnb.torch.exporter_internals import forget_pending_sizes
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, Holes, failed_call, find_holes
 from pyopnb.torch.mend import mend
-from pyopnb.torch.program import calls_in, capture, check_buffers, check_runs, in_order, quiet, where_of
+from pyopnb.torch.program import (
+    bound_arguments,
+    calls_in,
+    capture,
+    check_buffers,
+    check_runs,
+    in_order,
+    quiet,
+    refuse_dynamic_axes,
+    where_of,
+)
 from pyopnb.torch.report import StandIns
+from pyopnb.torch.sizes import (
+    FixedSize,
+    fix_dimensions,
+    fixed_by_torch,
+    requested_dimensions,
+    write_fixed_sizes,
+)
 from pyopnb.torch.stand_in import define
 from pyopnb.torch.torchscript import export_traced
-from pyopnb.torch.verify import Fault, verify
+from pyopnb.torch.verify import Fault, feeds_of, wrong_sizes
+from pyopnb.torch.verify import verify as verify_numbers
 from pyopnb.torch.wrappers import put_node, translations
 
-__all__ = ["convert", "export", "missing", "proto_of", "sound"]
+__all__ = ["VerifiedExport", "convert", "export", "export_verified", "missing", "proto_of"]
 
 _ROUNDS = 50
 """Attempts to export; each finds at least one hole more. Nearly always the second has none."""
@@ -43,6 +65,8 @@ def export(
     output_names: Sequence[str] | None = None,
     ops: Mapping[Any, str] | None = None,
     dynamo: bool = True,
+    verify: bool = True,
+    dynamic_axes: Any = None,
 ) -> ModelProto:
     """A torch module as a model that runs in ONNX Runtime.
 
@@ -70,6 +94,11 @@ def export(
     dynamo : bool
         As for `torch.onnx.export`: without it, its older exporter traces the module, and nothing is filled. Its trap is
         refused: NumPy in forward, which it makes a constant. Ops are sent elsewhere by `register_custom_op_symbolic`.
+    verify : bool
+        Compare the model with the module on the example, on floats beside it and at other sizes of each
+        free dimension. Without it nothing is compared, and the warning says so.
+    dynamic_axes : optional
+        Refused: ``dynamic_shapes`` has taken its place.
 
     Returns
     -------
@@ -79,11 +108,12 @@ def export(
     Warns
     -----
     StandIns
-        The calls that run in torch, with the line of each, and the ``%%pyop`` cell that would replace the op.
+        The calls that run in torch, with the line of each, and the ``%%pyop`` cell that would replace the op; and the
+        dimensions of ``dynamic_shapes`` that are numbers in the model, with the line that decides it.
 
     Raises
     ------
-    ArgumentError
+    InputError
         What was given is no module, no tuple, arguments that forward does not have, or a name that is not there.
     ModelError
         The module trains, holds NaN, draws random numbers, changes its buffers, has complex inputs or outputs, cannot be
@@ -105,23 +135,40 @@ def export(
            [0.  , 4.25, 0.  ],
            [0.  , 0.  , 4.25]], dtype=float32)
     """
+    if dynamic_axes is not None:
+        refuse_dynamic_axes(dynamic_axes)
     if not dynamo:
         if ops:
             expected, next_ = "none with dynamo=False", 'pyopnb.torch.register_custom_op_symbolic("::name", "domain::OpType")'
-            raise ArgumentError("ops", expected=expected, got=plural(len(ops), "op"), next=next_)
+            raise InputError("ops", expected=expected, got=plural(len(ops), "op"), next=next_)
         return export_traced(module, args, kwargs, dynamic_shapes, input_names, output_names)
+    started = time.monotonic()
     program = capture(module, args, kwargs, dynamic_shapes)
     exported, holes = convert(program, dynamic_shapes, input_names, output_names, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
-    exported, more, fault = sound(program, exported, module, args, kwargs, (dynamic_shapes, input_names, output_names))
-    if fault is not None:
-        if fault.error is not None:
-            raise fault.error
-        raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next="give the op at fault in ops=")
-    if holes + more:
-        warnings.warn(StandIns(holes + more), stacklevel=3)
+    arguments = bound_arguments(module, args, in_order(module, kwargs))
+    names = [entry.name for entry in exported.model.graph.inputs]
+    fixed = fixed_by_torch(program, names, requested_dimensions(dynamic_shapes, arguments))
+    if verify:
+        options = dynamic_shapes, input_names, output_names
+        share = _SHARE * (time.monotonic() - started)
+        verified = export_verified(program, exported, module, args, kwargs, options, share)
+        exported, fault = verified.exported, verified.fault
+        if fault is not None:
+            if fault.error is not None:
+                raise fault.error
+            next_ = "give the op at fault in ops="
+            raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next=next_)
+        holes = holes + verified.holes
+        fixed = fixed + verified.fixed
+    if holes or fixed or not verify:
+        warnings.warn(StandIns(holes, fixed, verified=verify), stacklevel=3)
     return proto_of(exported)
+
+
+_SHARE = 0.3
+"""Of the time of an export, how much more may pass with trials of other sizes."""
 
 
 @hide_internal_frames
@@ -148,7 +195,7 @@ def missing(
 
     Raises
     ------
-    ArgumentError, ModelError
+    InputError, ModelError
         As from `export`.
 
     Examples
@@ -189,7 +236,7 @@ def convert(
 
     Raises
     ------
-    ArgumentError, ModelError
+    InputError, ModelError
         As from `export`.
     """
     _check_names("input_names", input_names, program.graph_signature.user_inputs)
@@ -199,10 +246,37 @@ def convert(
     return _fill(program, dynamic_shapes, input_names, output_names)
 
 
-def sound(
-    program: Any, exported: Any, module: Any, args: Any, kwargs: Mapping[str, Any] | None, given: tuple[Any, ...]
-) -> tuple[Any, list[Hole], Fault | None]:
-    """An export that gives torch's numbers: where it does not, torch takes over the calls at fault.
+@dataclass(frozen=True)
+class VerifiedExport:
+    """An export that was compared with torch.
+
+    Attributes
+    ----------
+    exported : torch.onnx.ONNXProgram
+    holes : list of Hole
+        The calls that torch has taken over.
+    fixed : list of FixedSize
+        Dimensions that are numbers, since the model was wrong at other sizes.
+    fault : Fault or None
+        What is wrong where nothing helps; ``exported`` is as it was given then.
+    """
+
+    exported: Any
+    holes: list[Hole]
+    fixed: list[FixedSize]
+    fault: Fault | None
+
+
+def export_verified(
+    program: Any,
+    exported: Any,
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: tuple[Any, ...],
+    share: float = 0.0,
+) -> VerifiedExport:
+    """Compare an export with torch, and let torch take over the calls at fault.
 
     Parameters
     ----------
@@ -212,40 +286,124 @@ def sound(
         What `convert` made of it.
     module, args, kwargs
         As for `export`.
-    given : tuple
+    options : tuple
         ``dynamic_shapes``, ``input_names`` and ``output_names``.
+    share : float
+        Seconds for sizes beyond the first trials.
 
     Returns
     -------
-    exported : torch.onnx.ONNXProgram
-    holes : list of Hole
-        The calls that torch has taken over.
-    fault : Fault or None
-        What is wrong where that does not help; ``exported`` is as it was given then.
+    VerifiedExport
     """
     kwargs = in_order(module, kwargs)
-    fault = verify(proto_of(exported), module, args, kwargs)
-    if fault is None:
-        return exported, [], None
-    check_runs(module, args, kwargs)
+    requests = requested_dimensions(options[0], bound_arguments(module, args, kwargs))
+
+    def numbers(candidate: Any) -> Fault | None:
+        return verify_numbers(proto_of(candidate), module, args, kwargs)
+
+    def sizes(candidate: Any) -> dict[str, str]:
+        model = proto_of(candidate)
+        bounds = _bounds(_places(model, requests))
+        return wrong_sizes(model, module, args, kwargs, bounds, time.monotonic() + share)
+
+    def numbers_and_sizes(candidate: Any) -> Fault | None:
+        fault = numbers(candidate)
+        if fault is not None:
+            return fault
+        return next((Fault(text) for text in sizes(candidate).values()), None)
+
+    holes: list[Hole] = []
+    fault = numbers(exported)
+    if fault is not None:
+        check_runs(module, args, kwargs)
+        mended, holes = _mended(program, fault.text, numbers, options)
+        if mended is None:
+            return VerifiedExport(exported, [], [], fault)
+        exported = mended
+    wrong = sizes(exported)
+    if not wrong:
+        return VerifiedExport(exported, holes, [], None)
+    mended, more = _mended(program, next(iter(wrong.values())), numbers_and_sizes, options)
+    if mended is not None:
+        return VerifiedExport(mended, holes + more, [], None)
+    places = _places(proto_of(exported), requests)
+    promised = next((symbol for symbol in wrong if not _may_be_fixed(places[symbol])), None)
+    if promised is not None:
+        name, axis, _ = places[promised][0]
+        text = f"{sanitize(name)}, axis {axis}, cannot change: {sanitize(wrong[promised], 400)}"
+        return VerifiedExport(exported, [], [], Fault(text))
+    return VerifiedExport(exported, holes, _fix(exported, places, wrong, args, kwargs), None)
+
+
+def _mended(
+    program: Any, reason: str, fault: Callable[[Any], Fault | None], options: tuple[Any, ...]
+) -> tuple[Any, list[Hole]]:
+    """Export again with torch in the place of the calls at fault; None where that does not help."""
     latest: list[Any] = []
-    others: list[Hole] = []
+    filled: list[Hole] = []
 
     def check() -> str | None:
         _settle(program)
         try:
-            again, holes = _fill(program, *given)
+            again, holes = _fill(program, *options)
         except ModelError as error:
             return str(error)
-        others.extend(holes)
+        filled.extend(holes)
         latest.append(again)
-        found = verify(proto_of(again), module, args, kwargs)
+        found = fault(again)
         return None if found is None else found.text
 
-    holes = mend(program, fault.text, check)
+    holes = mend(program, reason, check)
     if holes and check() is None:
-        return latest[-1], holes + others, None
-    return exported, [], fault
+        return latest[-1], holes + filled
+    return None, []
+
+
+_Place = tuple[str, int, Any]
+"""An input, an axis, and what the user wants there."""
+
+
+def _places(model: ModelProto, requests: Sequence[Mapping[int, Any]]) -> dict[str, list[_Place]]:
+    """Find the inputs and axes of each free dimension."""
+    places: dict[str, list[_Place]] = {}
+    for info, request in zip(model.graph.input, requests, strict=False):
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+            if dim.dim_param:
+                places.setdefault(dim.dim_param, []).append((info.name, axis, request.get(axis)))
+    return places
+
+
+def _bounds(places: Mapping[str, Sequence[_Place]]) -> dict[str, tuple[int, int]]:
+    """Read the least and the largest sizes that the user has given to dimensions."""
+    bounds = {}
+    for symbol, entries in places.items():
+        for _, _, request in entries:
+            least, largest = getattr(request, "min", None), getattr(request, "max", None)
+            if isinstance(least, int) or isinstance(largest, int):
+                bounds[symbol] = int(least or 1), int(min(largest or _LARGEST, _LARGEST))
+    return bounds
+
+
+_LARGEST = 2**12
+
+
+def _may_be_fixed(places: Sequence[_Place]) -> bool:
+    """Tell whether a dimension is open for torch to decide, and not by a name of the user's."""
+    hint = torch.export.Dim.AUTO
+    return all(type(request) is type(hint) and request.type == hint.type for _, _, request in places)
+
+
+def _fix(
+    exported: Any, places: Mapping[str, Sequence[_Place]], wrong: Mapping[str, str], args: Any, kwargs: Any
+) -> list[FixedSize]:
+    feeds = feeds_of(proto_of(exported), args, kwargs)
+    fixed = []
+    for symbol, text in wrong.items():
+        for name, axis, _ in places[symbol]:
+            size = feeds[name].shape[axis]
+            fixed.append(FixedSize(name, axis, size, f"as the model is wrong at other sizes: {sanitize(text, 300)}"))
+        fix_dimensions(exported.model.graph, symbol, size)
+    return fixed
 
 
 def proto_of(exported: Any) -> ModelProto:
@@ -298,17 +456,23 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
 
 def _exported(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> Any:
     forget_pending_sizes(program)
-    with quiet(), kept_tables():
-        exported = torch.onnx.export(
-            program,
-            (),
-            dynamo=True,
-            verbose=False,
-            input_names=input_names,
-            output_names=output_names,
-            dynamic_shapes=dynamic_shapes,
-            custom_translation_table=dict(translations()),
-        )
+    options: dict[str, Any] = {
+        "dynamo": True,
+        "verbose": False,
+        "input_names": input_names,
+        "output_names": output_names,
+        "dynamic_shapes": dynamic_shapes,
+        "custom_translation_table": dict(translations()),
+    }
+    with quiet():
+        try:
+            exported = torch.onnx.export(program, (), **options)
+        except onnx_ir.passes.PassError:
+            # onnxscript's constant folding fails over a split with a size that may change, as
+            # chunk(2) of a dynamic dimension is. Its optimiser is not needed to be right.
+            forget_pending_sizes(program)
+            exported = torch.onnx.export(program, (), optimize=False, **options)
+    write_fixed_sizes(exported.model.graph)
     _name_returned(exported, len(input_names or ()), len(output_names or ()))
     return exported
 
@@ -359,13 +523,13 @@ def _failed(error: BaseException) -> ModelError:
 def _check_names(where: str, names: Sequence[str] | None, ends: Sequence[Any]) -> None:
     """Refuse more names than there are inputs or outputs, which the exporter would drop."""
     if isinstance(names, str):
-        raise ArgumentError(where, expected="a list of names", got=sanitize(repr(names)), next=f"[{sanitize(repr(names))}]")
+        raise InputError(where, expected="a list of names", got=sanitize(repr(names)), next=f"[{sanitize(repr(names))}]")
     if names is not None and (twice := [name for place, name in enumerate(names) if name in names[:place]]):
-        raise ArgumentError(where, expected="each name once", got=f"{sanitize(repr(twice[0]))} twice")
+        raise InputError(where, expected="each name once", got=f"{sanitize(repr(twice[0]))} twice")
     if names is not None and len(names) > len(ends):
         kind = where.partition("_")[0]
         got = f"{len(names)}: {', '.join(map(str, names))}"
-        raise ArgumentError(where, expected=f"names of {plural(len(ends), kind)}", got=sanitize(got, 200))
+        raise InputError(where, expected=f"names of {plural(len(ends), kind)}", got=sanitize(got, 200))
 
 
 def _put_functions(program: Any) -> None:
@@ -398,13 +562,13 @@ def _send(program: Any, ops: Mapping[Any, str]) -> None:
             called = sorted({target_name(node.target) for node, _ in calls if isinstance(node.target, torch._ops.OpOverload)})
             got = target_name(key) if isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else repr(key)
             next_ = suggest(got, called) if called else None
-            raise ArgumentError("ops", expected="a torch op that the module calls", got=sanitize(got), next=next_)
+            raise InputError("ops", expected="a torch op that the module calls", got=sanitize(got), next=next_)
         domain, op_type = split_name(op)
         known = registry.find(domain, op_type)
         if known is None and not has_op(domain, op_type):
             names = [entry.name for entry in registry]
             expected = "an op of the registry, or an operator of ONNX Runtime"
-            raise ArgumentError(f"ops, {target_name(key)}", expected=expected, got=sanitize(op), next=suggest(op, names))
+            raise InputError(f"ops, {target_name(key)}", expected=expected, got=sanitize(op), next=suggest(op, names))
         for node, around in mine:
             _put(node, around, op, 1 if known is None else known.current.opset)
     _settle(program)

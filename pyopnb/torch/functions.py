@@ -10,20 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.models.build import node
 from pyopnb.onnx_reference.evaluator_ops import EvaluatedOp
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import (
-    ArgumentError,
-    DefinitionError,
-    ResultError,
-    SchemaChanged,
-    hide_internal_frames,
-    sanitize,
-    suggest,
-)
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
@@ -112,7 +105,7 @@ def exported_as(target: Any) -> tuple[str, int] | None:
 def _count(schema: Schema, outputs: int | None, name: str) -> int:
     hinted = None if schema.outputs is None else len(schema.outputs)
     if outputs is not None and hinted not in (None, outputs):
-        raise ArgumentError(f"op {name}, outputs", expected=f"{hinted}, as compute's hint says", got=str(outputs))
+        raise InputError(f"op {name}, outputs", expected=f"{hinted}, as compute's hint says", got=str(outputs))
     return outputs or hinted or 1
 
 
@@ -199,11 +192,11 @@ class TorchFunction:
         given = [*inputs[: self._fixed], list(inputs[self._fixed :])] if self._variadic else list(inputs)
         return dict(torch.library.opcheck(self.overload, tuple(given), {**self._defaults, **attrs}))
 
-    def _unknown(self, attrs: Mapping[str, Any]) -> ArgumentError:
+    def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
         name = next(name for name in attrs if name not in self._attrs)
         expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
         next_ = suggest(name, self._attrs) if self._attrs else None
-        return ArgumentError(f"op {self.name}, attr {sanitize(name)}", expected=expected, got=sanitize(name), next=next_)
+        return InputError(f"op {self.name}, attr {sanitize(name)}", expected=expected, got=sanitize(name), next=next_)
 
     def _current(self) -> Version:
         """The version that serves, which must have the schema of this function."""

@@ -9,7 +9,8 @@ from typing import Any, overload
 
 import torch
 
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.torch.calls import Unwritable, encode, target_name
 from pyopnb.torch.exporter_internals import Elsewhere, failed_node, untranslated

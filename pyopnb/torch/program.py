@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
-from pyopnb.ops.errors import ArgumentError, ModelError, sanitize
+from pyopnb.errors import InputError, ModelError
+from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import arguments_of
 from pyopnb.torch.exporter_internals import LOGGER
+from pyopnb.torch.sizes import requested_dimensions
 from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
     "OPAQUE",
-    "apart",
+    "bound_arguments",
     "calls_in",
     "capture",
     "check_buffers",
     "check_example",
     "check_runs",
+    "clone_aliased",
     "example_tensors",
     "in_order",
     "is_random",
     "quiet",
+    "refuse_dynamic_axes",
     "where_of",
 ]
 
@@ -87,21 +93,21 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
 
     Raises
     ------
-    ArgumentError
+    InputError
         What was given is no module, or no tuple of arguments.
     ModelError
         The module trains, has no values, or does what no ONNX model can do.
     """
     check_example(module, args, kwargs, any_numbers)
     where = f"module {sanitize(type(module).__name__)}"
-    args, kwargs = apart(args, in_order(module, kwargs))
+    args, kwargs = clone_aliased(args, in_order(module, kwargs))
     _check_sizes(dynamic_shapes, module, args, kwargs)
     try:
         with quiet():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes))
     except Exception as error:  # what forward raises, and many of torch's own
         check_runs(module, args, kwargs)
-        raise _not_captured(where, error, dynamic_shapes) from error
+        raise _not_captured(where, error, dynamic_shapes, bound_arguments(module, args, kwargs)) from error
     _check_program(program, where, any_numbers)
     return program
 
@@ -119,12 +125,12 @@ def check_example(module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_
 
     Raises
     ------
-    ArgumentError, ModelError
+    InputError, ModelError
     """
     _check_module(module, any_numbers)
     if not isinstance(args, tuple):
         given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
-        raise ArgumentError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
+        raise InputError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
     _check_arguments(module, args, kwargs)
     for place, tensor in enumerate(example_tensors(args, kwargs)):
         if tensor.is_meta:
@@ -166,8 +172,13 @@ def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: given[name] for name in [*known, *given]}
 
 
-def apart(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The arguments without a tensor that is given twice: torch would take the two for one in every later call as well.
+def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Bind an example to the parameters of forward."""
+    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+
+
+def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Clone a tensor that is given twice: torch would take the two for one in every later call.
 
     Parameters
     ----------
@@ -181,14 +192,14 @@ def apart(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     seen: set[int] = set()
 
-    def another(leaf: Any) -> Any:
+    def cloned(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        known = id(leaf) in seen
+        is_repeated = id(leaf) in seen
         seen.add(id(leaf))
-        return leaf.detach().clone() if known else leaf
+        return leaf.detach().clone() if is_repeated else leaf
 
-    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(another, (args, dict(kwargs)))
+    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, (args, dict(kwargs)))
     return pair
 
 
@@ -237,8 +248,12 @@ def where_of(node: Any, around: tuple[Any, ...]) -> str:
 def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
     """Refuse arguments that forward has no parameters for, and arrays, which torch takes for none of its own."""
     if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
-        got = sanitize(type(kwargs).__name__)
-        raise ArgumentError("kwargs", expected="a dict of parameter names and arguments", got=got, next="{'x': x}")
+        got, next_ = sanitize(type(kwargs).__name__), "{'x': x}"
+        if isinstance(kwargs, (str, os.PathLike)):  # the third argument of torch.onnx.export
+            got = f"the file {sanitize(repr(kwargs))}"
+            next_ = f"pyopnb.save(pyopnb.torch.export(module, args), {str(kwargs)!r})"
+        expected = "a dict of parameter names and arguments"
+        raise InputError("kwargs", expected=expected, got=got, next=sanitize(next_))
     signature = inspect.signature(module.forward)
     try:
         given = signature.bind(*args, **(kwargs or {})).arguments
@@ -248,11 +263,11 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
         keywords = f" and {', '.join(kwargs)}" if kwargs else ""
         got, next_ = f"{len(args)} in args{keywords}: {error}", f"({', '.join(needed)}{',' * (len(needed) == 1)})"
         expected = f"the arguments of forward{signature.replace(parameters=plain, return_annotation=signature.empty)}"
-        raise ArgumentError("args", expected=sanitize(expected), got=sanitize(got), next=sanitize(next_)) from None
+        raise InputError("args", expected=sanitize(expected), got=sanitize(got), next=sanitize(next_)) from None
     for name, value in given.items():
         if isinstance(value, np.ndarray):
             next_ = f"torch.from_numpy({sanitize(name)})"
-            raise ArgumentError(f"args, {sanitize(name)}", expected="a torch.Tensor", got="numpy.ndarray", next=next_)
+            raise InputError(f"args, {sanitize(name)}", expected="a torch.Tensor", got="numpy.ndarray", next=next_)
 
 
 _PLACED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -285,7 +300,7 @@ def _check_module(module: Any, any_numbers: bool) -> None:
     if not isinstance(module, torch.nn.Module):
         got = f"class {module.__name__}" if isinstance(module, type) else type(module).__name__
         next_ = f"{module.__name__}().eval()" if isinstance(module, type) else None
-        raise ArgumentError("module", expected="a torch.nn.Module", got=sanitize(got), next=next_)
+        raise InputError("module", expected="a torch.nn.Module", got=sanitize(got), next=next_)
     where = f"module {sanitize(type(module).__name__)}"
     for name, part in module.named_modules():
         if part.training and not any_numbers:
@@ -297,6 +312,9 @@ def _check_module(module: Any, any_numbers: bool) -> None:
 
 
 def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
+    if torch.nn.parameter.is_lazy(tensor):
+        next_ = "module(*args) once, which gives the lazy layers their sizes"
+        raise ModelError(where, expected="a tensor with values", got="one of a lazy layer, not initialised", next=next_)
     next_ = "load the weights: module.load_state_dict(…)"
     if tensor.is_meta:
         raise ModelError(where, expected="a tensor with values", got=_ON_META, next=next_)
@@ -305,6 +323,20 @@ def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
     if count := int(torch.isnan(tensor.detach().float()).sum()):
         got = f"NaN in {count} of {tensor.numel()}"
         raise ModelError(where, expected="numbers", got=got, next=f"{next_}, or torch.nan_to_num")
+
+
+def refuse_dynamic_axes(dynamic_axes: Any) -> NoReturn:
+    """Refuse the argument of the older exporter, with what to type instead.
+
+    Raises
+    ------
+    InputError
+    """
+    next_ = "dynamic_shapes={'x': {0: 'batch'}}"
+    if isinstance(dynamic_axes, Mapping):
+        entries = {name: axes if isinstance(axes, Mapping) else dict.fromkeys(axes, "n") for name, axes in dynamic_axes.items()}
+        next_ = f"dynamic_shapes={entries!r}, of inputs only, under forward's own names"
+    raise InputError("dynamic_axes", expected="dynamic_shapes", got="dynamic_axes", next=sanitize(next_))
 
 
 def _unnamed(dynamic_shapes: Any) -> Any:
@@ -324,7 +356,7 @@ def _check_sizes(dynamic_shapes: Any, module: Any, args: Any, kwargs: Mapping[st
         return
     if not isinstance(dynamic_shapes, (Mapping, tuple, list)):
         got = sanitize(repr(dynamic_shapes), 100)
-        raise ArgumentError("dynamic_shapes", expected="an entry for each argument", got=got, next="({0: 'batch'},)")
+        raise InputError("dynamic_shapes", expected="an entry for each argument", got=got, next="({0: 'batch'},)")
     try:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except TypeError:  # arguments that forward does not take, of which torch tells
@@ -344,33 +376,68 @@ def _check_dims(where: str, entry: Mapping[Any, Any], rank: int) -> None:
     for dim in entry:
         if not (isinstance(dim, int) and 0 <= dim < rank):
             expected = f"a dimension from 0 to {rank - 1}" if rank else "none, of a tensor without dimensions"
-            raise ArgumentError(where, expected=expected, got=sanitize(repr(dim), 60), next="{0: 'batch'}" if rank else None)
+            raise InputError(where, expected=expected, got=sanitize(repr(dim), 60), next="{0: 'batch'}" if rank else None)
 
 
-def _not_captured(where: str, error: Exception, dynamic_shapes: Any) -> ModelError:
-    """The error for a module that `torch.export.export` refuses."""
+def _not_captured(where: str, error: Exception, dynamic_shapes: Any, arguments: Mapping[str, Any]) -> ModelError:
+    """Make the error for a module that `torch.export.export` refuses."""
     text = str(error)
-    said = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(error).__name__
-    said = said.removesuffix(".")
-    words = "dynamic_shapes", "Constraints violated", "dynamic shape"
-    if dynamic_shapes is not None and (name == "ConstraintViolationError" or any(word in text for word in words)):
-        details = [line.strip(" -") for line in text.splitlines()[1:] if line.lstrip().startswith("-")]
-        got = f"{name}: {said}{f' {details[0]}' if details else ''}"
-        next_ = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"
-        return ModelError(
-            f"{where}, dynamic_shapes", expected="sizes that forward lets change", got=sanitize(got, 600), next=next_
-        )
-    if ".numpy() is not supported" in text:
-        expected, next_ = "torch ops, which follow the arguments", OPAQUE
-        name, said = "NumPy", "torch.export cannot follow it"
-    elif "data-dependent" in text:
-        expected, next_ = "control flow that no values decide", "torch.cond, or torch.where"
-    else:
-        expected, next_ = "a forward that torch.export.export takes", "see the error above, of torch"
+    got = f"{name}: {lines[0].removesuffix('.')}" if lines else name
+    about_sizes = any(word in text for word in _ABOUT_SIZES) or name == "ConstraintViolationError"
+    if dynamic_shapes is not None and about_sizes:
+        return _size_refused(where, got, text, requested_dimensions(dynamic_shapes, arguments), arguments)
     line = _line_of_error(error)
     where = f"{where}, {line}" if line else where
-    return ModelError(where, expected=expected, got=sanitize(f"{name}: {said}", 600), next=next_)
+    if ".numpy() is not supported" in text:
+        got = "NumPy: torch.export cannot follow it"
+        return ModelError(where, expected="torch ops, which follow the arguments", got=got, next=OPAQUE)
+    if "data-dependent" in text:
+        got, next_ = _decided_by_values(line)
+        return ModelError(where, expected="control flow that no values decide", got=got, next=next_)
+    next_ = "see the error above, of torch"
+    return ModelError(where, expected="a forward that torch.export.export takes", got=sanitize(got, 600), next=next_)
+
+
+_ABOUT_SIZES = "dynamic_shapes", "Constraints violated", "dynamic shape", "user-specified ranges"
+
+
+def _decided_by_values(line: str) -> tuple[str, str]:
+    """Say what a line does with the values of a tensor, and what to write instead."""
+    if re.search(r"`(el)?if\b", line):
+        return "a branch that a tensor's values decide", "torch.cond, or torch.where"
+    if "`while" in line:
+        return "a loop that a tensor's values end", "torch.while_loop, or a fixed number of turns"
+    if re.search(r"\b(float|int|bool)\(|\.item\(|\.tolist\(", line):
+        return "a Python number of a tensor's value", "leave it a tensor: x.sum() for float(x.sum())"
+    return "a tensor's value as a Python number", "torch.cond, or torch.where"
+
+
+def _size_refused(
+    where: str, got: str, text: str, requests: Sequence[Mapping[int, Any]], arguments: Mapping[str, Any]
+) -> ModelError:
+    """Make the error for a dimension that was to be open and that forward does not let change."""
+    expected = "sizes that forward lets change"
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor)]
+    for tensor, request in zip(tensors, requests, strict=False):
+        for axis in request:
+            if axis < tensor.dim() and tensor.shape[axis] == 1:
+                # Torch takes a size of 1 for a constant, as it broadcasts.
+                got = f"an example with size 1 along axis {axis}, which torch takes for fixed"
+                return ModelError(
+                    f"{where}, dynamic_shapes", expected=expected, got=got, next="an example with 2 or more there"
+                )
+    fixed = re.search(r"specialized it to be a constant \((\d+)\)", text)
+    if fixed is not None:
+        got = f"a forward that takes only {fixed[1]} there, as a loop over the dimension does"
+        next_ = "torch.export.Dim.AUTO for it, which fixes the size, or leave it out"
+        return ModelError(f"{where}, dynamic_shapes", expected=expected, got=got, next=next_)
+    details = [line.strip(" -") for line in text.splitlines()[1:] if line.lstrip().startswith("-")]
+    if details:
+        got = f"{got} {details[0]}"
+    next_ = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"
+    return ModelError(f"{where}, dynamic_shapes", expected=expected, got=sanitize(got, 400), next=next_)
 
 
 def _line_of_error(error: BaseException) -> str:

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
-from pyopnb.ops.errors import ModelError, hide_internal_frames, one_line, sanitize
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.trace.summary import summary_of
 from pyopnb.runtime.trace.trace import Trace
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.conversion import convert, proto_of, sound
+from pyopnb.torch.conversion import convert, export_verified, proto_of
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, in_order, is_random
 from pyopnb.torch.source import line_of
@@ -70,7 +71,7 @@ def trace(
 
     Raises
     ------
-    ArgumentError
+    InputError
         What was given is no module, no tuple, or a name that is not there.
     ModelError
         The module cannot be captured or exported, or gives other numbers by operations than as a whole.
@@ -100,8 +101,11 @@ def trace(
     exported, _ = convert(program, dynamic_shapes, input_names, output_names, ops)
     mended: dict[Any, str] = {}
     if _repeats(exported.exported_program, module):
-        exported, holes, _ = sound(program, exported, module, args, given, (dynamic_shapes, input_names, output_names))
-        mended = {hole.node.target: f"export leaves {hole.op} to torch: {hole.reason}" for hole in holes}
+        options = dynamic_shapes, input_names, output_names
+        verified = export_verified(program, exported, module, args, given, options)
+        exported = verified.exported
+        for hole in verified.holes:
+            mended[hole.node.target] = f"export leaves {hole.op} to torch: {hole.reason}"
     model, low = proto_of(exported), exported.exported_program
     feeds = {name: np.array(array) for name, array in feeds_of(model, args, given).items()}
     recorder = Recorder(low.graph_module)

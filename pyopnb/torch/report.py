@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pyopnb.ops.messages import plural
 from pyopnb.ops.names import split_name
 from pyopnb.torch.calls import attr_name, find_target, op_name
 from pyopnb.torch.holes import Hole
+from pyopnb.torch.sizes import FixedSize
 
 __all__ = ["StandIns", "cell"]
 
@@ -17,17 +19,22 @@ _KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number"
 
 
 class StandIns(UserWarning):
-    """The calls of a module that run in torch itself, as the exporter has no operator for them.
+    """What an export does other than torch's exporter: calls that run in torch, and sizes that are fixed.
 
     Attributes
     ----------
     holes : tuple of Hole
+        The calls for which the exporter has no operator, or a wrong one.
     cells : dict of str to str
         By op (``torch.aten::inverse``) the text of a ``%%pyop`` cell in which it can be written instead.
+    fixed : tuple of FixedSize
+        The dimensions that were to be open and are numbers in the model.
+    verified : bool
+        False for an export with ``verify=False``.
     """
 
-    def __init__(self, holes: Iterable[Hole]) -> None:
-        self.holes = tuple(holes)
+    def __init__(self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True) -> None:
+        self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
         first = {op_name(hole.target): hole for hole in reversed(self.holes)}
         self.cells = {op: cell(op, first[op]) for op in sorted(first)}
         super().__init__(self._text())
@@ -36,12 +43,25 @@ class StandIns(UserWarning):
         return UserWarning, (str(self),)
 
     def _text(self) -> str:
-        count = len(self.holes)
-        lines = [f"{count} call{'s' * (count > 1)} of ops that the exporter lacks, by torch itself:"]
-        lines += [f"  {hole}" for hole in self.holes[:_SHOWN]]
-        lines += [f"  … and {count - _SHOWN} more"] if count > _SHOWN else []
-        lines += ["To write one yourself, run its cell:"]
-        return "\n".join([*lines, *self.cells.values()])
+        lines = []
+        if not self.verified:
+            lines.append("Not compared with torch, as verify=False was given.")
+        if self.fixed:
+            lines.append(f"{plural(len(self.fixed), 'size')} that cannot change:")
+            lines += _shown(self.fixed)
+        if self.holes:
+            lines.append(f"{plural(len(self.holes), 'call')} of ops that the exporter lacks, by torch itself:")
+            lines += _shown(self.holes)
+            lines.append("To write one yourself, run its cell:")
+            lines += self.cells.values()
+        return "\n".join(lines)
+
+
+def _shown(entries: Sequence[object]) -> list[str]:
+    lines = [f"  {entry}" for entry in entries[:_SHOWN]]
+    if len(entries) > _SHOWN:
+        lines.append(f"  … and {len(entries) - _SHOWN} more")
+    return lines
 
 
 def cell(op: str, hole: Hole) -> str:

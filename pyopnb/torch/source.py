@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pyopnb.ops.errors import one_line
+from pyopnb.ops.messages import one_line
 
 __all__ = ["line_in", "line_of"]
 

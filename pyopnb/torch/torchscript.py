@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
+import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +17,14 @@ import torch
 from onnx import ModelProto
 from torch.onnx import errors, symbolic_helper
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
-from pyopnb.torch.program import OPAQUE, apart, check_example, check_runs, in_order, quiet
+from pyopnb.torch.program import OPAQUE, check_example, check_runs, clone_aliased, in_order, quiet
 from pyopnb.torch.source import line_in
-from pyopnb.torch.verify import verify
+from pyopnb.torch.verify import Fault, verify, wrong_sizes
 
 __all__ = ["export_traced", "register", "register_custom_op_symbolic"]
 
@@ -52,7 +54,7 @@ def register_custom_op_symbolic(symbolic_name: str, op: str, opset_version: int 
 
     Raises
     ------
-    ArgumentError
+    InputError
         There is no such torch op, or no such op.
 
     Examples
@@ -71,13 +73,13 @@ def register_custom_op_symbolic(symbolic_name: str, op: str, opset_version: int 
     packet = getattr(getattr(torch.ops, namespace), name, None) if match else None
     if packet is None:
         expected = "a torch op, namespace::name, or ::name for one of torch's own"
-        raise ArgumentError("symbolic_name", expected=expected, got=sanitize(repr(symbolic_name)), next='"::linalg_inv"')
+        raise InputError("symbolic_name", expected=expected, got=sanitize(repr(symbolic_name)), next='"::linalg_inv"')
     domain, op_type = split_name(op)
     known = registry.find(domain, op_type)
     if known is None and not has_op(domain, op_type):
         names = [entry.name for entry in registry]
         expected = "an op of the registry, or an operator of ONNX Runtime"
-        raise ArgumentError("op", expected=expected, got=sanitize(op), next=suggest(op, names))
+        raise InputError("op", expected=expected, got=sanitize(op), next=suggest(op, names))
     schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
     register(
         f"{namespace}::{name}", schemas, f"{domain}::{op_type}", 1 if known is None else known.current.opset, opset_version
@@ -183,11 +185,11 @@ def export_traced(
 
     Raises
     ------
-    ArgumentError, ModelError
+    InputError, ModelError
         As from `pyopnb.torch.export`. A line that makes a result of the example a constant is named.
     """
     check_example(module, args, kwargs)
-    args, kwargs = apart(args, in_order(module, kwargs))
+    args, kwargs = clone_aliased(args, in_order(module, kwargs))
     names = list(input_names or _names(module, args, kwargs))
     file, where = io.BytesIO(), f"module {sanitize(type(module).__name__)}"
     with _constants() as lines:
@@ -215,6 +217,9 @@ def export_traced(
     model = onnx.load_model_from_string(file.getvalue())
     model.ir_version = min(model.ir_version, newest_ir_version())
     fault = verify(model, module, args, kwargs)
+    if fault is None:
+        wrong = wrong_sizes(model, module, args, kwargs, {}, time.monotonic())
+        fault = next((Fault(sanitize(text, 400)) for text in wrong.values()), None)
     if fault is None:
         return model
     if lines:
@@ -270,9 +275,7 @@ def _axes(dynamic_shapes: Any, names: Sequence[str], count: int) -> dict[str, di
     entries = dict(dynamic_shapes) if isinstance(dynamic_shapes, Mapping) else dict(zip(names, dynamic_shapes, strict=False))
     if not all(name in names and (entry is None or isinstance(entry, Mapping)) for name, entry in entries.items()):
         expected = "a dict of dimensions for each argument, where it traces"
-        raise ArgumentError(
-            "dynamic_shapes", expected=expected, got=sanitize(repr(dynamic_shapes), 200), next="({0: 'batch'},)"
-        )
+        raise InputError("dynamic_shapes", expected=expected, got=sanitize(repr(dynamic_shapes), 200), next="({0: 'batch'},)")
     axes = {
         name: {dim: getattr(size, "__name__", str(size)) for dim, size in (entry or {}).items()}
         for name, entry in entries.items()

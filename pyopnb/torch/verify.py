@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +12,21 @@ import numpy as np
 import torch
 from onnx import ModelProto
 
-from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.errors import ModelError
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.runtime.session import Session
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.program import example_tensors
+from pyopnb.torch.sizes import OpenSizes
 
-__all__ = ["RELATIVE", "Fault", "feeds_of", "first_difference", "results_of", "verify"]
+__all__ = ["RELATIVE", "Fault", "feeds_of", "first_difference", "results_of", "verify", "wrong_sizes"]
 
 RELATIVE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
 """By dtype how far a result may be from torch's, as a part of the largest number of that output."""
 
 
 def feeds_of(model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
-    """The example as feeds.
+    """Make feeds of the example.
 
     Parameters
     ----------
@@ -40,14 +43,21 @@ def feeds_of(model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None) -> 
     ModelError
         The model has other inputs than there are tensors.
     """
-    leaves = torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))
-    tensors = example_tensors(args, kwargs)
     names = [entry.name for entry in model.graph.input]
-    if len(names) != len(tensors):
-        tensors = [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, bool, int, float))]
-    if len(names) != len(tensors):
-        raise ModelError("args", expected=f"{plural(len(names), 'tensor')}: {', '.join(names)}", got=str(len(tensors)))
-    return {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
+    leaves = _input_leaves(names, args, kwargs)
+    return {name: _array(leaf) for name, leaf in zip(names, leaves, strict=True)}
+
+
+def _input_leaves(names: Sequence[str], args: Any, kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """List the tensors among the arguments, or tensors and numbers if numbers are inputs as well."""
+    leaves = example_tensors(args, kwargs)
+    if len(leaves) != len(names):
+        every = torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))
+        leaves = [leaf for leaf in every if isinstance(leaf, (torch.Tensor, bool, int, float))]
+    if len(leaves) != len(names):
+        expected = f"{plural(len(names), 'tensor')}: {', '.join(names)}"
+        raise ModelError("args", expected=expected, got=str(len(leaves)))
+    return leaves
 
 
 def _array(value: Any) -> np.ndarray:
@@ -151,6 +161,71 @@ def _first_fault(
         if difference:
             return Fault(f"output {sanitize(entry.name)}: {difference}{where}")
     return None
+
+
+def wrong_sizes(
+    model: ModelProto,
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    bounds: Mapping[str, tuple[int, int]],
+    deadline: float,
+) -> dict[str, str]:
+    """Run an exported model at other sizes of its free dimensions, and compare it with torch.
+
+    Parameters
+    ----------
+    model : ModelProto
+    module : torch.nn.Module
+    args, kwargs
+        The module's arguments.
+    bounds : mapping
+        By name of a dimension the least and the largest size that the user wants.
+    deadline : float
+        Of `time.monotonic`: nothing more is tried then if nothing was wrong so far.
+
+    Returns
+    -------
+    dict of str to str
+        By name of a dimension what is wrong where it has another size. Sizes that torch itself
+        does not take are none of them.
+    """
+    leaves = _input_leaves([entry.name for entry in model.graph.input], args, kwargs)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    infos = zip(model.graph.input, leaves, strict=True)
+    dims = [_dims_of(info, leaf) for info, leaf in infos if isinstance(leaf, torch.Tensor)]
+    sizes = OpenSizes(dims, tensors, bounds)
+    if not sizes.example:
+        return {}
+    session = Session(model)
+
+    def fault(resized: list[Any]) -> str | None:
+        ahead = iter(resized)
+
+        def other(leaf: Any) -> Any:
+            return next(ahead) if isinstance(leaf, torch.Tensor) else leaf
+
+        other_args, other_kwargs = torch.utils._pytree.tree_map(other, (args, dict(kwargs or {})))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch warns of sizes that the user never gave
+                expected = results_of(module, other_args, other_kwargs)
+        except Exception:  # of a module that does not take these sizes, whatever it raises
+            return None
+        try:
+            found = _first_fault(session, model, expected, other_args, other_kwargs, "")
+        except Exception as error:  # what ONNX Runtime raises has no common base
+            return f"{type(error).__name__}: {error}"
+        return None if found is None else found.text
+
+    return sizes.at_fault(fault, deadline)
+
+
+def _dims_of(info: Any, tensor: Any) -> list[int | str]:
+    dims: list[int | str] = []
+    for dim, size in zip(info.type.tensor_type.shape.dim, tensor.shape, strict=True):
+        dims.append(dim.dim_param or int(size))
+    return dims
 
 
 def first_difference(mine: Any, theirs: np.ndarray) -> str | None:

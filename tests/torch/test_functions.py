@@ -147,7 +147,7 @@ def test_an_old_function_never_runs_a_changed_signature(soft_clip, define):
         '@pyopnb.pyop("demo::SoftClip")\nclass SoftClip:\n    def __init__(self, gain: float = 2.0): pass\n    def compute(self, x): return x',
         "second.py",
     )
-    with pytest.raises(pyopnb.SchemaChanged) as caught:
+    with pytest.raises(pyopnb.errors.SchemaChanged) as caught:
         soft_clip(torch.ones(3))
     assert str(caught.value) == (
         "op demo::SoftClip, function of version 1: expected (x)<limit: float = 1.0, mode: str = 'tanh'>, got (x)<gain: float = "
@@ -158,11 +158,12 @@ def test_an_old_function_never_runs_a_changed_signature(soft_clip, define):
 def test_gradients_and_vmap_are_refused(soft_clip):
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(
-        pyopnb.DefinitionError, match="op demo::SoftClip: expected an op with a gradient, got one without. Try: def backward"
+        pyopnb.errors.DefinitionError,
+        match="op demo::SoftClip: expected an op with a gradient, got one without. Try: def backward",
     ):
         soft_clip(x).sum().backward()
     with pytest.raises(
-        pyopnb.DefinitionError, match="op demo::SoftClip: expected an op that torch.vmap can batch, got one that"
+        pyopnb.errors.DefinitionError, match="op demo::SoftClip: expected an op that torch.vmap can batch, got one that"
     ):
         torch.vmap(soft_clip)(torch.ones(2, 3))
 
@@ -188,17 +189,17 @@ def test_what_no_function_of_torch_can_be(define):
         ),
         ("demo::Open", "op demo::Open, __init__: expected attrs by name, as a function of torch, got **attrs."),
     ):
-        with pytest.raises(pyopnb.DefinitionError, match=re.escape(said)):
+        with pytest.raises(pyopnb.errors.DefinitionError, match=re.escape(said)):
             pyopnb.torch.op(name)
     with pytest.raises(
-        pyopnb.UnknownOp, match="op demo::Plane: expected an op of the registry, got demo::Plane. Try: demo::Plain"
+        pyopnb.errors.UnknownOp, match="op demo::Plane: expected an op of the registry, got demo::Plane. Try: demo::Plain"
     ):
         pyopnb.torch.op("demo::Plane")
     plain = pyopnb.torch.op("demo::Plain")
     assert plain(torch.ones(2)).tolist() == [1, 1]
-    with pytest.raises(pyopnb.ArgumentError, match=r"op demo::Plain, attr limit: expected no attrs, got limit."):
+    with pytest.raises(pyopnb.errors.InputError, match=r"op demo::Plain, attr limit: expected no attrs, got limit."):
         plain(torch.ones(2), limit=2.0)
-    with pytest.raises(pyopnb.ModelError, match="infer or the hint of compute says, with its rank, where torch traces"):
+    with pytest.raises(pyopnb.errors.ModelError, match="infer or the hint of compute says, with its rank, where torch traces"):
         pyopnb.torch.export(Halved(lambda x, _, axis: (plain(x), x)).eval(), (torch.ones(2, 2),))
 
 

@@ -91,7 +91,7 @@ def test_redefined(define):
     relu(x, slope=0.5).sum().backward()
     assert x.grad.tolist() == [5, 5]
     define(text.split("    def backward")[0])
-    with pytest.raises(pyopnb.DefinitionError, match="expected an op with a gradient, got one without"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="expected an op with a gradient, got one without"):
         relu(x, slope=0.5).sum().backward()
 
 

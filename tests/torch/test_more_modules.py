@@ -280,7 +280,7 @@ class Grows(nn.Module):
     ],
 )
 def test_refused_with_the_line(module, line, reason):
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.torch.export(module().eval(), (torch.ones(2, 3),))
     assert re.search(rf"test_more_modules\.py:\d+, `{re.escape(line)}`", str(caught.value))
     assert reason in str(caught.value)

@@ -67,7 +67,7 @@ def test_external_data_of_an_ir_model_is_found(tmp_path):
     model = onnx_ir.load(tmp_path / "added.onnx")
     np.testing.assert_array_equal(pyopnb.Session(model)(x=x)["y"], x + w)
     assert pyopnb.diff(model, tmp_path / "added.onnx").ok
-    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path, got Graph"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got Graph"):
         pyopnb.Session(model.graph)
 
 

@@ -33,7 +33,7 @@ def test_a_failure_there_says_which_way_was_taken(monkeypatch):
         raise torch.onnx.OnnxExporterError("of another kind")
 
     monkeypatch.setattr(conversion.torch.onnx, "export", fails)
-    with pytest.raises(pyopnb.ModelError, match=r"torch.onnx.export: .*of another kind") as caught:
+    with pytest.raises(pyopnb.errors.ModelError, match=r"torch.onnx.export: .*of another kind") as caught:
         pyopnb.torch.export(Filled().eval(), (torch.eye(3),))
     (note,) = caught.value.__cause__.__notes__
     assert note.startswith(

@@ -16,7 +16,8 @@ from torch import nn
 
 import pyopnb
 import pyopnb.torch
-from pyopnb import ArgumentError, FeedError, ModelError, TraceDiff
+from pyopnb import TraceDiff
+from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.recording import Recorder
 
 
@@ -275,9 +276,9 @@ def test_what_is_recorded_is_no_memory_of_the_weights():
 def test_what_is_refused_says_what_to_type(net, in_torch):
     module, args = net
     runs = session_trace(in_torch.model, in_torch.feeds)
-    with pytest.raises(FeedError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
+    with pytest.raises(InputError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
         pyopnb.diff(runs, in_torch)
-    with pytest.raises(ArgumentError, match=r"Try: \(x,\)"):
+    with pytest.raises(InputError, match=r"Try: \(x,\)"):
         pyopnb.torch.trace(module, args[0])
     with pytest.raises(ModelError, match="expected a tensor with values, got one on the device meta"):
         pyopnb.torch.trace(module, (args[0].to("meta"), args[1]))

@@ -20,7 +20,7 @@ class Line(nn.Module):
         return self.line(x)
 
 
-def refused(module, *args, error=pyopnb.ModelError, **options):
+def refused(module, *args, error=pyopnb.errors.ModelError, **options):
     with pytest.raises(error) as caught:
         pyopnb.torch.export(module, args, **options)
     return re.sub(r"\s+", " ", str(caught.value))
@@ -52,10 +52,10 @@ def test_nan_among_the_weights():
 
 
 def test_what_is_no_module_and_no_tuple():
-    said = refused(Line, torch.ones(2, 3), error=pyopnb.ArgumentError)
+    said = refused(Line, torch.ones(2, 3), error=pyopnb.errors.InputError)
     assert said == "module: expected a torch.nn.Module, got class Line. Try: Line().eval()"
     with pytest.raises(
-        pyopnb.ArgumentError, match=r"args: expected a tuple of the module's arguments, got Tensor. Try: \(x,\)"
+        pyopnb.errors.InputError, match=r"args: expected a tuple of the module's arguments, got Tensor. Try: \(x,\)"
     ):
         pyopnb.torch.export(Line().eval(), torch.ones(2, 3))
 
@@ -86,13 +86,13 @@ class Scaled(nn.Module):
     ],
 )
 def test_arguments_that_forward_does_not_have(module, args, options, said, dynamo):
-    with pytest.raises(pyopnb.ArgumentError) as caught:
+    with pytest.raises(pyopnb.errors.InputError) as caught:
         pyopnb.torch.export(module().eval(), (torch.ones(2, 3),) * args, dynamo=dynamo, **options)
     assert str(caught.value) == said
 
 
 def test_an_array_in_the_place_of_a_tensor():
-    said = refused(Line().eval(), np.ones((2, 3), np.float32), error=pyopnb.ArgumentError)
+    said = refused(Line().eval(), np.ones((2, 3), np.float32), error=pyopnb.errors.InputError)
     assert said == "args, x: expected a torch.Tensor, got numpy.ndarray. Try: torch.from_numpy(x)"
 
 
@@ -130,7 +130,7 @@ def test_the_module_stays_as_it_was_when_torch_is_asked_whether_it_runs():
 def test_wrong_dynamic_shapes():
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({1: "features"},))
     assert said.startswith("module Line, dynamic_shapes: expected sizes that forward lets change, got")
-    assert "Try: one entry an argument" in said
+    assert "got a forward that takes only 3 there" in said
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({0: "batch"}, {0: "batch"}))
     assert said.startswith("module Line, dynamic_shapes: expected")
 
@@ -144,7 +144,7 @@ def test_wrong_dynamic_shapes():
     ],
 )
 def test_dimensions_that_are_not_there(shapes, said):
-    assert refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=shapes, error=pyopnb.ArgumentError) == said
+    assert refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=shapes, error=pyopnb.errors.InputError) == said
 
 
 @pytest.mark.parametrize("size", [torch.export.Dim("batch", min=5), 3])
@@ -156,11 +156,11 @@ def test_dimensions_that_the_example_does_not_have(size):
 
 
 def test_more_names_than_inputs_and_outputs():
-    said = refused(Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.ArgumentError)
+    said = refused(Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.errors.InputError)
     assert said == "input_names: expected names of 1 input, got 2: x, y."
-    said = refused(Line().eval(), torch.ones(2, 3), output_names=["score", "score"], error=pyopnb.ArgumentError)
+    said = refused(Line().eval(), torch.ones(2, 3), output_names=["score", "score"], error=pyopnb.errors.InputError)
     assert said == "output_names: expected each name once, got 'score' twice."
-    said = refused(Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.ArgumentError)
+    said = refused(Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.errors.InputError)
     assert said == "output_names: expected a list of names, got 'score'. Try: ['score']"
 
 
@@ -243,11 +243,60 @@ def test_an_op_that_returns_lists_beside_tensors():
 
 
 def test_ops_that_are_not_there():
-    said = refused(Line().eval(), torch.ones(2, 3), error=pyopnb.ArgumentError, ops={torch.ops.aten.inverse.default: "demo::X"})
+    said = refused(
+        Line().eval(), torch.ones(2, 3), error=pyopnb.errors.InputError, ops={torch.ops.aten.inverse.default: "demo::X"}
+    )
     assert said == (
         "ops: expected a torch op that the module calls, got torch.ops.aten.inverse.default. Try: torch.ops.aten.linear.default"
     )
     said = refused(
-        Line().eval(), torch.ones(2, 3), error=pyopnb.ArgumentError, ops={torch.ops.aten.linear.default: "com.microsoft::Gem"}
+        Line().eval(),
+        torch.ones(2, 3),
+        error=pyopnb.errors.InputError,
+        ops={torch.ops.aten.linear.default: "com.microsoft::Gem"},
     )
     assert said.startswith("ops, torch.ops.aten.linear.default: expected an op of the registry, or an operator of ONNX Runtime")
+
+
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Scales(nn.Module):
+    def forward(self, x):
+        return x * float(x.sum())
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        while x.max() > 1:
+            x = x / 2
+        return x
+
+
+@pytest.mark.parametrize(
+    ("module", "next_"),
+    [
+        (Lazy, "module(*args) once"),
+        (Scales, "x.sum() for float(x.sum())"),
+        (Halves, "torch.while_loop"),
+    ],
+)
+def test_what_to_type_instead(module, next_):
+    said = refused(module().eval(), torch.ones(2, 3) * 3)
+    assert next_ in said.partition("Try: ")[2]
+    assert len(said) < 350
+
+
+def test_arguments_of_the_older_exporter():
+    error = pyopnb.errors.InputError
+    x = torch.ones(2, 3)
+    with pytest.raises(error, match=r"pyopnb\.save\(pyopnb\.torch\.export\(module, args\), 'm\.onnx'\)"):
+        pyopnb.torch.export(Line().eval(), (x,), "m.onnx")
+    said = refused(Line().eval(), x, error=error, dynamic_axes={"x": {0: "batch"}})
+    assert "dynamic_shapes={'x': {0: 'batch'}}" in said

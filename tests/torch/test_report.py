@@ -117,7 +117,7 @@ def test_an_op_of_the_registry_in_its_place(example, define):
 def test_a_model_with_other_numbers_is_refused(example, define):
     define('@pyopnb.pyop("demo::Wrong")\nclass Wrong:\n    def compute(self, x): return np.linalg.inv(x) * np.float32(1.01)')
     with pytest.raises(
-        pyopnb.ModelError, match=r"module Inverse: expected torch's numbers in ONNX Runtime, got output \w+: off by"
+        pyopnb.errors.ModelError, match=r"module Inverse: expected torch's numbers in ONNX Runtime, got output \w+: off by"
     ):
         pyopnb.torch.export(Inverse().eval(), (example,), ops={torch.ops.aten.inverse.default: "demo::Wrong"})
 

@@ -121,7 +121,7 @@ def test_names_that_are_not_there():
             "op: expected an op of the registry, or an operator of ONNX Runtime, got com.",
         ),
     ):
-        with pytest.raises(pyopnb.ArgumentError, match=re.escape(said)):
+        with pytest.raises(pyopnb.errors.InputError, match=re.escape(said)):
             pyopnb.torch.register_custom_op_symbolic(symbolic, op)
 
 
@@ -150,14 +150,14 @@ class Item(nn.Module):
     ],
 )
 def test_numpy_in_forward_is_refused_with_the_line(module, line, dynamo):
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.torch.export(module().eval(), (torch.ones(3),), dynamo=dynamo)
     assert re.search(rf"test_torchscript\.py:\d+, `{re.escape(line)}`: expected torch ops, which follow the", str(caught.value))
     assert 'and call pyopnb.torch.op("demo::Part")' in str(caught.value)
 
 
 def test_a_number_taken_out_of_a_tensor_is_found_by_a_second_run():
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.torch.export(Item().eval(), (torch.ones(3),), dynamo=False)
     assert re.search(r"`return x \* float\(x\.sum\(\)\)`: expected torch ops", str(caught.value))
     assert "for the arguments times 1.01" in str(caught.value)
@@ -169,10 +169,10 @@ def test_what_the_older_exporter_lacks(capfd):
             return torch.special.bessel_j1(x)
 
     with pytest.raises(
-        pyopnb.ModelError, match=r"got Exporting the operator 'aten::special_bessel_j1' .* Try: leave out dynamo=F"
+        pyopnb.errors.ModelError, match=r"got Exporting the operator 'aten::special_bessel_j1' .* Try: leave out dynamo=F"
     ):
         pyopnb.torch.export(Waves().eval(), (torch.ones(3),), dynamo=False)
     with pytest.raises(
-        pyopnb.ArgumentError, match="ops: expected none with dynamo=False, got 1 op. Try: pyopnb.torch.register_"
+        pyopnb.errors.InputError, match="ops: expected none with dynamo=False, got 1 op. Try: pyopnb.torch.register_"
     ):
         pyopnb.torch.export(Waves().eval(), (torch.ones(3),), dynamo=False, ops={torch.ops.aten.special_bessel_j1: "demo::X"})

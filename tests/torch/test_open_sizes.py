@@ -1,0 +1,168 @@
+"""Sizes that are left open: the model is right at others, or the size is a number in it and a feed of another is refused."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pyopnb
+import pyopnb.torch
+
+AUTO = torch.export.Dim.AUTO
+
+
+class Unbinds(nn.Module):
+    def forward(self, x):
+        return torch.stack(x.unbind(0)).sum(0)
+
+
+class Loops(nn.Module):
+    def forward(self, x):
+        y = x[0]
+        for row in range(len(x)):
+            y = y + x[row]
+        return y
+
+
+class AddsItsLength(nn.Module):
+    def forward(self, x):
+        return x + len(x)
+
+
+class AddsItsList(nn.Module):
+    def forward(self, x):
+        return x + sum(x.tolist())
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.RNN(3, 4)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+def opened(module, *args, axes=None, **options):
+    """Export with every dimension open, or those given; the model and what the warning says."""
+    shapes = tuple({axis: AUTO for axis in range(x.dim())} for x in args) if axes is None else axes
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = pyopnb.torch.export(module.eval(), args, dynamic_shapes=shapes, **options)
+    reports = [entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)]
+    return model, reports
+
+
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [
+        (Unbinds(), torch.randn(5, 3)),
+        (Loops(), torch.randn(5, 3)),
+        (AddsItsList(), torch.tensor([1, 2, 3, 4, 5])),
+        (Recurrent(), torch.randn(5, 2, 3)),
+    ],
+)
+def test_a_size_that_torch_fixes_is_refused_by_name_in_a_feed(module, x):
+    model, (report,) = opened(module, x)
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 5
+    assert (report.fixed[0].axis, report.fixed[0].size) == (0, 5)
+    assert "axis 0: always 5" in str(report)
+    session = pyopnb.Session(model)
+    name = session.get_inputs()[0].name
+    np.testing.assert_allclose(session.run(None, {name: x.numpy()})[0], module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(pyopnb.errors.InputError, match=name):
+        session.run(None, {name: torch.cat([x, x[:1]]).numpy()})
+
+
+def test_the_line_that_fixes_a_size_is_named():
+    _, (report,) = opened(Loops(), torch.randn(5, 3))
+    assert re.search(r"test_open_sizes\.py:\d+, `for row in range\(len\(x\)\):`", str(report.fixed[0]))
+
+
+def test_the_length_as_a_number_is_right_at_every_size_or_fixed():
+    model, _ = opened(AddsItsLength(), torch.zeros(5, 3))
+    session = pyopnb.Session(model)
+    name = session.get_inputs()[0].name
+    assert session.run(None, {name: np.zeros((5, 3), np.float32)})[0].max() == 5
+    with pytest.raises(pyopnb.errors.InputError, match=name):
+        session.run(None, {name: np.zeros((6, 3), np.float32)})
+
+
+class Pools(nn.Module):
+    def forward(self, x):
+        return nn.functional.adaptive_avg_pool2d(x, (3, None))
+
+
+def test_an_op_that_is_wrong_at_other_sizes_runs_in_torch(exported):
+    shapes = ({1: AUTO, 2: AUTO, 3: AUTO},)
+    examples = [(torch.randn(1, *size),) for size in ((2, 5, 6), (3, 8, 6), (2, 7, 9))]
+    assert exported(Pools(), *examples, dynamic_shapes=shapes) == ["aten.adaptive_avg_pool2d"]
+
+
+class Chunks(nn.Module):
+    def forward(self, x):
+        first, second = x.chunk(2, 0)
+        return first + second
+
+
+def test_chunks_of_a_size_that_may_change(exported):
+    examples = [(torch.randn(size, 3),) for size in (4, 6, 10)]
+    assert exported(Chunks(), *examples, dynamic_shapes=({0: "batch"},)) == []
+
+
+# What no exporter makes: a model that is right at the example's size alone.
+CONSTANT = np.float32([1, 2, 3, 4, 5])
+
+
+def test_wrong_numbers_at_another_size_are_found():
+    broadcast = pyopnb.node("Slice", ["ramp", "zero", "length"], "first")
+    length = pyopnb.node("Shape", "x", "length")
+    last = pyopnb.node("ReduceSum", ["first"], "total", keepdims=1)
+    constants = {"ramp": CONSTANT, "zero": np.int64([0])}
+    model = pyopnb.model(
+        [length, broadcast, last, pyopnb.node("Add", ["x", "total"], "y")], {"x": "float32[N]"}, "y", initializers=constants
+    )
+
+    class Total(nn.Module):
+        def forward(self, x):
+            return x + torch.arange(1, len(x) + 1).sum()
+
+    from pyopnb.torch.verify import wrong_sizes
+
+    wrong = wrong_sizes(model, Total(), (torch.ones(4),), None, {}, float("inf"))
+    assert "N = 7" in wrong["N"]
+    assert wrong_sizes(model, Total(), (torch.ones(4),), None, {"N": (1, 5)}, float("inf")) == {}
+
+
+def test_a_named_size_that_cannot_change_is_refused():
+    with pytest.raises(pyopnb.errors.ModelError, match="AUTO for it") as caught:
+        pyopnb.torch.export(Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},))
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("size", ["batch", torch.export.Dim("batch")])
+def test_an_example_of_one_with_a_named_batch(size):
+    with pytest.raises(pyopnb.errors.ModelError, match="Try: an example with 2 or more there"):
+        pyopnb.torch.export(nn.Linear(3, 2).eval(), (torch.ones(1, 3),), dynamic_shapes=({0: size},))
+
+
+def test_an_example_of_one_with_an_open_batch_is_said():
+    model, (report,) = opened(nn.Linear(3, 2), torch.ones(1, 3), axes=({0: AUTO},))
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
+    assert "with 2 or more there" in str(report.fixed[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the tracer, of which the error tells
+def test_the_tracing_exporter_is_refused_at_other_sizes():
+    with pytest.raises(pyopnb.errors.ModelError, match="module Loops"):
+        pyopnb.torch.export(Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), dynamo=False)
+
+
+def test_without_the_verification_the_warning_says_so():
+    model, (report,) = opened(nn.Linear(3, 2), torch.ones(2, 3), axes=({0: "batch"},), verify=False)
+    assert not report.verified
+    assert "verify=False" in str(report)
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
