@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, bodies, nodes_in
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -65,7 +66,7 @@ def _check(node: NodeProto, name: str, value: int, limit: int) -> None:
 
 
 def with_inner(node: NodeProto) -> Iterator[NodeProto]:
-    """A node and those in its bodies."""
+    """Yield a node and those in its bodies."""
     yield node
     for body in bodies(node):
         yield from nodes_in(body)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, nodes_in, type_of_proto, walk
 from pyopnb.models.onnx_schemas import find_schema
@@ -19,7 +20,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
@@ -157,7 +158,7 @@ def model(
         A name is defined twice or not at all; nodes depend on each other in a cycle; an operator is not one of ONNX's, or does
         not take an attr or its kind (an int stands for a float);
         an array has a dtype that no tensor can have.
-    NotationError
+    InputError
         A type is not written as ``float32[N,3]``.
 
     Examples
@@ -204,7 +205,7 @@ _NODE = 'pyopnb.node("Abs", "x", "y")'
 
 
 def _items(things: Any, where: str, noun: str, kind: type, next: str | None = None) -> list[Any]:
-    """The items of a list; `ModelError` where it is none, or one of them is of another kind."""
+    """Return the items of a list; `ModelError` where it is none, or one of them is of another kind."""
     if isinstance(things, str):
         op = sanitize(repr(things))
         raise ModelError(where, expected=noun, got=f"str {op}", next=next and f'pyopnb.node({op}, "x", "y")')
@@ -317,7 +318,7 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
 
 
 def _looks_like_shape(value: Any) -> bool:
-    """Whether a value is a list or tuple of sizes and symbols; an example is an array."""
+    """Tell whether a value is a list or tuple of sizes and symbols; an example is an array."""
     if not isinstance(value, (list, tuple)) or not all(size is None or isinstance(size, (int, str)) for size in value):
         return False
     return not value or any(isinstance(size, int) and not isinstance(size, bool) for size in value)
@@ -334,12 +335,12 @@ def _outputs(outputs: Any) -> list[ValueInfoProto]:
 
 
 def _array(value: Any, where: str) -> np.ndarray:
-    """An array that can become a tensor, or `ModelError`."""
+    """Return an array that can become a tensor, or `ModelError`."""
     try:
         array = np.asarray(value)
         kind = dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
-        got = sanitize(str(error)) if not isinstance(error, NotationError) else f"an array of dtype {sanitize(array.dtype)}"
+        got = sanitize(str(error)) if not isinstance(error, InputError) else f"an array of dtype {sanitize(array.dtype)}"
         raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
     if kind.name != "string":
         return array
@@ -393,7 +394,7 @@ def type_outputs(model_proto: ModelProto) -> None:
 
 
 def _light(model_proto: ModelProto) -> ModelProto:
-    """The model with inputs instead of large initializers."""
+    """Return the model with inputs instead of large initializers."""
     graph = onnx.GraphProto(name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output)
     graph.input.extend(model_proto.graph.input)
     known = {info.name for info in graph.input}

@@ -26,7 +26,7 @@ class DisjointSets(Generic[_Member]):
         self.parents = {member: member for member in members}
 
     def root(self, member: _Member) -> _Member:
-        """The member that stands for the set; one that is new is a set of its own."""
+        """Return the member that stands for the set; one that is new is a set of its own."""
         parents = self.parents
         while parents.setdefault(member, member) != member:
             parents[member] = member = parents[parents[member]]
@@ -37,7 +37,7 @@ class DisjointSets(Generic[_Member]):
         self.parents[self.root(one)] = self.root(other)
 
     def members(self) -> list[list[_Member]]:
-        """The members of each set, in the order in which they were given.
+        """Return the members of each set, in the order in which they were given.
 
         Returns
         -------

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from onnx import ModelProto, TensorProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.tensors import tensors
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = [
-    "Place",
+    "DataPlace",
     "entries",
     "find_data",
     "is_absent",
@@ -33,12 +34,12 @@ _TAKEN_OUT = f"taken-out-{os.urandom(8).hex()}"
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Whether a tensor's data is in another file."""
+    """Tell whether a tensor's data is in another file."""
     return bool(tensor.data_location == TensorProto.EXTERNAL)
 
 
 def stub(tensor: TensorProto) -> TensorProto:
-    """A tensor without its data, for a copy of the model that leaves it out."""
+    """Return a tensor without its data, for a copy of the model that leaves it out."""
     made = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     # onnxruntime takes an initializer from memory only if the model says that it is in a file.
     made.data_location = TensorProto.EXTERNAL
@@ -52,7 +53,7 @@ def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> Tenso
     return taken_out.get(tensor.name, tensor) if made else tensor
 
 
-class Place(NamedTuple):
+class DataPlace(NamedTuple):
     """Where a tensor's data is.
 
     Attributes
@@ -69,7 +70,7 @@ class Place(NamedTuple):
 
 
 def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
-    """The entries of a tensor with external data, one for each key.
+    """Return the entries of a tensor with external data, one for each key.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     return found
 
 
-def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> Place:
+def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> DataPlace:
     """Where a tensor's data is.
 
     Parameters
@@ -102,7 +103,7 @@ def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
 
     Returns
     -------
-    Place
+    DataPlace
 
     Raises
     ------
@@ -121,7 +122,7 @@ def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
     elif path.stat().st_nlink > 1:
         got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
     else:
-        return Place(path, offset, length or None)
+        return DataPlace(path, offset, length or None)
     raise ModelError(
         f"{where}, initializer {sanitize(tensor.name)}",
         expected="a data file of its own beside the model",
@@ -131,7 +132,7 @@ def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
 
 
 def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
-    """Whether there is nothing at all where a tensor's data should be, which is in the folder."""
+    """Tell whether there is nothing at all where a tensor's data should be, which is in the folder."""
     root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
     path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
     return path != root and path.is_relative_to(root) and not os.path.lexists(path)
@@ -145,7 +146,7 @@ def _number(found: dict[str, str], key: str, name: str) -> int:
 
 
 def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
-    """The bytes of a tensor with external data: as many as its dtype and shape need.
+    """Return the bytes of a tensor with external data: as many as its dtype and shape need.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ def take_in_all(model: ModelProto, folder: str | os.PathLike[str]) -> None:
 
 
 def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> TensorProto:
-    """The tensor with its data: a copy where that is in a file, else the tensor itself.
+    """Return the tensor with its data: a copy where that is in a file, else the tensor itself.
 
     Raises
     ------

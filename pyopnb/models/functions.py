@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import bodies, path_of_function
-from pyopnb.ops.errors import ModelError
 
 __all__ = ["MOST_DEEP", "MOST_NODES", "Expansion", "check_functions", "expansion", "function_key"]
 
@@ -75,7 +75,7 @@ def check_functions(model: ModelProto) -> None:
 
 
 def expansion(model: ModelProto) -> Expansion:
-    """The size and depth of a model with all calls written out, computed without writing them out.
+    """Return the size and depth of a model with all calls written out, computed without writing them out.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _nodes(scope: GraphProto | FunctionProto) -> Iterator[tuple[NodeProto, int]]
 
 
 def _sizes(model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls) -> dict[_Key, tuple[int, int]]:
-    """The nodes and the depth of every function with its calls written out."""
+    """Return the nodes and the depth of every function with its calls written out."""
     sizes: dict[_Key, tuple[int, int]] = {}
     callers: dict[_Key, set[_Key]] = {}
     for key, called in calls.items():

@@ -11,7 +11,7 @@ __all__ = ["held_model"]
 
 
 def held_model(thing: Any) -> tuple[Any, str | None]:
-    """The model of what holds or writes one; anything else as it is.
+    """Return the model of what holds or writes one; anything else as it is.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def _is_ir_model(thing: Any) -> bool:
 
 
 def _folder(model: Any) -> str | None:
-    """The folder of its external tensors; None if there are none, or several folders."""
+    """Return the folder of its external tensors; None if there are none, or several folders."""
     tensors = [value.const_value for value in model.graph.initializers.values()]
     folders = {str(tensor.base_dir) for tensor in tensors if getattr(tensor, "base_dir", None)}
     return folders.pop() if len(folders) == 1 else None

@@ -20,8 +20,9 @@ from functools import cached_property
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, path_of_function
-from pyopnb.ops.errors import ModelError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
 __all__ = ["CAPTURED", "GraphIndex"]
@@ -68,7 +69,7 @@ class GraphIndex:
 
     @cached_property
     def nodes(self) -> list[NodeProto]:
-        """The nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
+        """Return the nodes in the order of the file. The index keeps these objects alive, so their ids stay theirs."""
         # Passes over all nodes iterate over the scope itself: objects that live for a moment cost a third.
         return list(self.scope.node)
 
@@ -86,7 +87,7 @@ class GraphIndex:
 
     @cached_property
     def initializers(self) -> dict[str, TensorProto | SparseTensorProto]:
-        """The initializers, dense and sparse, by name; a function has none."""
+        """Return the initializers, dense and sparse, by name; a function has none."""
         if isinstance(self.scope, FunctionProto):
             return {}
         found: dict[str, TensorProto | SparseTensorProto] = {tensor.name: tensor for tensor in self.scope.initializer}
@@ -94,13 +95,13 @@ class GraphIndex:
 
     @cached_property
     def declared_inputs(self) -> list[str]:
-        """All inputs, those among them that are initializers as well included."""
+        """Return all inputs, those among them that are initializers as well included."""
         scope = self.scope
         return list(scope.input) if isinstance(scope, FunctionProto) else [info.name for info in scope.input]
 
     @cached_property
     def inputs(self) -> list[str]:
-        """The inputs that must be fed: those that are no initializers."""
+        """Return the inputs that must be fed: those that are no initializers."""
         return [name for name in self.declared_inputs if name not in self.initializers]
 
     @cached_property
@@ -110,7 +111,7 @@ class GraphIndex:
 
     @cached_property
     def producers(self) -> dict[str, tuple[int, int]]:
-        """Name to the node that produces it, and which of its outputs it is."""
+        """Map each name to the node that produces it, and which of its outputs it is."""
         found: dict[str, tuple[int, int]] = {}
         for index, node in enumerate(self.scope.node):
             for slot, name in enumerate(node.output):
@@ -120,7 +121,7 @@ class GraphIndex:
 
     @cached_property
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
-        """Name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
+        """Map each name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
         found: dict[str, list[tuple[int, int]]] = {}
         for index in range(len(self.scope.node)):
             for slot, name in self.reads(index):
@@ -128,18 +129,18 @@ class GraphIndex:
         return found
 
     def defines(self, name: str) -> bool:
-        """Whether the name is an input, an initializer or a node's output here."""
+        """Tell whether the name is an input, an initializer or a node's output here."""
         return name in self.producers or name in self._given
 
     def resolve(self, name: str) -> GraphIndex | None:
-        """The graph that defines the name, this one or the next one around it; None where none does."""
+        """Return the graph that defines the name, this one or the next one around it; None where none does."""
         graph: GraphIndex | None = self
         while graph is not None and not graph.defines(name):
             graph = graph.outer
         return graph
 
     def reads(self, index: int) -> Iterator[tuple[int, str]]:
-        """The input slots and names of what a node reads, `CAPTURED` and each name once for its bodies."""
+        """Yield the input slots and names of what a node reads, `CAPTURED` and each name once for its bodies."""
         yield from ((slot, name) for slot, name in enumerate(self.nodes[index].input) if name)
         yield from ((CAPTURED, name) for name in self.captures.get(index, ()))
 
@@ -182,7 +183,7 @@ class GraphIndex:
 
     @cached_property
     def free(self) -> tuple[str, ...]:
-        """The names that are read here or in a body here and that neither defines."""
+        """Return the names that are read here or in a body here and that neither defines."""
         read = dict.fromkeys(name for node in self.scope.node for name in node.input)
         for names in self.captures.values():
             read |= dict.fromkeys(names)
@@ -204,7 +205,7 @@ class GraphIndex:
 
     @cached_property
     def order(self) -> Sequence[int]:
-        """All nodes, each after those whose outputs it or a body in it reads; as in the file where that will do.
+        """Return all nodes, each after those whose outputs it or a body in it reads; as in the file where that will do.
 
         Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on a cycle, and those that wait
         for them, come last as they stand.
@@ -214,7 +215,7 @@ class GraphIndex:
         return [*ready, *sorted(left)] if left else ready
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
-        """The nodes in `order`, each with its index."""
+        """Return the nodes in `order`, each with its index."""
         if isinstance(self.order, range):
             return enumerate(self.scope.node)
         return ((index, self.nodes[index]) for index in self.order)
@@ -243,7 +244,7 @@ class GraphIndex:
             raise error
 
     def unknown_names(self) -> Iterator[tuple[str, ModelError]]:
-        """The names that a node, a body in it or an output reads and that nothing defines, each with its error.
+        """Yield the names that a node, a body in it or an output reads and that nothing defines, each with its error.
 
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
         """
@@ -266,7 +267,7 @@ class GraphIndex:
 
     @cached_property
     def _flaws(self) -> tuple[bool, bool]:
-        """Whether a node stands before one whose output it reads, and whether a name has two meanings.
+        """Tell whether a node stands before one whose output it reads, and whether a name has two meanings.
 
         Nearly always neither, which is found out with two sets.
         """
@@ -287,7 +288,7 @@ class GraphIndex:
 
     @cached_property
     def _runnable(self) -> Sequence[int]:
-        """The nodes in order, without those on a cycle and those that wait for them."""
+        """Return the nodes in order, without those on a cycle and those that wait for them."""
         if not self._flaws[0]:
             return range(len(self.scope.node))
         waits_for = [len(self._predecessors(index)) for index in range(len(self.scope.node))]
@@ -325,7 +326,7 @@ class GraphIndex:
         )
 
     def _around(self, index: int, outermost: GraphIndex) -> str:
-        """A node and the nodes that hold its graph, as messages name them."""
+        """Name a node and the nodes that hold its graph, for messages."""
         texts, graph = [Site(self.nodes[index], self.scope, "").where], self
         while graph is not outermost and graph.outer is not None and graph.holder is not None:
             index, _ = graph.holder

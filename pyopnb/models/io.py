@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.external_data import entries, find_data, is_absent, is_external, original, stub
 from pyopnb.models.holders import held_model
 from pyopnb.models.markers import remove_markers
@@ -20,7 +21,7 @@ from pyopnb.models.names import check_names, check_versions
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.arguments import describe, is_path
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, closest, sanitize
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = [
     "FOLDER",
@@ -135,7 +136,7 @@ def _no_model(thing: Any) -> ModelError:
 
 
 def to_model(source: ModelSource) -> ModelProto:
-    """The model of a source, to be handed out after an edit.
+    """Return the model of a source, to be handed out after an edit.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def _read_bytes(path: Path, where: str) -> bytes:
 
 
 def similar_path(path: Path, ending: str = ".onnx") -> str:
-    """A path that a mistyped one may mean."""
+    """Return a path that a mistyped one may mean."""
     folder = path.parent
     stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ending] if folder.is_dir() else []
     near = closest(path.stem, stems)
@@ -363,7 +364,7 @@ def open_readonly(model: Any) -> ModelSource:
 
 
 def as_proto(model: Any) -> ModelProto:
-    """The proto of a model that will not be changed: a ModelProto itself. External data is not looked for.
+    """Return the proto of a model that will not be changed: a ModelProto itself. External data is not looked for.
 
     Parameters
     ----------

@@ -10,18 +10,20 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import summary
 from pyopnb.models.op_metadata import KeptOp, read_ops
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, sanitize_source, suggest
 from pyopnb.ops.exec_module import define_all, exec_source
+from pyopnb.ops.messages import hide_internal_frames, sanitize, sanitize_source, suggest
 from pyopnb.ops.op import Version
 
 __all__ = ["Loaded", "load"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_STORED = re.compile(r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE)
 _MAX_SOURCES = 64_000  # characters of sources in one output
 
 
@@ -68,7 +70,7 @@ class Loaded(Displayable):
         return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
     def state(self, op: KeptOp) -> str:
-        """The status of an op relative to the registry's op of that name, and its schema.
+        """Return the status of an op relative to the registry's op of that name, and its schema.
 
         Parameters
         ----------
@@ -81,7 +83,7 @@ class Loaded(Displayable):
         given: object = op
         if not isinstance(given, KeptOp):
             next_ = "loaded.state(loaded.ops[name])"
-            raise ArgumentError("state, op", expected="one of the kept ops", got=describe(given), next=next_)
+            raise InputError("state, op", expected="one of the kept ops", got=describe(given), next=next_)
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
         schema = sanitize(op.schema) if ran is None else str(ran.schema)
@@ -95,7 +97,7 @@ class Loaded(Displayable):
         return f"{status}  {schema}"
 
     def sources(self) -> list[str]:
-        """The sources of the ops, safe to print; one that is too long for an output ends with a line that says so.
+        """Return the sources of the ops, safe to print; one that is too long for an output ends with a line that says so.
 
         Returns
         -------
@@ -104,13 +106,30 @@ class Loaded(Displayable):
         """
         left, texts = _MAX_SOURCES, []
         for op in self.ops.values():
-            text = sanitize_source(op.source.rstrip("\n"))
+            text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
             if len(text) > left:
                 name = sanitize(repr(op.name))
                 text = f"{text[:left]}\n… {len(text) - left} characters more are NOT shown: print(….ops[{name}].source)"
             left = max(0, left - len(text))
             texts.append(text)
         return texts
+
+
+def _fold_data(source: str, name: str) -> str:
+    """Replace the text of a fitted estimator, hundreds of lines that nobody can read, by one line that says how long it is.
+
+    A line is left out only if no reader of Python could take it for code: it is one literal without quotes or backslashes
+    inside, and the literals begin right below ``stored = (``, a line in which no string can begin or end.
+    """
+    match = _STORED.search(source)
+    if match is None:
+        return source
+    lines = match["data"].count("\n")
+    size = len(match["data"])
+    remark = (
+        f"        # {lines} lines of data, {size:,} characters, are NOT shown: print(….ops[{sanitize(repr(name))}].source)\n"
+    )
+    return source[: match.start("data")] + remark + source[match.end("data") :]
 
 
 @hide_internal_frames

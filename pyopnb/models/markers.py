@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import Site, bodies, walk
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
 
 __all__ = ["MARKER", "PREFIX", "NumberedNode", "add_markers", "remove_markers"]

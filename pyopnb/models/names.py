@@ -12,8 +12,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from onnx import ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.tensors import is_repeated
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["LARGEST_VERSION", "check_names", "check_versions"]
 
@@ -55,7 +56,7 @@ def check_names(model: Message, where: str) -> None:
 
 
 def _is_plain(message: Message) -> bool:
-    """Whether a node, as most are, has only ASCII in it, which takes less time to find out than the type of each name."""
+    """Tell whether a node, as most are, has only ASCII in it, which takes less time to find out than the type of each name."""
     # Attributes can be as large as weights, which are not copied.
     return isinstance(message, NodeProto) and not message.attribute and message.SerializeToString().isascii()
 
@@ -70,7 +71,7 @@ def _kinds_of_texts(messages: list[Message]) -> Iterator[type]:
 
 
 def _inside(messages: list[Message]) -> Iterator[Message]:
-    """The messages in these, whose names are looked at."""
+    """Yield the messages in these, whose names are looked at."""
     for alike, (_, _, one, many) in _alike(messages):
         for name in one:
             yield from (getattr(message, name) for message in alike if message.HasField(name))
@@ -79,7 +80,7 @@ def _inside(messages: list[Message]) -> Iterator[Message]:
 
 
 def _alike(messages: list[Message]) -> Iterator[tuple[list[Message], tuple[tuple[str, ...], ...]]]:
-    """The messages of each kind, with the fields of that kind."""
+    """Yield the messages of each kind, with the fields of that kind."""
     kinds: dict[type, list[Message]] = {}
     for message in messages:
         kinds.setdefault(type(message), []).append(message)
@@ -105,7 +106,7 @@ def check_versions(model: ModelProto, where: str) -> None:
 
 @cache
 def _fields(kind: Descriptor) -> tuple[tuple[str, ...], ...]:
-    """The names of a message's texts, single and repeated, and of the messages in it, single and repeated."""
+    """Return the names of a message's texts, single and repeated, and of the messages in it, single and repeated."""
     texts = [f for f in kind.fields if f.type == f.TYPE_STRING and f.name not in _FREE]
     inner = [f for f in kind.fields if f.message_type]
     groups = ([f for f in fields if is_repeated(f) is many] for fields in (texts, inner) for many in (False, True))
@@ -118,7 +119,7 @@ def _refused(model: Message, where: str) -> ModelError:
 
 
 def _texts(model: Message) -> Iterator[tuple[str, Any]]:
-    """Every text of a model with the way to it, ``graph.node[3].input[0]``."""
+    """Yield every text of a model with the way to it, ``graph.node[3].input[0]``."""
     waiting: list[tuple[str, Any]] = [("", model)]
     while waiting:
         path, message = waiting.pop()

@@ -25,8 +25,9 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.errors import ModelError
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
@@ -81,7 +82,7 @@ class Site:
 
     @property
     def where(self) -> str:
-        """The node as messages name it."""
+        """Return the node as messages name it."""
         name = (
             f"node '{sanitize(self.node.name)}'"
             if self.node.name
@@ -92,7 +93,7 @@ class Site:
 
 
 def first_output(node: NodeProto) -> str:
-    """The first output that is not left out."""
+    """Return the first output that is not left out."""
     return next((name for name in node.output if name), "")
 
 
@@ -109,17 +110,17 @@ def imported_versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
 
 
 def path_of_function(function: FunctionProto) -> str:
-    """A local function as paths name it."""
+    """Return a local function as paths name it."""
     return f"function {sanitize(function.domain)}::{sanitize(function.name)}"
 
 
 def path_of_body(node: NodeProto, attribute: str) -> str:
-    """A graph among a node's attributes as paths name it."""
+    """Return a graph among a node's attributes as paths name it."""
     return f"{sanitize(node.op_type)} '{sanitize(node.name or first_output(node))}', {sanitize(attribute)}"
 
 
 def walk(model: ModelProto) -> Iterator[Site]:
-    """Every node of the model, outer ones before those inside them."""
+    """Yield every node of the model, outer ones before those inside them."""
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
     scopes += [(function, path_of_function(function)) for function in model.functions]
     for scope, path in scopes:  # grows while it is walked
@@ -131,7 +132,7 @@ def walk(model: ModelProto) -> Iterator[Site]:
 
 
 def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Every node of a graph or function, and of the graphs inside its nodes."""
+    """Yield every node of a graph or function, and of the graphs inside its nodes."""
     waiting: list[FunctionProto | GraphProto] = [scope]
     while waiting:
         for node in waiting.pop().node:
@@ -141,28 +142,28 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def bodies(node: NodeProto) -> list[GraphProto]:
-    """The graphs among a node's attributes."""
+    """Return the graphs among a node's attributes."""
     return [body for _, body in named_bodies(node)] if node.attribute else []  # most nodes have none, and all are asked
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
-    """The graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
+    """Return the graphs among a node's attributes, each with the name of its attribute, which those of a list share."""
     return graphs_of(node.attribute)
 
 
 def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
-    """The graphs among attributes, as `named_bodies` has them."""
+    """Return the graphs among attributes, as `named_bodies` has them."""
     # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
     return [(a.name, body) for a in attributes for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)]
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
-    """The nodes of each local function, those in bodies included."""
+    """Return the nodes of each local function, those in bodies included."""
     return {(f.domain, f.name): list(nodes_in(f)) for f in model.functions}
 
 
 def is_constant(node: NodeProto) -> bool:
-    """Whether a node is ONNX's Constant."""
+    """Tell whether a node is ONNX's Constant."""
     return node.op_type == "Constant" and not canonical_domain(node.domain)
 
 
@@ -187,12 +188,12 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
 
 
 def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:
-    """The attributes whose values come from the caller of a local function, by name."""
+    """Return the attributes whose values come from the caller of a local function, by name."""
     return {a.name: a for a in node.attribute if a.ref_attr_name}
 
 
 def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str, Any]:
-    """A node's attributes as Python values, without those that come from the caller of a function.
+    """Return a node's attributes as Python values, without those that come from the caller of a function.
 
     Returns
     -------
@@ -244,7 +245,7 @@ def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
 
 
 def attribute_of(name: str, value: Any) -> AttributeProto:
-    """An AttributeProto of an array, a ModelProto, or a value that `onnx.helper.make_attribute` takes."""
+    """Return an AttributeProto of an array, a ModelProto, or a value that `onnx.helper.make_attribute` takes."""
     if isinstance(value, np.ndarray):
         return helper.make_attribute(name, numpy_helper.from_array(value))
     if isinstance(value, ModelProto):
@@ -268,7 +269,7 @@ def set_attribute(node: NodeProto, name: str, value: Any) -> None:
 
 
 def text_of(raw: bytes) -> str | bytes:
-    """A string attribute's bytes as text; as bytes where they are not UTF-8."""
+    """Return a string attribute's bytes as text; as bytes where they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -288,7 +289,7 @@ def _as_model(graph: GraphProto, model: ModelProto) -> ModelProto:
 
 
 def declared_outputs(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
-    """The types that a graph or function declares for what its nodes output, by name."""
+    """Return the types that a graph or function declares for what its nodes output, by name."""
     infos: list[ValueInfoProto] = list(scope.value_info)
     if not isinstance(scope, FunctionProto):
         infos += scope.output
@@ -319,13 +320,13 @@ def forget_inferred(model: ModelProto) -> None:
 
 
 def declared_scalars(model: ModelProto) -> frozenset[str]:
-    """The inputs and outputs of a model that it declares with a shape of no dimensions."""
+    """Return the inputs and outputs of a model that it declares with a shape of no dimensions."""
     ends = [*model.graph.input, *model.graph.output]
     return frozenset(end.name for end in ends if end.type.tensor_type.HasField("shape") and not end.type.tensor_type.shape.dim)
 
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
-    """The types that a graph or function declares, by name: inputs, value_info and initializers."""
+    """Return the types that a graph or function declares, by name: inputs, value_info and initializers."""
     types = {i.name: type_of_proto(i.type) for i in scope.value_info}
     if isinstance(scope, GraphProto):
         types |= {i.name: type_of_proto(i.type) for i in scope.input}
@@ -347,12 +348,12 @@ def type_of_proto(proto: TypeProto) -> TensorType:
 
 
 def type_proto(kind: TensorType) -> TypeProto:
-    """A type as a TypeProto."""
+    """Return a type as a TypeProto."""
     return helper.make_tensor_type_proto(kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
 
 
 def summary(model: ModelProto) -> str:
-    """A model on one line: inputs, outputs and the number of nodes."""
+    """Return a model on one line: inputs, outputs and the number of nodes."""
     types = input_types(model.graph)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = ", ".join(_port(info, types) for info in model.graph.input if info.name not in initializers)

@@ -8,10 +8,10 @@ from typing import Any
 
 from onnx import AttributeProto, TensorProto, defs
 
+from pyopnb.errors import PyopError
 from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import attribute_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.errors import PyopError
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.schema import REQUIRED, Attr, Port
@@ -55,7 +55,7 @@ def _onnx_domains() -> frozenset[str]:
 
 
 def is_onnx_domain(domain: str) -> bool:
-    """Whether the operators of a domain are ONNX's own.
+    """Tell whether the operators of a domain are ONNX's own.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
 
 
 def op_schema(version: Version) -> defs.OpSchema:
-    """An op's schema in onnx's form, without inference and without the attrs that it cannot express.
+    """Return an op's schema in onnx's form, without inference and without the attrs that it cannot express.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def op_schema(version: Version) -> defs.OpSchema:
 
 
 def stand_in_schema(domain: str, op_type: str) -> defs.OpSchema:
-    """The schema of an operator that takes and gives any number of tensors.
+    """Return the schema of an operator that takes and gives any number of tensors.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _kind(attr: Attr) -> Any:
 
 
 def is_listable(attr: Attr) -> bool:
-    """Whether a schema of onnx's can list an attr: it has one kind."""
+    """Tell whether a schema of onnx's can list an attr: it has one kind."""
     return _kind(attr) is not None
 
 
@@ -169,7 +169,7 @@ def _attribute(attr: Attr) -> Any:
 
 
 def default_attribute(attr: Attr) -> AttributeProto | None:
-    """The default of an attr as a node's attribute.
+    """Return the default of an attr as a node's attribute.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
-from pyopnb.ops.errors import sanitize
 from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
@@ -122,7 +122,7 @@ def _deregister(name: str) -> bool:
 
 
 def _belongs(version: Version) -> bool:
-    """Whether an op has a place in ``onnx.defs``; see the head of this module."""
+    """Tell whether an op has a place in ``onnx.defs``; see the head of this module."""
     domain, op_type = split_name(version.op)
     if _closed.is_set() or not _has_gil() or defs.has(op_type, domain):
         return False
@@ -202,7 +202,7 @@ _IDLE = sys.getrefcount(_CALL)
 
 
 def _is_inferring() -> bool:
-    """Whether onnx has called `_infer_node` on any thread and is waiting for it."""
+    """Tell whether onnx has called `_infer_node` on any thread and is waiting for it."""
     return sys.getrefcount(_CALL) > _IDLE
 
 
@@ -247,7 +247,7 @@ def _given(context: Any, schema: Schema, place: int) -> TensorType | None:
 
 
 def _surroundings(attribute: AttributeProto) -> ModelProto:
-    """A model around a graph attr: onnx does not say in which one it stands."""
+    """Return a model around a graph attr: onnx does not say in which one it stands."""
     if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         return ModelProto()
     bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from pyopnb.ops.errors import DefinitionError, ModelError, sanitize
+from pyopnb.errors import DefinitionError, ModelError
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
@@ -52,12 +53,12 @@ class KeptOp:
 
     @property
     def registered(self) -> Version | None:
-        """The current version of the registry's op of that name, whatever its source; None if there is none."""
+        """Return the current version of the registry's op of that name, whatever its source; None if there is none."""
         return next((op.current for op in registry if op.name == self.name), None)
 
     @property
     def same(self) -> bool | None:
-        """Whether the registry's op has the same source; None if there is none, or its source is not known."""
+        """Tell whether the registry's op has the same source; None if there is none, or its source is not known."""
         version = self.registered
         if version is None or version.source is None:
             return None
@@ -73,7 +74,7 @@ class KeptOp:
 
 
 def digest(source: str) -> str:
-    """The digest of a source.
+    """Return the digest of a source.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
 
 
 def kept_names(model: ModelProto) -> set[str]:
-    """The names of the ops in the metadata of a model, which are not checked.
+    """Return the names of the ops in the metadata of a model, which are not checked.
 
     Parameters
     ----------

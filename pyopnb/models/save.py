@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.external_data import entries, is_external, original, read_data, taken_in
 from pyopnb.models.io import FOLDER, ModelSource, read_model
 from pyopnb.models.nodes import attribute_values, walk
@@ -19,7 +20,7 @@ from pyopnb.models.op_metadata import KeptOp, digest, write_ops
 from pyopnb.models.tensors import tensors
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.errors import ModelError, hide_internal_frames
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.source import source_closure
@@ -104,7 +105,7 @@ def save(
 
 
 def _ops_of(model: ModelProto) -> list[Op]:
-    """The ops of the registry that nodes use, each once."""
+    """Return the ops of the registry that nodes use, each once."""
     used: dict[str, Op] = {}
     for site in walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
@@ -135,7 +136,7 @@ def _remove_folder(model: ModelProto) -> None:
 
 
 def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorProto]:
-    """The tensors whose data goes to a second file."""
+    """Return the tensors whose data goes to a second file."""
     large = [t for t in tensors(source.proto) if is_external(t) or len(t.raw_data) > _MAX_INLINE]
     already = any(map(is_external, large))
     return large if wanted or (wanted is None and already) else []
@@ -205,7 +206,7 @@ def _serialized(model: ModelProto) -> bytes:
 
 
 def _data_files(target: Path) -> set[Path]:
-    """The data files that the model of that name uses and that `save` wrote beside it."""
+    """Return the data files that the model of that name uses and that `save` wrote beside it."""
     model = ModelProto()
     try:
         model.ParseFromString(target.read_bytes())

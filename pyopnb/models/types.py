@@ -14,7 +14,7 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, type_of_proto
 from pyopnb.models.op_inference import infer_types
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["Types"]
@@ -70,7 +70,7 @@ class Types:
         return self._types[id((graph.resolve(name) or graph).scope)].get(name)
 
     def carried(self, scope: GraphProto | FunctionProto, name: str) -> bool | None:
-        """Whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""
+        """Tell whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""
         found = self.find(scope, name)
         if found is None or found.WhichOneof("value") is None:
             return None
@@ -78,7 +78,7 @@ class Types:
         return found.HasField("tensor_type") and (kind is None or kind.carried)
 
     def of(self, site: Site, name: str) -> TensorType:
-        """The type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""
+        """Return the type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""
         found = self.find(site.scope, name)
         return ANY if found is None else type_of_proto(found)
 

@@ -14,10 +14,11 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import ModelProto, OperatorSetIdProto, TensorProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, imported_versions, nodes_in, walk
 from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
 from pyopnb.models.ort_capabilities import kernels, newest_loaded_ir, newest_opset, newest_version
-from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -36,7 +37,7 @@ _REWORDED = {("", "Range", 27), ("", "BitShift", 28), ("", "QuantizeLinear", 28)
 
 
 def changed_in(domain: str, op_type: str, version: int, older: int) -> int | None:
-    """The version after an older one in which an operator came or changed its meaning.
+    """Return the version after an older one in which an operator came or changed its meaning.
 
     A version that only allows more types, or more attrs, means the same for the others: the runtime refuses those that are new.
 
@@ -73,7 +74,7 @@ def _definition(schema: Any) -> tuple[Any, ...]:
 
 
 def _known_version(domain: str) -> int:
-    """The newest version of one of ONNX's domains that the installed onnx knows; 0 of other domains.
+    """Return the newest version of one of ONNX's domains that the installed onnx knows; 0 of other domains.
 
     ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
     """
@@ -108,18 +109,18 @@ class NewImport:
 
     @property
     def known(self) -> bool:
-        """Whether the installed onnx can say what changed."""
+        """Tell whether the installed onnx can say what changed."""
         return not self.sites or self.entry.version <= _known_version(self.domain)
 
     def changed(self) -> list[tuple[Site, int]]:
-        """The nodes that mean something else in the older version, each with the version in which that changed."""
+        """Return the nodes that mean something else in the older version, each with the version in which that changed."""
         types = {site.node.op_type for site in self.sites}
         since = {name: changed_in(self.domain, name, self.entry.version, self.newest) for name in types}
         return [(site, version) for site in self.sites if (version := since[site.node.op_type]) is not None]
 
 
 def new_imports(proto: ModelProto) -> Iterator[NewImport]:
-    """The imports of a model and its functions that are too new for the runtime.
+    """Yield the imports of a model and its functions that are too new for the runtime.
 
     A runtime may take a version of ONNX's operators before it has kernels for all that came with it. Such an import is too new
     if every node of it means the same in an older version for which there are kernels.
@@ -147,7 +148,7 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
 
 
 def _served_version(op_types: set[str], version: int) -> int:
-    """The newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
+    """Return the newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
     served = version
     for op_type in op_types:
         schema = find_schema("", op_type, version)
@@ -160,13 +161,13 @@ def _served_version(op_types: set[str], version: int) -> int:
 
 
 def _has_kernel(schema: Any) -> bool:
-    """Whether the runtime has a kernel for some dtype, or the function of an operator in its place."""
+    """Tell whether the runtime has a kernel for some dtype, or the function of an operator in its place."""
     rows = kernels().get(("", schema.name), ())
     return schema.has_function or schema.has_context_dependent_function or any(row.serves(schema.since_version) for row in rows)
 
 
 def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
-    """The versions that a model imports, those of ONNX's operators as a session lowers them for want of kernels.
+    """Return the versions that a model imports, those of ONNX's operators as a session lowers them for want of kernels.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ _LISTED_DTYPES = range(27)  # up to int2; version 14 added float6e2m3 and float6
 
 
 def _newer_content(proto: ModelProto) -> str | None:
-    """A field or dtype that came after the listed IR version, as a message names it; None where the model has none."""
+    """Return a field or dtype that came after the listed IR version, as a message names it; None where the model has none."""
     waiting: list[Message] = [proto]
     while waiting:
         message = waiting.pop()

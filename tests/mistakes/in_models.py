@@ -241,7 +241,7 @@ MISTAKES = (
         ---
         s = pyopnb.Session(m, «provider»=["CPUExecutionProvider"])
         """,
-        ("ArgumentError: Session: expected one of sess_options, providers", "got provider="),
+        ("InputError: Session: expected one of sess_options, providers", "got provider="),
         "s.get_providers() == ['CPUExecutionProvider']",
     ),
     Mistake(

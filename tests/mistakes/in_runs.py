@@ -253,7 +253,7 @@ MISTAKES = (
         x = np.float32([-1])
         y = s(x=x)[«"Y"»]
         """,
-        ("UnknownName: result: expected y, got Y",),
+        ("UnknownOp: result: expected y, got Y",),
         "y.tolist() == [1]",
     ),
     Mistake(
@@ -264,7 +264,7 @@ MISTAKES = (
         x = np.float32([-1])
         y = s.trace(x=x)[«"yy"»]
         """,
-        ("UnknownName: trace: expected a tensor of the trace, got 'yy'",),
+        ("UnknownOp: trace: expected a tensor of the trace, got 'yy'",),
         "y.tolist() == [1]",
     ),
     Mistake(
@@ -275,7 +275,7 @@ MISTAKES = (
         x = np.float32([-1])
         y, = s.run([«"Y"»], {"x": x})
         """,
-        ("UnknownName: outputs: expected y, got Y",),
+        ("UnknownOp: outputs: expected y, got Y",),
         "y.tolist() == [1]",
     ),
     Mistake(
@@ -393,7 +393,7 @@ MISTAKES = (
         ---
         d = pyopnb.diff(np.float32([1, 2]), "«refrence.npy»")
         """,
-        ("FeedError: file refrence.npy does not exist",),
+        ("InputError: file refrence.npy does not exist",),
         "d.verdict == 'bit-identical'",
     ),
     Mistake(
@@ -438,7 +438,7 @@ MISTAKES = (
         ---
         y = s.trace(x=np.float32([-1])).summaries[«"Y"»]
         """,
-        ("UnknownName: trace.summaries: expected a tensor of the trace, got 'Y'",),
+        ("UnknownOp: trace.summaries: expected a tensor of the trace, got 'Y'",),
         "y.least == 1",
     ),
     Mistake(
@@ -461,7 +461,7 @@ MISTAKES = (
         ---
         v = pyopnb.show(m, «opne»=True)
         """,
-        ("ArgumentError: show, ModelProto: expected one of colours, ",),
+        ("InputError: show, ModelProto: expected one of colours, ",),
         "'Abs' in str(v)",
     ),
     Mistake(

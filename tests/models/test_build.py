@@ -31,7 +31,7 @@ def test_onnx_own_ops(op: str) -> None:
 
 @pytest.mark.parametrize("op", ["", "demo::", "demo::a b", "a/b::C", "demo::1"])
 def test_names_that_are_none(op: str) -> None:
-    with pytest.raises(pyopnb.DefinitionError, match="domain::OpType"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="domain::OpType"):
         pyopnb.node(op, "x", "y")
 
 
@@ -95,7 +95,7 @@ def test_initializers() -> None:
     ],
 )
 def test_a_name_that_stands_for_two_things(nodes: Any, inputs: Any, initializers: Any) -> None:
-    with pytest.raises(pyopnb.ModelError, match="expected one meaning"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected one meaning"):
         pyopnb.model([pyopnb.node("demo::Op", i, o) for i, o in nodes], inputs, "y", initializers=initializers)
 
 
@@ -105,7 +105,7 @@ def test_outputs_left_out_are_no_names() -> None:
 
 
 def test_a_type_that_cannot_be_read() -> None:
-    with pytest.raises(pyopnb.NotationError, match=r"float32\[N,3\]"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"float32\[N,3\]"):
         pyopnb.model([], {"x": "float32[N"}, "y")
 
 
@@ -127,7 +127,9 @@ def test_a_body_waits_for_the_names_around_it() -> None:
     made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
     assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
     nodes[1].output[0] = "lat"
-    with pytest.raises(pyopnb.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat"
+    ):
         pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
 
 
@@ -142,13 +144,13 @@ def test_a_body_waits_for_the_names_around_it() -> None:
 )
 def test_models_that_cannot_run(pairs: str, said: str) -> None:
     nodes = [pyopnb.node("Neg", *pair.split(">")) for pair in pairs.split()]
-    with pytest.raises(pyopnb.ModelError, match=said):
+    with pytest.raises(pyopnb.errors.ModelError, match=said):
         pyopnb.model(nodes, {"x": "float32[N]"}, "y")
 
 
 def test_an_operator_that_onnx_does_not_have() -> None:
     for op, near in (("Sofmax", "Softmax"), ("ai.onnx.ml::Scalar", "Scaler")):
-        with pytest.raises(pyopnb.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"):
+        with pytest.raises(pyopnb.errors.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"):
             pyopnb.model(pyopnb.node(op, "x", "y"), {"x": "float32[N]"}, "y")
     pyopnb.registry.define(type("Sofmax", (), {"compute": lambda self, x: x}), "::Sofmax")
     pyopnb.model(pyopnb.node("Sofmax", "x", "y"), {"x": "float32[N]"}, "y")
@@ -168,13 +170,13 @@ def test_an_operator_that_onnx_does_not_have() -> None:
 def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
     for where in ("inputs", "initializers"):
         given = {"inputs": {}, "initializers": {}} | {where: {"w": value}}
-        with pytest.raises(pyopnb.ModelError, match=said):
+        with pytest.raises(pyopnb.errors.ModelError, match=said):
             pyopnb.model(pyopnb.node("d::Op", "w", "y"), given["inputs"], "y", initializers=given["initializers"])
 
 
 def test_sizes_that_are_none() -> None:
     for dims in ((-1,), (2**63,)):
-        with pytest.raises(pyopnb.NotationError, match="a size from 0"):
+        with pytest.raises(pyopnb.errors.InputError, match="a size from 0"):
             pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
 
 
@@ -241,7 +243,7 @@ def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
     x = np.ones((2, 3), np.float32)
     assert session(x=x)["y"].dtype == np.float16
     pyopnb.registry.define(Double, "b::Op")
-    with pytest.warns(pyopnb.SessionRebuilt):
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
         assert session(x=x)["y"].dtype == np.float64
     assert pyopnb.Session(model.SerializeToString())(x=x)["y"].shape == (1, 2)
     assert kinds(model) == {"y": "float16[N,3]"}  # the caller's model is as it was
@@ -273,16 +275,16 @@ def test_the_class_stands_for_the_op() -> None:
         assert pyopnb.call(Doubled, np.float32([1])).tolist() == [2]
     finally:
         pyopnb.registry.remove("build::Doubled")
-    with pytest.raises(pyopnb.UnknownOp, match="class Doubled: expected the class of an op in the registry"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="class Doubled: expected the class of an op in the registry"):
         pyopnb.node(Doubled, "x", "y")
-    with pytest.raises(pyopnb.UnknownOp, match="expected the name of an op, or its class, got an object of int"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="expected the name of an op, or its class, got an object of int"):
         pyopnb.call(3, np.float32([1]))
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), 1 + 2j, [None], 10**30, np.float32, {}, [[1], [2, 3]]])
 def test_what_no_attr_can_be(value) -> None:
     with pytest.raises(
-        pyopnb.ModelError, match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list"
+        pyopnb.errors.ModelError, match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list"
     ):
         pyopnb.node("a::B", "x", "y", k=value)
 

@@ -50,7 +50,9 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_two_locations_are_refused_and_the_other_file_is_not_read(call: str, harmful: pathlib.Path) -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"initializer w, external data: expected one 'location', got 'w.bin' and"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"initializer w, external data: expected one 'location', got 'w.bin' and"
+    ):
         CALLS[call](harmful)
     assert not [p for p in harmful.parent.iterdir() if SECRET.tobytes() in p.read_bytes()]
 

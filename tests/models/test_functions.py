@@ -68,20 +68,22 @@ def chain(count: int, each: int) -> ModelProto:
 def test_limits() -> None:
     check_functions(chain(MOST_DEEP, 1))
     check_functions(chain(16, 2))
-    with pytest.raises(pyopnb.ModelError, match="at most 250,000 nodes that come from calls of functions, got 262,142"):
+    with pytest.raises(pyopnb.errors.ModelError, match="at most 250,000 nodes that come from calls of functions, got 262,142"):
         check_functions(chain(17, 2))
-    with pytest.raises(pyopnb.ModelError, match="at most 100 calls of functions and bodies inside one another, got 101"):
+    with pytest.raises(pyopnb.errors.ModelError, match="at most 100 calls of functions and bodies inside one another, got 101"):
         check_functions(chain(MOST_DEEP + 1, 1))
-    with pytest.raises(pyopnb.ModelError, match="function l::F0: expected one function of that name, got two"):
+    with pytest.raises(pyopnb.errors.ModelError, match="function l::F0: expected one function of that name, got two"):
         check_functions(model([function("F0", "Neg"), function("F0", "Abs")], "F0"))
-    with pytest.raises(pyopnb.ModelError, match="function l::F0: expected no recursion, got a function that calls itself"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="function l::F0: expected no recursion, got a function that calls itself"
+    ):
         check_functions(model([function("F0", "F1"), function("F1", "F0")], "F0"))
 
 
 def test_many_functions_take_no_time() -> None:
     made = chain(20_000, 2)
     start = time.process_time()  # CPU: how busy the machine is does not count
-    with pytest.raises(pyopnb.ModelError, match="got 1,000,000,000,000,000 or more"):
+    with pytest.raises(pyopnb.errors.ModelError, match="got 1,000,000,000,000,000 or more"):
         check_functions(made)
     assert time.process_time() - start < 20
 
@@ -93,7 +95,7 @@ def test_a_callers_attribute_is_within_the_limit_too() -> None:
     made.graph.node[0].attribute.add(name="n", type=2, i=2**16)
     check_attributes(made)
     made.graph.node[0].attribute[0].i += 1
-    with pytest.raises(pyopnb.ModelError, match=r"\(l::F0\), attr n: expected at most 65,536, got 65,537"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"\(l::F0\), attr n: expected at most 65,536, got 65,537"):
         check_attributes(made)
 
 

@@ -132,7 +132,7 @@ def test_what_is_refused_is_broken_and_the_rest_is_not(graph: GraphProto) -> Non
 def _refused(check: Callable[[], object]) -> bool:
     try:
         check()
-    except pyopnb.ModelError:
+    except pyopnb.errors.ModelError:
         return True
     return False
 
@@ -207,7 +207,7 @@ def test_a_nest_deeper_than_the_stack() -> None:
 )
 def test_cycles(nodes: list[NodeProto], text: str) -> None:
     index = GraphIndex(graph(*nodes, inputs="x"))
-    with pytest.raises(pyopnb.ModelError, match=text):
+    with pytest.raises(pyopnb.errors.ModelError, match=text):
         index.refuse_cycles()
     assert sorted(index.order) == list(range(len(nodes)))
 
@@ -221,7 +221,7 @@ def test_cycles(nodes: list[NodeProto], text: str) -> None:
     ],
 )
 def test_duplicates(nodes: list[NodeProto], text: str) -> None:
-    with pytest.raises(pyopnb.ModelError, match=text):
+    with pytest.raises(pyopnb.errors.ModelError, match=text):
         GraphIndex(graph(*nodes, inputs="x")).refuse_duplicates()
 
 
@@ -229,9 +229,9 @@ def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
     deep = op("", "y", name="outer", body=graph(op("", "q", name="middle", body=graph(op("wieght", "t", name="inner")))))
     index = GraphIndex(graph(deep, inputs="weight"))
     text = r"node 'inner' \(::Op\) in node 'middle' \(::Op\) in node 'outer' \(::Op\), input wieght: .*Try: weight"
-    with pytest.raises(pyopnb.ModelError, match=text):
+    with pytest.raises(pyopnb.errors.ModelError, match=text):
         index.refuse_unknown_names()
-    with pytest.raises(pyopnb.ModelError, match="output nobody: .*got nobody, which no node produces"):
+    with pytest.raises(pyopnb.errors.ModelError, match="output nobody: .*got nobody, which no node produces"):
         GraphIndex(graph(outputs="nobody")).refuse_unknown_names()
     closed = op("", "y", body=graph(op("x", "t")))
     closed.domain = "demo"  # what its op does with the graph is its own affair
@@ -242,6 +242,6 @@ def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
 def test_names_that_are_not_utf_8() -> None:
     raw = graph(op("QQQ", "y"), outputs="y").SerializeToString().replace(b"QQQ", b"\xff\xfe\xfd")
     index = GraphIndex(GraphProto.FromString(raw))
-    with pytest.raises(pyopnb.ModelError, match="which no node produces"):
+    with pytest.raises(pyopnb.errors.ModelError, match="which no node produces"):
         index.refuse_unknown_names()
     assert list(index.order) == [0] and len(index.free) == 1

@@ -30,25 +30,25 @@ BAD = {
 def test_what_is_no_model(name: str, form: str, tmp_path: Path) -> None:
     data, words = BAD[name]
     (tmp_path / "m.onnx").write_bytes(data)
-    with pytest.raises(pyopnb.ModelError, match=f"expected an ONNX model.*{words}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"expected an ONNX model.*{words}"):
         read_model(data if form == "bytes" else tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("value", [None, 3, ["m.onnx"], onnx.GraphProto(), object()], ids=range(5))
 def test_what_is_no_form_of_a_model(value: Any) -> None:
-    with pytest.raises(pyopnb.ModelError, match="expected a ModelProto, bytes or a path"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path"):
         read_model(value)
 
 
 def test_an_empty_proto_is_no_model() -> None:
-    with pytest.raises(pyopnb.ModelError, match="graph"):
+    with pytest.raises(pyopnb.errors.ModelError, match="graph"):
         read_model(onnx.ModelProto())
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(pyopnb.ModelError, match="File doesn't exist"):
+    with pytest.raises(pyopnb.errors.ModelError, match="File doesn't exist"):
         read_model(tmp_path / "none.onnx")
-    with pytest.raises(pyopnb.ModelError, match="expected a model file, got a folder without .onnx files"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a model file, got a folder without .onnx files"):
         read_model(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_data_that_is_not_beside_the_model(location: str, tmp_path: Path) -> Non
     (tmp_path / "w.bin").write_bytes(bytes(4))
     folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises(pyopnb.ModelError, match="initializer w"):
+    with pytest.raises(pyopnb.errors.ModelError, match="initializer w"):
         read_model(external(location), folder)
 
 

@@ -70,7 +70,7 @@ def test_nothing_is_run_by_looking(trap):
     assert digest(source) in shown
     assert not mark.exists()
     assert len(registry) == 0
-    with pytest.raises(pyopnb.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownOp):
         pyopnb.Session(loaded.model)
 
 
@@ -120,7 +120,7 @@ def test_a_traceback_shows_the_source(file):
 )
 def test_no_blanket_yes(trap, ops, words):
     _, path, mark = trap
-    with pytest.raises(pyopnb.ModelError, match=f"load, ops: expected {words}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=f"load, ops: expected {words}"):
         pyopnb.load(path, ops=ops)
     assert not mark.exists()
 
@@ -128,7 +128,7 @@ def test_no_blanket_yes(trap, ops, words):
 def test_no_part_of_a_digest_will_do(trap):
     source, path, mark = trap
     for wrong in (digest(source)[:-1], digest(source)[:19], digest(source).upper(), digest(source)[7:]):
-        with pytest.raises(pyopnb.ModelError, match="load, ops"):
+        with pytest.raises(pyopnb.errors.ModelError, match="load, ops"):
             pyopnb.load(path, ops=[wrong])
     assert not mark.exists()
 
@@ -160,7 +160,7 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_hostile_entry(file, kind):
     entries, words = BAD[kind]
-    with pytest.raises(pyopnb.ModelError, match=f"as the model keeps it: .*({words})") as raised:
+    with pytest.raises(pyopnb.errors.ModelError, match=f"as the model keeps it: .*({words})") as raised:
         pyopnb.load(file(*entries), ops=["demo::SoftClip"])
     assert "\x1b" not in str(raised.value)
     assert len(str(raised.value)) < 800
@@ -175,7 +175,7 @@ def test_any_entry_is_read_or_refused(text):
     model.metadata_props.add(key=KEY, value=text.encode("utf-8", "ignore").decode())
     try:
         (op,) = read_ops(model).values()
-    except pyopnb.ModelError:
+    except pyopnb.errors.ModelError:
         return
     assert digest(op.source) == op.digest
 
@@ -185,14 +185,18 @@ def test_any_entry_is_read_or_refused(text):
     [
         ("1 / 0\n", ZeroDivisionError, "division"),
         ("def\n", SyntaxError, "invalid syntax"),
-        ("x = 1\n", pyopnb.ModelError, "expected a source that defines this op alone, got none"),
-        ("import pyopnb\n@pyopnb.pyop('::Relu')\nclass A:\n    def compute(self, x): ...\n", pyopnb.ModelError, "got ::Relu"),
+        ("x = 1\n", pyopnb.errors.ModelError, "expected a source that defines this op alone, got none"),
+        (
+            "import pyopnb\n@pyopnb.pyop('::Relu')\nclass A:\n    def compute(self, x): ...\n",
+            pyopnb.errors.ModelError,
+            "got ::Relu",
+        ),
         (
             "import pyopnb\n@pyopnb.pyop('demo::SoftClip')\n@pyopnb.pyop('::Relu')\nclass A:\n    def compute(self, x): ...\n",
-            pyopnb.ModelError,
+            pyopnb.errors.ModelError,
             "got ::Relu, demo::SoftClip",
         ),
-        ("import pyopnb\n@pyopnb.pyop('demo::SoftClip')\nclass A: ...\n", pyopnb.DefinitionError, "compute"),
+        ("import pyopnb\n@pyopnb.pyop('demo::SoftClip')\nclass A: ...\n", pyopnb.errors.DefinitionError, "compute"),
     ],
 )
 def test_a_source_that_does_not_define_the_op(file, soft_clip, source, error, words):
@@ -261,6 +265,29 @@ def test_text_and_html_hide_nothing(file):
     assert "pre-wrap" in style, "what stands far to the right must not be out of sight"
 
 
+def test_the_data_of_a_fitted_estimator_is_one_line(file):
+    blob = "\n".join(f"        '{'c-n=B)7pX2' * 10}'" for _ in range(50))
+    source = f"class A:\n    stored = (\n{blob}\n    )\n    after = 1\n"
+    loaded = pyopnb.load(file((KEY, entry(source))))
+    assert "c-n=B" not in repr(loaded) and "50 lines of data, 5,550 characters, are NOT shown: print(" in repr(loaded)
+    assert "after = 1" in repr(loaded)
+    assert next(iter(loaded.ops.values())).source == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A:\n    x = '\\\n{blob}\n    )\n",  # a string that goes on: what looks like a literal is code
+        "class A:\n    stored = (\n{blob}\n        + print('hi')\n    )\n",
+        "class A:\n    stored = (\n{blob}'\n    )\n",
+    ],
+)
+def test_what_may_be_code_is_shown(file, source):
+    blob = "\n".join(f"        ';exec(bytes([112])){number}#{'x' * 60}'" for number in range(9))
+    loaded = pyopnb.load(file((KEY, entry(source.replace("{blob}", blob)))))
+    assert repr(loaded).count("exec(bytes") == 9
+
+
 def test_what_is_too_long_to_be_shown_says_so(file):
     source = "# line\n" * 20_000
     loaded = pyopnb.load(file((KEY, entry(source)), (f"{PREFIX}demo::B", entry("hidden = 1\n"))))
@@ -273,7 +300,7 @@ def test_a_model_without_ops_from_memory(clipper):
     loaded = pyopnb.load(clipper)
     assert repr(loaded) == "model: (x: float32[N]) -> (y: float32[N]), 1 node\nIt keeps no op."
     assert loaded.model is not clipper
-    with pytest.raises(pyopnb.ModelError, match="save it with its ops: pyopnb.save"):
+    with pytest.raises(pyopnb.errors.ModelError, match="save it with its ops: pyopnb.save"):
         pyopnb.load(clipper, ops=["demo::A"])
 
 

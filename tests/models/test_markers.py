@@ -107,7 +107,7 @@ def test_functions_of_another_opset_stay() -> None:
 def test_circles_are_refused() -> None:
     functions = [function("A", [pyopnb.node("f::B", "u", "v")]), function("B", [pyopnb.node("f::A", "u", "v")])]
     model = pyopnb.model([pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions)
-    with pytest.raises(pyopnb.ModelError, match="f::A: expected no recursion, got a function that calls itself"):
+    with pytest.raises(pyopnb.errors.ModelError, match="f::A: expected no recursion, got a function that calls itself"):
         inline_ops(model, is_op)
 
 
@@ -122,11 +122,11 @@ def test_packed_graphs_inside_one_another_have_a_limit(depth: int) -> None:
         remove_markers(model)
         assert sum(1 for _ in walk(model)) == depth + 1
     else:
-        with pytest.raises(pyopnb.ModelError, match="at most 32 graphs packed inside one another"):
+        with pytest.raises(pyopnb.errors.ModelError, match="at most 32 graphs packed inside one another"):
             remove_markers(model)
 
 
 def test_a_packed_graph_that_does_not_parse() -> None:
     node = onnx.helper.make_node("N.", ["x"], ["y"], domain="pyopnb:d", **{"pyopnb_graph:b": b"\xff\xff"})
-    with pytest.raises(pyopnb.ModelError, match="attr pyopnb_graph:b: expected a graph that pyopnb packed"):
+    with pytest.raises(pyopnb.errors.ModelError, match="attr pyopnb_graph:b: expected a graph that pyopnb packed"):
         remove_markers(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [])))

@@ -81,7 +81,7 @@ def test_values_of_attributes_that_the_caller_gives_are_left_out() -> None:
 def test_attributes_that_cannot_be_read() -> None:
     node = pyopnb.node("d::Op", "x", "y")
     node.attribute.append(onnx.AttributeProto(name="a"))
-    with pytest.raises(pyopnb.ModelError, match="here, attr a"):
+    with pytest.raises(pyopnb.errors.ModelError, match="here, attr a"):
         attribute_values(node, pyopnb.model([], {}, ""), "here")
 
 

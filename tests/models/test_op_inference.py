@@ -197,7 +197,7 @@ def test_infer_that_lies_or_says_nonsense() -> None:
     with pytest.raises(onnx.shape_inference.InferenceError, match="type"):
         onnx.shape_inference.infer_shapes(model, strict_mode=True)
     defined("s::Op", "class Op:\n    def infer(self, x): return 12\n    def compute(self, x): ...\n")
-    with pytest.raises(pyopnb.ResultError, match="expected types"):
+    with pytest.raises(pyopnb.errors.ResultError, match="expected types"):
         onnx.shape_inference.infer_shapes(model)
 
 

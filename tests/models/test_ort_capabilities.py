@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pyopnb.models.ort_capabilities import (
-    Kernel,
+    RuntimeKernel,
     kernels,
     newest_ir_version,
     newest_opset,
@@ -67,7 +67,7 @@ def test_an_operator_in_a_version():
 
 
 def test_a_kernel_serves_the_versions_that_it_names():
-    closed, endless = Kernel(7, 12, ()), Kernel(13, 2**31 - 1, ())
+    closed, endless = RuntimeKernel(7, 12, ()), RuntimeKernel(13, 2**31 - 1, ())
     assert [version for version in range(5, 15) if closed.serves(version)] == [7, 8, 9, 10, 11, 12]
     assert [version for version in range(5, 15) if endless.serves(version)] == [13]
     assert any(kernel.serves(14) for kernel in kernels()["", "Relu"])

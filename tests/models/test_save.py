@@ -93,7 +93,7 @@ def test_what_was_not_run_is_kept_on(soft_clip, clipper, tmp_path):
 
 def test_an_op_without_a_source_is_refused_and_nothing_written(clipper, tmp_path):
     registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::SoftClip")
-    with pytest.raises(pyopnb.DefinitionError, match="source is not known"):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="source is not known"):
         pyopnb.save(clipper, tmp_path / "clip.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -159,7 +159,7 @@ def test_data_that_is_not_there(soft_clip, heavy, tmp_path, key, value):
     pyopnb.save(heavy, path, external_data=True)
     model = onnx.load(path, load_external_data=False)
     next(e for e in model.graph.initializer[0].external_data if e.key == key).value = value
-    with pytest.raises(pyopnb.ModelError, match="initializer w(, external data)?: expected"):
+    with pytest.raises(pyopnb.errors.ModelError, match="initializer w(, external data)?: expected"):
         pyopnb.save(model, tmp_path / "b.onnx", base_dir=tmp_path)
     assert not list(tmp_path.glob("*b.onnx*"))
 
@@ -213,9 +213,9 @@ def _umask():
 
 
 def test_no_place_to_write(soft_clip, clipper, tmp_path):
-    with pytest.raises(pyopnb.ModelError, match="a folder that can be written to"):
+    with pytest.raises(pyopnb.errors.ModelError, match="a folder that can be written to"):
         pyopnb.save(clipper, tmp_path / "none" / "m.onnx")
-    with pytest.raises(pyopnb.ModelError, match="expected the name of a file, got a folder"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected the name of a file, got a folder"):
         pyopnb.save(clipper, tmp_path)
 
 

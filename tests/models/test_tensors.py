@@ -76,11 +76,13 @@ def test_every_place_is_checked(path: tuple[str, ...], tmp_path: pathlib.Path) -
     inner.mkdir()
     (inner / "m.onnx").write_bytes(model.SerializeToString())
     for call in (pyopnb.Session, pyopnb.load, lambda p: pyopnb.save(p, inner / "saved.onnx")):
-        with pytest.raises(pyopnb.ModelError, match=r"initializer w: expected a data file of its own .*, got ../secret, which"):
+        with pytest.raises(
+            pyopnb.errors.ModelError, match=r"initializer w: expected a data file of its own .*, got ../secret, which"
+        ):
             call(inner / "m.onnx")
     tensor.external_data.add(key="location", value="x")
     put(model, path, tensor)
-    with pytest.raises(pyopnb.ModelError, match="expected one 'location'"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected one 'location'"):
         read_model(model.SerializeToString(), data=False)
 
 
@@ -101,7 +103,7 @@ def test_the_name_of_a_tensor_that_was_left_out_exempts_no_other(tmp_path: pathl
     tensor.external_data.add(key="location", value="../secret")
     assert without_weights(large(tensor)).taken_out
     for call in (read_model, lambda model, base: pyopnb.Session(model, base_dir=base)):
-        with pytest.raises(pyopnb.ModelError, match="expected a data file of its own"):
+        with pytest.raises(pyopnb.errors.ModelError, match="expected a data file of its own"):
             call(large(tensor), tmp_path)
 
 

@@ -70,7 +70,10 @@ def test_what_is_taken_stays(older_runtime: None) -> None:
 @pytest.fixture
 def exp(monkeypatch):
     """A model of Exp, in a runtime that takes opset 20, and whose Exp has kernels up to version 12."""
-    rows = {("", name): (ort_capabilities.Kernel(6, last, ()),) for name, last in (("Exp", 12), ("Gelu", 20), ("Softmax", 20))}
+    rows = {
+        ("", name): (ort_capabilities.RuntimeKernel(6, last, ()),)
+        for name, last in (("Exp", 12), ("Gelu", 20), ("Softmax", 20))
+    }
     monkeypatch.setattr(versions, "kernels", lambda: rows)
     monkeypatch.setattr(versions, "newest_opset", lambda: 20)
     monkeypatch.setattr(versions, "_TAKEN", {})
@@ -101,20 +104,20 @@ def softmax(name: str = "s") -> onnx.NodeProto:
 def test_a_changed_operator_is_named(older_runtime: None) -> None:
     model = relu(ir_version=8)
     model.graph.node.extend([softmax(), softmax("t")])
-    with pytest.raises(pyopnb.ModelError) as error:
+    with pytest.raises(pyopnb.errors.ModelError) as error:
         lower_versions(model)
     assert str(error.value) == (
         "node 's' (::Softmax): expected ai.onnx up to version 12, which the installed onnxruntime takes, got version 20, and "
         "Softmax changed in 13 (1 more node: pyopnb.missing(model)). Try: pyopnb.Session(model, fill=True)"
     )
-    with pytest.raises(pyopnb.ModelError, match=r"Try: pyopnb\.replace"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"Try: pyopnb\.replace"):
         lower_versions(model, filled=True)
 
 
 def test_an_operator_that_came_later_is_named(older_runtime: None) -> None:
     model = relu(ir_version=8)
     model.graph.node.append(helper.make_node("Gelu", ["y"], ["z"]))
-    with pytest.raises(pyopnb.ModelError, match="got version 20, and Gelu came in 20"):
+    with pytest.raises(pyopnb.errors.ModelError, match="got version 20, and Gelu came in 20"):
         lower_versions(model)
 
 
@@ -134,12 +137,12 @@ def test_bodies_and_functions_are_looked_into(older_runtime: None) -> None:
     body = helper.make_graph([softmax("inside")], "body", [], [b])
     model = relu(ir_version=8)
     model.graph.node.append(helper.make_node("If", ["c"], ["z"], name="choose", then_branch=body, else_branch=body))
-    with pytest.raises(pyopnb.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"):
         lower_versions(model)
     model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("local", 1)])
     imports = [helper.make_opsetid("ai.onnx", 20)]
     model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [softmax("inside")], imports))
-    with pytest.raises(pyopnb.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"):
         lower_versions(model)
     del model.functions[0].node[:]
     model.functions[0].node.append(helper.make_node("Relu", ["a"], ["b"]))
@@ -155,14 +158,16 @@ def test_other_domains(older_runtime: None) -> None:
     model = relu(ir_version=8, opset_imports=imports)
     changed = [name for name in ("TreeEnsembleRegressor", "LabelEncoder") if changed_in("ai.onnx.ml", name, 3, 2)]
     model.graph.node.append(helper.make_node(changed[0], ["y"], ["z"], domain="ai.onnx.ml"))
-    with pytest.raises(pyopnb.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"):
         lower_versions(model)
 
 
 def test_a_version_that_onnx_does_not_know() -> None:
     version = max(onnx.defs.onnx_opset_version(), newest_version("")) + 1
     model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", version)])
-    with pytest.raises(pyopnb.ModelError, match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx"
+    ):
         lower_versions(model)
     model.graph.node[0].domain = "local"  # an import that no node needs
     assert lower_versions(model) == (f"opset {version} → {newest_version('')}",)
@@ -178,7 +183,7 @@ def test_a_domain_that_onnx_does_not_know() -> None:
     assert "com.microsoft" in onnx.defs.C.schema_version_map()
     model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 7)])
     model.graph.node.append(helper.make_node("Gelu", ["y"], ["z"], domain="com.microsoft"))
-    with pytest.raises(pyopnb.ModelError, match=r"the installed onnx does not know the domain.*Try: import version 1"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"the installed onnx does not know the domain.*Try: import version 1"):
         lower_versions(model)
 
 
@@ -227,7 +232,7 @@ def in_body_of_function(model: ModelProto) -> None:
 def test_a_dtype_of_a_newer_ir_version_needs_it(put) -> None:
     model = relu()
     put(model)
-    with pytest.raises(pyopnb.ModelError, match=rf"got IR version {NEWER_IR}, .*it has the dtype (28|float6e3m2)"):
+    with pytest.raises(pyopnb.errors.ModelError, match=rf"got IR version {NEWER_IR}, .*it has the dtype (28|float6e3m2)"):
         lower_versions(model)
 
 
@@ -235,14 +240,14 @@ def test_a_field_that_onnx_does_not_know_needs_it() -> None:
     model = relu()
     node = model.graph.node[0].SerializeToString() + b"\xf8\x3f\x07"  # field 1023, a varint
     model.graph.node[0].ParseFromString(node)
-    with pytest.raises(pyopnb.ModelError, match="it has field 1023 of a NodeProto"):
+    with pytest.raises(pyopnb.errors.ModelError, match="it has field 1023 of a NodeProto"):
         lower_versions(model)
 
 
 def test_the_listed_fields_are_those_of_the_listed_ir_version(monkeypatch) -> None:
     """A field that a later onnx knows and the list does not."""
     monkeypatch.setitem(versions._LISTED_FIELDS, "NodeProto", versions._LISTED_FIELDS["NodeProto"] - {"op_type"})
-    with pytest.raises(pyopnb.ModelError, match=r"it has NodeProto\.op_type"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"it has NodeProto\.op_type"):
         lower_versions(relu())
 
 

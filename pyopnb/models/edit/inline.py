@@ -71,7 +71,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
 
 
 def inlined_functions(proto: ModelProto) -> ModelProto:
-    """A copy with all calls of local functions written out, for those who only read types.
+    """Return a copy with all calls of local functions written out, for those who only read types.
 
     Parameters
     ----------

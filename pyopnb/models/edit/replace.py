@@ -9,13 +9,14 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, nodes_in
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import ModelError, hide_internal_frames
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
@@ -154,7 +155,7 @@ def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None
 
 
 def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
-    """The versions of domains that the nodes of functions see."""
+    """Yield the versions of domains that the nodes of functions see."""
     for function in proto.functions:
         versions = imported_versions(function)
         yield from ((id(node), versions) for node in nodes_in(function))

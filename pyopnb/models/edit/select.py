@@ -9,8 +9,9 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
-from pyopnb.ops.errors import ModelError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 
 __all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
 
@@ -75,7 +76,7 @@ class _Sites:
         self._original = original
 
     def places(self, where: Any) -> list[int]:
-        """The places of the nodes that one selector selects."""
+        """Return the places of the nodes that one selector selects."""
         if isinstance(where, str):
             return self._by_text(where)
         if isinstance(where, NodeProto):
@@ -178,7 +179,7 @@ def _similar(sites: Sequence[Site], text: str) -> str:
 
 
 def original_names(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
-    """The names that outputs had before `wrap`.
+    """Return the names that outputs had before `wrap`.
 
     Parameters
     ----------

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_sites
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, walk
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 
@@ -137,7 +138,7 @@ def move_behind(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodePro
 
 
 def _tappable_inputs(site: Site, types: Types) -> list[str]:
-    """The inputs that an op can take; an output that no op can pass on is refused."""
+    """Return the inputs that an op can take; an output that no op can pass on is refused."""
 
     def passes(name: str) -> bool:
         # ONNX Runtime knows the types that are unknown here, and refuses them when the session is made.
@@ -157,7 +158,7 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 
 
 def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
-    """All names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
+    """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
     taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
     for graph in [proto.graph, *(a.g for site in sites for a in site.node.attribute if a.HasField("g"))]:
         taken.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))

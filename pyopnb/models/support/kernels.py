@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyopnb.models.ort_capabilities import Kernel, Operator, Port, kernels
+from pyopnb.models.ort_capabilities import Operator, RuntimeKernel, RuntimePort, kernels
 from pyopnb.models.support.ort_types import join_types, to_notation
 
 __all__ = ["Kinds", "float16_as_float32", "has_kernel", "port_at", "type_mismatch", "unserved_types"]
@@ -15,15 +15,15 @@ Kinds = Sequence[str | None]
 _HALF, _SINGLE = "tensor(float16)", "tensor(float)"
 
 
-def port_at(ports: Sequence[Port], place: int) -> Port | None:
-    """The port of the n-th input or output; None where the operator has fewer."""
+def port_at(ports: Sequence[RuntimePort], place: int) -> RuntimePort | None:
+    """Return the port of the n-th input or output; None where the operator has fewer."""
     if place < len(ports):
         return ports[place]
     return ports[-1] if ports and ports[-1].variadic else None
 
 
 def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
-    """The first type that this version of the operator does not take, in words; None where all fit."""
+    """Return the first type that this version of the operator does not take, in words; None where all fit."""
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
         for place, kind in enumerate(kinds):
             port = port_at(ports, place)
@@ -33,17 +33,17 @@ def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | No
 
 
 def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
-    """Whether one of the runtime's kernels takes these types; an unknown type suits every kernel."""
+    """Tell whether one of the runtime's kernels takes these types; an unknown type suits every kernel."""
     return any(not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator))
 
 
 def float16_as_float32(kinds: Kinds) -> list[str | None]:
-    """The types after the casts that the runtime inserts around a node with a float16 input and no kernel for it."""
+    """Return the types after the casts that the runtime inserts around a node with a float16 input and no kernel for it."""
     return [_SINGLE if kind == _HALF else kind for kind in kinds]
 
 
 def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
-    """The types that no kernel takes, with those that kernels do take; None where the operator has no kernel at all."""
+    """Return the types that no kernel takes, with those that kernels do take; None where the operator has no kernel at all."""
     serving = _kernels_for(operator)
     if not serving:
         return None
@@ -54,13 +54,13 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
     return ", ".join(texts)
 
 
-def _kernels_for(operator: Operator) -> list[Kernel]:
+def _kernels_for(operator: Operator) -> list[RuntimeKernel]:
     rows = kernels().get((operator.domain, operator.op_type), ())
     return [kernel for kernel in rows if kernel.serves(operator.since)]
 
 
-def _mismatches(operator: Operator, kernel: Kernel, inputs: Kinds, outputs: Kinds) -> dict[str, str]:
-    """Type variables and ports whose type the kernel does not take, with that type."""
+def _mismatches(operator: Operator, kernel: RuntimeKernel, inputs: Kinds, outputs: Kinds) -> dict[str, str]:
+    """Return type variables and ports whose type the kernel does not take, with that type."""
     wrong = {}
     for name, takes in kernel.takes:
         kind = _bound_type(operator, name, inputs, outputs)

@@ -13,7 +13,7 @@ from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.support.type_flow import lacks
 from pyopnb.models.versions import NewImport, new_imports
-from pyopnb.ops.errors import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
 __all__ = ["Missing", "MissingNode", "missing"]
@@ -46,17 +46,17 @@ class MissingNode:
 
     @property
     def node(self) -> str:
-        """The node's name, or its first output where it has none."""
+        """Return the node's name, or its first output where it has none."""
         return "" if self.site is None else self.site.node.name or first_output(self.site.node)
 
     @property
     def path(self) -> str:
-        """The body or function that the node is in; ``""`` for the main graph."""
+        """Return the body or function that the node is in; ``""`` for the main graph."""
         return "" if self.site is None else self.site.path
 
     @property
     def where(self) -> str:
-        """The node as messages name it."""
+        """Return the node as messages name it."""
         return f"import of {self.op}" if self.site is None else self.site.where
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
 
 
 def _imports(new: Sequence[NewImport], shown: set[str]) -> Iterator[MissingNode]:
-    """A row for each import that is too new, and of which the installed onnx cannot say what changed."""
+    """Yield a row for each import that is too new, and of which the installed onnx cannot say what changed."""
     for each in new:
         if not each.known and each.domain not in shown:
             shown.add(each.domain)

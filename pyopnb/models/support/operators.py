@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import EncodeError
 from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TypeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.attribute_limits import check_nodes, with_inner
 from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import constant_value, is_constant
@@ -16,13 +17,12 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, operator_at
 from pyopnb.models.support.kernels import Kinds, port_at
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind
-from pyopnb.ops.errors import ModelError
 
 __all__ = ["declared_outputs", "defaults_of", "function_of", "infer_node"]
 
 
 def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
-    """The types of a node's outputs as far as they follow from the operator's type variables."""
+    """Return the types of a node's outputs as far as they follow from the operator's type variables."""
     if is_constant(node):
         value = constant_value(node)  # the runtime makes an initializer of it before it looks for any kernel
         tensor = value.values if isinstance(value, SparseTensorProto) else value
@@ -43,7 +43,7 @@ def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[
 
 
 def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:
-    """The types of a node's outputs as ONNX infers them for this node alone; None where it cannot.
+    """Return the types of a node's outputs as ONNX infers them for this node alone; None where it cannot.
 
     The whole model never goes through ONNX's inference here: that copies every weight, fails above 2 GB and at nested
     functions, and one wrong shape would end it for all nodes.
@@ -66,7 +66,7 @@ def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], ver
 
 
 def function_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
-    """The function by which ONNX defines an operator, as the runtime would inline it; None where there is none.
+    """Return the function by which ONNX defines an operator, as the runtime would inline it; None where there is none.
 
     Parameters
     ----------
@@ -108,6 +108,6 @@ def _context_dependent(schema: Any, since: int, node: NodeProto, types: Sequence
 
 
 def defaults_of(operator: Operator) -> list[AttributeProto]:
-    """The default attrs of the operator, for a node that leaves them out."""
+    """Return the default attrs of the operator, for a node that leaves them out."""
     schema = find_schema(operator.domain, operator.op_type, operator.since)
     return [a.default_value for a in schema.attributes.values() if a.default_value.name] if schema else []

@@ -25,12 +25,12 @@ _ELEMENT = re.compile(r"(sparse_)?tensor\((\w+)\)")
 
 @cache
 def tensor_kind(number: int) -> str | None:
-    """The type of a tensor of that ``TensorProto.DataType``; None for an undefined number."""
+    """Return the type of a tensor of that ``TensorProto.DataType``; None for an undefined number."""
     return f"tensor({_NAMES[number]})" if _NAMES.get(number, "undefined") != "undefined" else None
 
 
 def kind_of(proto: TypeProto) -> str | None:
-    """The type as the runtime writes it; None where the proto has none."""
+    """Return the type as the runtime writes it; None where the proto has none."""
     before, after = "", ""
     while True:
         which = proto.WhichOneof("value")
@@ -49,7 +49,7 @@ def kind_of(proto: TypeProto) -> str | None:
 
 
 def proto_of(kind: str) -> TypeProto:
-    """The TypeProto of a type as the runtime writes it; an empty one for any other text."""
+    """Return the TypeProto of a type as the runtime writes it; an empty one for any other text."""
     made = TypeProto()
     inner = made
     while wrapped := _WRAPPED.fullmatch(kind):
@@ -71,6 +71,6 @@ def to_notation(kind: str) -> str:
 
 
 def join_types(kinds: Iterable[str]) -> str:
-    """Types in our notation, comma-separated, in the order of the table of dtypes."""
+    """Return types in our notation, comma-separated, in the order of the table of dtypes."""
     order = {f"tensor({_NAMES[row.onnx]})": place for place, row in enumerate(DTYPES)}
     return ", ".join(to_notation(kind) for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind)))

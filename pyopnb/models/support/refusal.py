@@ -11,20 +11,21 @@ from collections.abc import Collection, Iterator
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError, PyopError, UnknownOp
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_metadata import kept_names
 from pyopnb.models.ort_capabilities import has_op, newest_version, operators, schema_domains
-from pyopnb.models.support.lack import Lack, Misfit
 from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
 from pyopnb.models.support.type_flow import lacks
+from pyopnb.models.support.unsupported import Misfit, Unsupported
 from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
-from pyopnb.ops.errors import ModelError, PyopError, UnknownOp, closest, plural, sanitize
+from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -39,7 +40,7 @@ _DTYPE_NUMBERS = frozenset(row.onnx for row in DTYPES)
 
 
 def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> PyopError | None:
-    """The error that says why the runtime refused a model.
+    """Return the error that says why the runtime refused a model.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
 # ---- types -------------------------------------------------------------------------------------------------------------------
 
 
-def _lacking(site: Site, lack: Lack, filled: bool) -> ModelError:
+def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
     newest = newest_version(canonical_domain(site.node.domain))
     schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
@@ -238,7 +239,7 @@ def _misfit(site: Site, misfit: Misfit) -> ModelError:
 
 
 def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
-    """The number of the dtype to cast to: of those that the operator takes, the one of the same kind."""
+    """Return the number of the dtype to cast to: of those that the operator takes, the one of the same kind."""
     kinds = [kind for kind in wanted if kind.startswith("tensor(")]
     if not got.startswith("tensor(") or not kinds:
         return None

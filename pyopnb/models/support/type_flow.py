@@ -13,6 +13,7 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.functions import expansion, function_key
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
@@ -20,11 +21,11 @@ from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
 from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, port_at, type_mismatch, unserved_types
-from pyopnb.models.support.lack import MIXED, Lack, Misfit
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
+from pyopnb.models.support.unsupported import MIXED, Misfit, Unsupported
 from pyopnb.models.versions import NewImport, changed_in, runnable_versions
-from pyopnb.ops.errors import ModelError, closest, plural, sanitize
+from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -64,7 +65,7 @@ class _Names:
         return self.kinds[name] if name in self.kinds else self.scope_of(name).kinds.get(name)
 
     def proto(self, name: str, kind: str | None) -> TypeProto:
-        """The type with the shape that the file declares, if that is of the same kind."""
+        """Return the type with the shape that the file declares, if that is of the same kind."""
         declared = self.scope_of(name).protos.get(name) if name else None
         return declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
 
@@ -76,7 +77,7 @@ class _Around:
     versions: Mapping[str, int]
     own: Mapping[str, int] = field(default_factory=dict)  # as the local function imports them that the node is in
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
-    found: list[tuple[Site, Lack]] = field(default_factory=list)
+    found: list[tuple[Site, Unsupported]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
     expanded: bool = False  # in a function that defines an operator, whose own node is reported
 
@@ -85,8 +86,8 @@ class _Around:
         return frozenset(self.versions.items()), frozenset(self.own.items()), self.unused, self.expanded
 
 
-def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Lack]]:
-    """Every node of the model that the runtime lacks something for, with what it lacks.
+def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
+    """Return every node of the model that the runtime lacks something for, with what it lacks.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Lack]
         expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
     around = _Around(runnable_versions(proto, new))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
-    first: dict[int, tuple[Site, Lack]] = {}
+    first: dict[int, tuple[Site, Unsupported]] = {}
     for site, lack in around.found:
         first.setdefault(id(site.node), (site, lack))
     return list(first.values())
@@ -128,7 +129,7 @@ class _Walk:
         self.called: set[tuple[str, str, str]] = set()  # functions that are being walked
         self.guesses = _GUESSES
         self.places: dict[Any, int] = {}
-        self.judged: dict[Any, tuple[Lack | None, Kinds]] = {}
+        self.judged: dict[Any, tuple[Unsupported | None, Kinds]] = {}
 
     def scope(self, graph: GraphIndex, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
         """Walk a graph or function whose inputs are of these types; returns the types of its outputs."""
@@ -160,7 +161,7 @@ class _Walk:
         return [names.kind(name) for name in ends]
 
     def node(self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
-        """Judge one node; returns its `Lack`, or None, and the types of its outputs."""
+        """Judge one node; returns its `Unsupported`, or None, and the types of its outputs."""
         node, bodies = _with_callers_attrs(node, index, names.graph, around.attrs)
         _refuse_undecodable(node, names.graph)
         domain = canonical_domain(node.domain)
@@ -198,29 +199,59 @@ class _Walk:
         """Judge a node whose operator the runtime knows; returns what `node` does."""
         outputs = yield self.inside(node, bodies, operator, kinds, names, around)
         if outputs is None:
-            outputs = declared_outputs(node, operator, kinds)
-            if None in outputs and (schema := find_schema(operator.domain, node.op_type, operator.since)):
-                more = self.infer(schema, node, kinds, names, around)
-                outputs = [a if a is not None else b for a, b in zip(outputs, more, strict=False)]
-        lack = _refusal(node, operator, kinds, outputs) or _refusal_by_function(node, operator, kinds, outputs, around)
-        if lack is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
-            return lack, outputs
+            outputs = self.standard_outputs(node, operator, kinds, names, around)
+        refusal = _refusal(node, operator, kinds, outputs)
+        if refusal is None:
+            refusal = _refusal_by_function(node, operator, kinds, outputs, around)
+        if refusal is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
+            return refusal, outputs
+        # The runtime computes float16 in float32 where it has no kernel of its own for it.
         if "tensor(float16)" in kinds and has_kernel(operator, float16_as_float32(kinds), float16_as_float32(outputs)):
             return None, outputs
-        why = unserved_types(operator, kinds, outputs)
+        return (yield self.expanded(node, operator, version, kinds, outputs, names, around))
+
+    def standard_outputs(
+        self, node: NodeProto, operator: Operator, kinds: Kinds, names: _Names, around: _Around
+    ) -> list[str | None]:
+        """Find the types of outputs by the operator's type variables and, as that is slower, by ONNX where these do not do."""
+        outputs = declared_outputs(node, operator, kinds)
+        if None not in outputs:
+            return outputs
+        schema = find_schema(operator.domain, node.op_type, operator.since)
+        if schema is None:
+            return outputs
+        return _merged(outputs, self.infer(schema, node, kinds, names, around))
+
+    def expanded(
+        self,
+        node: NodeProto,
+        operator: Operator,
+        version: int,
+        kinds: Kinds,
+        outputs: list[str | None],
+        names: _Names,
+        around: _Around,
+    ) -> _Task:
+        """Judge a node without a kernel by the function that ONNX defines it by; returns what `node` does."""
+        unserved = unserved_types(operator, kinds, outputs)
         types = [names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True)]
         body = function_of(node, operator, types, version)
+        if body is None and unserved:
+            return Unsupported("no kernel for dtype", unserved, operator.since, kernel=True), outputs
         if body is None:
-            lack = Lack("no kernel", f"version {operator.since} has none for any dtype", operator.since, kernel=True)
-            return replace(lack, kind="no kernel for dtype", reason=why) if why else lack, outputs
-        given = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
-        inner = replace(around, own={}, attrs={a.name: a for a in given}, found=[], expanded=True)
+            reason = f"version {operator.since} has none for any dtype"
+            return Unsupported("no kernel", reason, operator.since, kernel=True), outputs
+        # The node's own attributes come last, so that they win.
+        attributes = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
+        attrs = {attribute.name: attribute for attribute in attributes}
+        inner = replace(around, own={}, attrs=attrs, found=[], expanded=True)
         ends = yield self.scope(GraphIndex(body), kinds, None, inner)
-        if inner.found:
-            site, first = inner.found[0]
-            reason = f"{why or 'it has none'}, and the function in its place needs {full_name(site.node)}: {first.reason}"
-            return Lack("no kernel for dtype" if why else first.kind, reason, operator.since, kernel=True), outputs
-        return None, [a if a is not None else b for a, b in zip(outputs, [*ends, *[None] * len(outputs)], strict=False)]
+        if not inner.found:
+            return None, _merged(outputs, [*ends, *[None] * len(outputs)])
+        site, first = inner.found[0]
+        reason = f"{unserved or 'it has none'}, and the function in its place needs {full_name(site.node)}: {first.reason}"
+        kind = "no kernel for dtype" if unserved else first.kind
+        return Unsupported(kind, reason, operator.since, kernel=True), outputs
 
     def inside(
         self, node: NodeProto, bodies: _Bodies, operator: Operator, kinds: Kinds, names: _Names, around: _Around
@@ -259,22 +290,22 @@ class _Walk:
         self.called.remove(key)
         return None, ends
 
-    def unknown(self, node: NodeProto, domain: str, version: int | None) -> Lack:
-        """The `Lack` of a node whose operator the runtime does not have in that version."""
+    def unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
+        """Return the `Unsupported` of a node whose operator the runtime does not have in that version."""
         asked = sanitize(full_name(node))
         self.guesses -= 1
         if domain not in schema_domains():
             known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
             if version is None and full_name(node) in known:
-                return Lack("unknown domain", f"the model has {asked} and imports no version of {sanitize(domain)}")
+                return Unsupported("unknown domain", f"the model has {asked} and imports no version of {sanitize(domain)}")
             reason = f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {asked}"
-            return Lack("unknown domain", reason + self.guess(full_name(node), known))
+            return Unsupported("unknown domain", reason + self.guess(full_name(node), known))
         versions = operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
-            return Lack("unknown op", f"it came in version {since}; the model imports {version}", since)
+            return Unsupported("unknown op", f"it came in version {since}; the model imports {version}", since)
         names = [f"{domain}::{op_type}" for place, op_type in operators() if place == domain]
-        return Lack("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
+        return Unsupported("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
 
     def guess(self, name: str, known: Collection[str]) -> str:
         close = closest(name, known) if self.guesses >= 0 else None
@@ -284,6 +315,11 @@ class _Walk:
     def infer(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
         types = {name: names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True) if name}
         return infer_node(schema, node, types, around.versions)
+
+
+def _merged(kinds: Kinds, others: Kinds) -> list[str | None]:
+    """Fill in the types that the first list does not have from the second."""
+    return [other if kind is None else kind for kind, other in zip(kinds, others, strict=False)]
 
 
 # ---- one scope ---------------------------------------------------------------------------------------------------------------
@@ -331,7 +367,7 @@ def _record_truth(names: _Names, name: str, tensor: TensorProto) -> None:
 
 
 def _is_dead_branch(node: NodeProto, branch: str, names: _Names) -> bool:
-    """Whether a constant condition excludes a branch: the runtime drops it before it looks for kernels."""
+    """Tell whether a constant condition excludes a branch: the runtime drops it before it looks for kernels."""
     if node.op_type != "If" or not node.input:
         return False
     truth = names.scope_of(node.input[0]).truths.get(node.input[0])
@@ -339,7 +375,7 @@ def _is_dead_branch(node: NodeProto, branch: str, names: _Names) -> bool:
 
 
 def _is_eliminated(node: NodeProto, ends: Mapping[str, Any]) -> bool:
-    """Whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
+    """Tell whether the runtime drops a node before it looks for kernels: a Dropout of whose outputs only the data is used."""
     plain = node.op_type == "Dropout" and not canonical_domain(node.domain) and len(node.input) <= 2
     return plain and len(node.output) == 1 and node.output[0] not in ends
 
@@ -375,7 +411,7 @@ def _refuse_undecodable(node: NodeProto, graph: GraphIndex) -> None:
 def _with_callers_attrs(
     node: NodeProto, index: int, graph: GraphIndex, attrs: Mapping[str, AttributeProto]
 ) -> tuple[NodeProto, _Bodies]:
-    """A node with the values that the caller of its function gives, and the graphs among these."""
+    """Return a node with the values that the caller of its function gives, and the graphs among these."""
     if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node, graph.bodies.get(index, ())
     made = NodeProto()
@@ -390,7 +426,7 @@ def _with_callers_attrs(
 
 
 def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
-    """The types of the outputs of a node that runs through an op; None for any other node."""
+    """Return the types of the outputs of a node that runs through an op; None for any other node."""
     known: list[str | None] = []
     op = registry.find(domain, node.op_type)
     if op is not None:
@@ -402,36 +438,38 @@ def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
     return [*known, *[None] * len(node.output)][: len(node.output)]
 
 
-def _too_new(node: NodeProto, since: int, newest: int) -> Lack:
+def _too_new(node: NodeProto, since: int, newest: int) -> Unsupported:
     about = canonical_domain(node.domain) or "ai.onnx"
-    return Lack("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", since)
+    return Unsupported("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", since)
 
 
-def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Lack | None:
-    """The `Lack` of a node that the runtime refuses before it looks for a kernel."""
+def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Unsupported | None:
+    """Return the `Unsupported` of a node that the runtime refuses before it looks for a kernel."""
     since = operator.since
     if operator.deprecated:
-        return Lack("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
+        return Unsupported("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
     for attribute in node.attribute:
         if attribute.name not in operator.attributes and operator.domain in _ONNX:
             schema = find_schema(operator.domain, node.op_type)
             if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
                 reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
-                return Lack("opset too new", reason, int(schema.since_version))
+                return Unsupported("opset too new", reason, int(schema.since_version))
     wrong = type_mismatch(operator, kinds, outputs) if not is_constant(node) else None
     misfit = _misfit(operator, kinds) if not is_constant(node) else None
     if wrong:
-        return Lack("no kernel for dtype", wrong, since, misfit=misfit)
+        return Unsupported("no kernel for dtype", wrong, since, misfit=misfit)
     if misfit is not None and misfit.other is not None:
         (one, a), (two, b) = ((place, kinds[place] or "") for place in (misfit.other, misfit.place))
         names = [port.name if (port := port_at(operator.inputs, place)) else str(place) for place in (one, two)]
         reason = f"{names[0]} is {to_notation(a)} and {names[1]} is {to_notation(b)}; the operator takes one type for both"
-        return Lack(MIXED, reason, since, misfit=misfit)
+        return Unsupported(MIXED, reason, since, misfit=misfit)
     return None
 
 
-def _refusal_by_function(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around) -> Lack | None:
-    """The `Lack` of a node in a local function that imports another version than the model.
+def _refusal_by_function(
+    node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds, around: _Around
+) -> Unsupported | None:
+    """Return the `Unsupported` of a node in a local function that imports another version than the model.
 
     The operator did not take these types in the function's version, or is not written in this way in the model's.
     """
@@ -444,11 +482,13 @@ def _refusal_by_function(node: NodeProto, operator: Operator, kinds: Kinds, outp
     if unfit and not _form_mismatch(node, own):
         models = around.versions.get(operator.domain)
         reason = f"{unfit}, by version {models} of {domain}, which the model imports; the function imports version {version}"
-        return Lack("unknown op", reason, own.since)
+        return Unsupported("unknown op", reason, own.since)
     wrong = type_mismatch(own, kinds, outputs)
     if not wrong:
         return None
-    return Lack("no kernel for dtype", f"{wrong}, by version {version} of {domain}, which the function imports", own.since)
+    return Unsupported(
+        "no kernel for dtype", f"{wrong}, by version {version} of {domain}, which the function imports", own.since
+    )
 
 
 def _form_mismatch(node: NodeProto, operator: Operator) -> str:
@@ -473,7 +513,7 @@ def _form_mismatch(node: NodeProto, operator: Operator) -> str:
 
 
 def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
-    """The first input that the operator does not take, or of another type than an input of the same type variable."""
+    """Return the first input that the operator does not take, or of another type than an input of the same type variable."""
     first: dict[str, int] = {}
     for place, kind in enumerate(kinds):
         port = port_at(operator.inputs, place)

@@ -12,20 +12,20 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, numpy_helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.build import ints_to_floats, type_outputs
 from pyopnb.models.external_data import entries, is_external, read_data, taken_in
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.tensors import tensors
-from pyopnb.models.text.advice import advise
-from pyopnb.models.text.annotations import Annotations, nodes_of_text
+from pyopnb.models.text.notes import apply_notes, nodes_of_text
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, quote
-from pyopnb.models.text.tokens import BLANK, QUOTED, Layout, Token
-from pyopnb.models.text.validate import Fault, find_faults, tensor_fault
+from pyopnb.models.text.tokens import BLANK, QUOTED, TextLayout, Token
+from pyopnb.models.text.validate import GraphFault, find_faults, tensor_fault
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, closest, hide_internal_frames, sanitize
+from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 
-__all__ = ["complete", "parse", "read_annotated", "read_plain"]
+__all__ = ["check_graph", "complete", "parse", "read_text"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
@@ -45,6 +45,7 @@ _MAX_BRACKETS = 4 * DEEPEST
 """Depth of brackets; a graph needs two. The parser recurses, and would end the process at some thousands."""
 
 _EXAMPLE = "(float[N,3] x) => (float[N,3] y) { y = Abs(x) }"
+_NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode = "linear">(a, b) }'
 
 
 @hide_internal_frames
@@ -79,9 +80,9 @@ def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str]
     -----
     Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
     form defines them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which
-    mean the reverse in the notation of hints, are refused. ``#`` begins a comment, and ``#@`` an annotation, as `text` writes
-    them. An int where ONNX's own operator has a float attribute is that float, unless its type is written
-    (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or float8 are the integers that their bits are.
+    mean the reverse in the notation of hints, are refused. ``#`` begins a comment, and ``#@`` a doc string or
+    metadata, as `text` writes them. An int where ONNX's own operator has a float attribute is that float, unless its type is
+    written (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or float8 are the integers that their bits are.
 
     Examples
     --------
@@ -90,31 +91,17 @@ def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str]
     ('clipper', ['Abs', 'SoftClip'], ['', 'demo'])
     >>> parse("(float[N] x) => (y) { y = Softmx(x) }")
     Traceback (most recent call last):
-    pyopnb.ops.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
+    pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
     ONNX, got Softmx. Try: Softmax
     """
-    model, notes = read_annotated(_check(text), "graph" if name is None else name, weights)
-    return model if notes.verbatim else complete(model, notes)
+    model, layout = read_text(_check(text), "graph" if name is None else name, weights)
+    check_graph(model, layout)
+    complete(model, layout)
+    return model
 
 
-def read_annotated(text: str, name: str, weights: str | os.PathLike[str] | None) -> tuple[ModelProto, Annotations]:
-    """Read a text and merge its annotations, without adding or checking anything.
-
-    Parameters
-    ----------
-    text, name, weights
-        As for `parse`.
-
-    Returns
-    -------
-    tuple of ModelProto and Annotations
-    """
-    notes = Annotations.read(text)
-    return notes.merge(read_plain(text, name, weights)), notes
-
-
-def read_plain(text: str, name: str = "graph", weights: str | os.PathLike[str] | None = None) -> ModelProto:
-    """Read a text without its annotations.
+def read_text(text: str, name: str, weights: str | os.PathLike[str] | None) -> tuple[ModelProto, TextLayout]:
+    """Read a text without checking the graph or adding what the text need not say.
 
     Parameters
     ----------
@@ -123,48 +110,53 @@ def read_plain(text: str, name: str = "graph", weights: str | os.PathLike[str] |
 
     Returns
     -------
-    ModelProto
+    tuple of ModelProto and TextLayout
     """
     model = _parse(text, name)
     _pack(model)
     if weights is not None:
         _take_in(model, Path(os.fspath(weights)))
-    return model
+    layout = TextLayout(text)
+    apply_notes(model, layout)
+    return model, layout
 
 
-def complete(model: ModelProto, notes: Annotations) -> ModelProto:
-    """Add to a model what its text need not say, and refuse what no graph may have.
+def check_graph(model: ModelProto, layout: TextLayout) -> None:
+    """Refuse what no graph may have.
 
     Parameters
     ----------
     model : ModelProto
-        It is changed.
-    notes : Annotations
-        Of the text that it was read from, for the lines of errors.
-
-    Returns
-    -------
-    ModelProto
-        The same.
+        It is given the imports that its text need not have.
+    layout : TextLayout
+        The text that it was read from, for the lines of errors.
 
     Raises
     ------
     ModelError
     """
-    layout = notes.layout
     import_domains(model)
     fault = next(find_faults(model), None)
     if fault is not None:
-        raise ModelError(
-            f"{layout.where(_place(fault, layout, model, notes))}, {fault.what}",
-            expected=fault.expected,
-            got=fault.got,
-            next=fault.next,
-        )
-    for number, node in enumerate(notes.nodes):
-        ints_to_floats(node, _TypedAttributes(layout, number))
+        where = f"{layout.where(_place(fault, layout))}, {fault.what}"
+        raise ModelError(where, expected=fault.expected, got=fault.got, next=fault.next)
+
+
+def complete(model: ModelProto, layout: TextLayout | None = None) -> None:
+    """Add to a model what its text need not say.
+
+    Parameters
+    ----------
+    model : ModelProto
+        It is changed.
+    layout : TextLayout, optional
+        The text that it was read from: an int whose type is written there stays an int.
+    """
+    import_domains(model)
+    for number, node in enumerate(nodes_of_text(model)):
+        typed = () if layout is None else _TypedAttributes(layout, number)
+        ints_to_floats(node, typed)
     type_outputs(model)
-    return model
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def _check(text: Any) -> str:
         raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
-        where = Layout(text).where(wrong.start())
+        where = TextLayout(text).where(wrong.start())
         raise ModelError(where, expected="characters that UTF-8 has, and no zero", got=f"the character {ord(wrong[0]):#x}")
     if _BLANKS.fullmatch(text):
         raise ModelError("text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE)
@@ -183,7 +175,7 @@ def _check(text: Any) -> str:
     for match in _BRACKETS.finditer(text):
         depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
         if depth > _MAX_BRACKETS:
-            raise _too_deep(Layout(text).where(match.start()))
+            raise _too_deep(TextLayout(text).where(match.start()))
     return text
 
 
@@ -205,9 +197,13 @@ def _parse(text: str, name: str) -> ModelProto:
     except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
         message = error.args[0] if error.args else None
         match = _PARSER_MESSAGE.fullmatch(message.decode(errors="replace")) if isinstance(message, bytes) else None
-        place = Layout(ready).place(int(match[1]), int(match[2])) if match else _find_bad_number(ready, type(error))
-        place = place if place < at else max(at, place - len(named))
-        _refuse(Layout(text), place, match[3] if match else "", error)
+        if match is None:
+            # std::stod and its like do not say where they failed.
+            raise ModelError("text", expected="numbers that their types can hold", got=type(error).__name__) from error
+        position = TextLayout(ready).place(int(match[1]), int(match[2]))
+        if position >= at:
+            position = max(at, position - len(named))
+        _refuse(TextLayout(text), position, match[3])
 
 
 def _start(text: str) -> int:
@@ -231,76 +227,57 @@ def _respell_piece(match: re.Match[str]) -> str:
     return match[0].replace("...", "   ") if match["any"] else match[0]
 
 
-def _find_bad_number(text: str, kind: type[Exception]) -> int:
-    """Find, by bisection, the number that the parser cannot convert: it does not tell where that is."""
-    import onnx.parser
-
-    numbers = [t.start + len(t.text) for t in Layout(text).tokens if t.kind == "number"]
-
-    def fails(end: int) -> bool:
-        try:
-            onnx.parser.parse_model(text[:end] + " ")
-        except kind as error:
-            return not isinstance(error, onnx.parser.ParseError)
-        except Exception:  # the text was cut off
-            return False
-        return False
-
-    low, high = 0, len(numbers) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fails(numbers[middle]) else (middle + 1, high)
-    return numbers[low] - 1 if numbers else len(text)
-
-
-def _refuse(layout: Layout, place: int, message: str, error: Exception) -> NoReturn:
-    """Raise the parser's error in our words."""
-    number = layout.at(place)
+def _refuse(layout: TextLayout, position: int, message: str) -> NoReturn:
+    """Raise the parser's error with the line at fault and a caret under the place."""
+    number = layout.at(position)
     token = None if number is None else layout.tokens[number]
-    before = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
-    expected, remedy = _expected(message), None
-    dtype = _dtype_at(layout, number, message)
-    advice = advise(layout, number, _DTYPES) if message else None
-    behind = not message.startswith(("Expected character", "Identifier", "Encountered"))
-    if advice is not None:
-        token, expected, remedy = advice[0] or token, advice[1] or expected, advice[2]
-    elif dtype is not None:
-        token, expected = dtype, "a type" if dtype.text in _OUR_NAMES else f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
-        remedy = (
-            f"{_OUR_NAMES[dtype.text]} for a scalar, {dtype.text}[...] for any rank"
-            if dtype.text in _OUR_NAMES
-            else closest(dtype.text, TEXT_NAMES.values())
-        )
-    elif not message:
-        expected = "a number that its type can hold"
+    previous = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
+    expected = _expected(message)
+    remedy: str | None = _NOTATION
+    misread = _dtype_at(layout, number, message)
+    if misread is not None and misread.text in _OUR_NAMES:
+        token, expected = misread, "a type"
+        remedy = f"{_OUR_NAMES[misread.text]} for a scalar, {misread.text}[...] for any rank"
+    elif misread is not None:
+        token = misread
+        expected = f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
+        remedy = closest(misread.text, TEXT_NAMES.values())
     elif message.startswith("Unhandled keyword") and number:
         token = layout.tokens[number - 2]
-    elif behind and before.kind in ("number", "string", "word"):
-        token = before
-    where = layout.where(len(layout.text.rstrip()) if token is None else token.start)
+    elif not message.startswith(("Expected character", "Identifier", "Encountered")):
+        # The parser has read past what it complains of.
+        token = previous if previous.kind in ("number", "string", "word") else token
+    position = len(layout.text.rstrip()) if token is None else token.start
     got = "the end of the text" if token is None else sanitize(token.text, 60).replace("\n", "\\n")
-    raise ModelError(where, expected=expected, got=got, next=remedy) from None
+    error = ModelError(layout.where(position), expected=expected, got=got, next=remedy)
+    error.add_note(layout.caret(position))
+    raise error from None
 
 
 def _expected(message: str) -> str:
-    if (match := re.fullmatch(r"Expected character (.) not found\.", message)) is not None:
+    """Say in our words what onnx's parser expected."""
+    match = re.fullmatch(r"Expected character (.) not found\.", message)
+    if match is not None:
         return f"`{match[1]}`"
     if message.startswith("Identifier expected"):
         return "a name"
-    if match := re.match(r"(Integer|String) value expected", message):
-        return "an integer" if match[1] == "Integer" else "a string in double quotes"
+    if message.startswith("Integer value expected"):
+        return "an integer"
+    if message.startswith("String value expected"):
+        return "a string in double quotes"
     return f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
 
 
-def _dtype_at(layout: Layout, number: int | None, message: str) -> Token | None:
-    """The unknown word where a type should be: the parser takes it for a name and fails at the next token."""
+def _dtype_at(layout: TextLayout, number: int | None, message: str) -> Token | None:
+    """Return the unknown word where a type should be: the parser takes it for a name and fails at the next token."""
     tokens = layout.tokens
     if number is None or number < 2 or not message.startswith("Expected character"):
         return None
     word, token, opening = tokens[number - 1], tokens[number], tokens[number - 2].text
     in_head = token.inside in ("(", "<") and _opener(tokens, number).inside != "{" and opening in ("(", "<", ",")
     in_attribute = token.text == "[" and opening == "="
-    return word if word.kind == "word" and (token.name is not None or token.text == "[") and (in_head or in_attribute) else None
+    is_type = word.kind == "word" and (token.name is not None or token.text == "[")
+    return word if is_type and (in_head or in_attribute) else None
 
 
 def _opener(tokens: list[Token], number: int) -> Token:
@@ -311,9 +288,7 @@ def _opener(tokens: list[Token], number: int) -> Token:
 # ---- after the parser --------------------------------------------------------------------------------------------------------
 
 
-def _place(fault: Fault, layout: Layout, model: ModelProto, notes: Annotations) -> int:
-    if notes and len(nodes_of_text(model)) != len(notes.nodes):
-        return 0  # annotations brought graphs of their own
+def _place(fault: GraphFault, layout: TextLayout) -> int:
     if fault.node is None:
         return layout.head(fault.scope, fault.name, outputs=fault.part == "result")
     if fault.part == "op":
@@ -330,20 +305,28 @@ def _take_in(model: ModelProto, path: Path) -> None:
 
 
 def _pack(model: ModelProto) -> None:
-    """Pack values of 4 and 2 bits: the parser stores each in an element of its own."""
-    small = {row.onnx: row for row in DTYPES if 0 < row.bits < 8}
+    """Store the numbers of tensors as ``raw_data``, as `onnx.numpy_helper.from_array` does."""
+    rows = {row.onnx: row for row in DTYPES if row.bits}
     for tensor in tensors(model):
-        row = small.get(tensor.data_type)
-        if row is not None and tensor_fault(tensor) is None and not is_external(tensor):
+        row = rows.get(tensor.data_type)
+        # One with too many values, or with wrong ones, is left for the check, which names it.
+        if row is None or is_external(tensor) or tensor_fault(tensor) is not None:
+            continue
+        if row.bits < 8:
+            # The parser stores each value of 4 or 2 bits in an element of its own.
             values = np.asarray(tensor.int32_data, np.int64)
-            array = values.astype(row.numpy) if "int" in row.name else values.astype(np.uint8).view(row.numpy)
-            tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
+            is_int = "int" in row.name
+            array = values.astype(row.numpy) if is_int else values.astype(np.uint8).view(row.numpy)
+            array = array.reshape(tuple(tensor.dims))
+        else:
+            array = numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 class _TypedAttributes:
     """The names of a node's attributes whose type is written in the text."""
 
-    def __init__(self, layout: Layout, node: int) -> None:
+    def __init__(self, layout: TextLayout, node: int) -> None:
         self._layout, self._node = layout, node
 
     def __contains__(self, name: object) -> bool:

@@ -1,7 +1,8 @@
 """ONNX's text form of a model, written from its protos.
 
-onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. What the text form cannot hold is left
-out here, or has a word in its place; `pyopnb.models.text.write` reads the text back, compares, and annotates the difference.
+onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings and metadata for which the
+text form has no syntax stand in comments (`pyopnb.models.text.notes`). Descriptions beyond these are left out here, and
+`pyopnb.models.text.losses` finds them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from onnx import (
     numpy_helper,
 )
 
+from pyopnb.errors import ModelError
+from pyopnb.models.text.notes import note_lines
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 
-__all__ = ["DEEPEST", "PLACE", "TEXT_NAMES", "format_model", "quote"]
-
-PLACE = "\0"
-"""What stands where a line may be put in above the model, a function or a node; it cannot occur in the text itself."""
+__all__ = ["DEEPEST", "TEXT_NAMES", "format_model", "quote"]
 
 TEXT_NAMES: dict[int, str] = {row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES}
 """Names of dtypes in ONNX's text form, by their number."""
@@ -49,7 +49,7 @@ class _Inexpressible(Exception):
 
 
 def format_model(model: ModelProto) -> str:
-    """Write a model in ONNX's text form, as far as that can hold it, with a `PLACE` above whatever can have an annotation.
+    """Write a model in ONNX's text form.
 
     Parameters
     ----------
@@ -62,35 +62,53 @@ def format_model(model: ModelProto) -> str:
     Raises
     ------
     ModelError
-        Graphs are nested too deep.
+        Graphs are nested too deep, or the text form cannot hold something that decides what the model computes.
     """
-    imports = ", ".join(f"{quote(_without_zero(e.domain))} : {e.version}" for e in model.opset_import)
-    entries = [f"ir_version: {model.ir_version}", f"opset_import: [{imports}]"]
+    entries = [f"ir_version: {model.ir_version}", _imports(model)]
     for field in ("producer_name", "producer_version", "domain"):
         if getattr(model, field):
-            entries.append(f"{field}: {quote(_without_zero(getattr(model, field)))}")
+            entries.append(f"{field}: {_quoted(getattr(model, field))}")
     if model.model_version:
         entries.append(f"model_version: {model.model_version}")
     if model.doc_string:
-        entries.append(f"doc_string: {quote(_without_zero(model.doc_string))}")
+        entries.append(f"doc_string: {_quoted(model.doc_string)}")
     if model.metadata_props:
-        pairs = (f"{quote(_without_zero(p.key))}: {quote(_without_zero(p.value))}" for p in model.metadata_props)
+        pairs = [f"{_quoted(entry.key)}: {_quoted(entry.value)}" for entry in model.metadata_props]
         entries.append(f"metadata_props: [{', '.join(pairs)}]")
-    head = f"{PLACE}<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
-    parts = [head + _graph(model.graph, _name(model.graph.name), 0), *map(_function, model.functions)]
+    graph = _graph(model.graph, _name(model.graph.name), 0)
+    parts = [_header(entries) + _lines(note_lines(model.graph)) + graph]
+    parts += map(_function, model.functions)
     return "\n".join(parts) + "\n"
+
+
+def _imports(scope: ModelProto | FunctionProto) -> str:
+    """Write the versions of the domains that a model or a function imports."""
+    imports = [f"{_quoted(entry.domain)} : {entry.version}" for entry in scope.opset_import]
+    return f"opset_import: [{', '.join(imports)}]"
+
+
+def _header(entries: list[str]) -> str:
+    return "<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 # ---- names -------------------------------------------------------------------------------------------------------------------
 
 
 def _word(text: str) -> str:
-    """A name where the text form takes only a word: the nearest one."""
+    """Return a name where the text form takes only a word: the nearest one."""
     return text if _WORD.fullmatch(text) else re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
 
 
 def _without_zero(text: str) -> str:
     return text.replace("\0", "") if isinstance(text, str) else ""  # protobuf gives bytes that are not UTF-8
+
+
+def _quoted(text: str) -> str:
+    return quote(_without_zero(text))
 
 
 def _name(text: str) -> str:
@@ -116,9 +134,9 @@ def _quote_value(value: bytes) -> str:
     try:
         plain = value.decode()
     except UnicodeDecodeError:
-        raise _Inexpressible from None
+        raise _Inexpressible("bytes that are no UTF-8 text") from None
     if "\0" in plain:
-        raise _Inexpressible
+        raise _Inexpressible("a text with a zero character")
     return quote(plain)
 
 
@@ -137,7 +155,7 @@ def _type(kind: TypeProto) -> str:
         return f"optional({_type(kind.optional_type.elem_type)})"
     if case == "map_type":
         return f"map({_dtype(kind.map_type.key_type)}, {_type(kind.map_type.value_type)})"
-    raise _Inexpressible
+    raise _Inexpressible("a type that the text form does not have")
 
 
 def _tensor_type(kind: Any) -> str:
@@ -150,20 +168,26 @@ def _tensor_type(kind: Any) -> str:
 
 def _dtype(number: int) -> str:
     if number not in TEXT_NAMES:
-        raise _Inexpressible
+        raise _Inexpressible("a dtype that the text form does not have")
     return TEXT_NAMES[number]
 
 
-def _value_info(info: ValueInfoProto) -> str:
-    name = _name(info.name)
-    try:
-        return f"{_type(info.type)} {name}" if info.type.ListFields() else name
-    except _Inexpressible:
-        return name
-
-
-def _typed_value(info: ValueInfoProto) -> str:
+def _input_or_output(info: ValueInfoProto) -> str:
+    if not info.type.ListFields():
+        return _name(info.name)
     return f"{_type(info.type)} {_name(info.name)}"
+
+
+def _inner_values(infos: Iterable[ValueInfoProto]) -> list[str]:
+    """Write the types of values between nodes, without those that the text form does not have."""
+    written = []
+    for info in infos:
+        try:
+            written.append(f"{_type(info.type)} {_name(info.name)}")
+        except _Inexpressible:
+            # They describe the model and decide nothing; the head of the text says that they are missing.
+            continue
+    return written
 
 
 def _tensor(tensor: TensorProto, name: str) -> str:
@@ -172,19 +196,19 @@ def _tensor(tensor: TensorProto, name: str) -> str:
     head = " ".join(filter(None, (f"{_dtype(tensor.data_type)}{dims}", name)))
     if tensor.data_location == TensorProto.EXTERNAL:
         if not tensor.external_data:
-            raise _Inexpressible
+            raise _Inexpressible("external data in no file")
         pairs = (f"{_quote_value(p.key.encode())}: {_quote_value(p.value.encode())}" for p in tensor.external_data)
         return f"{head} = [{', '.join(pairs)}]"
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError):  # UnicodeDecodeError is a ValueError
-        raise _Inexpressible from None
+        raise _Inexpressible("values that do not fit its type and shape") from None
     return f"{head} = {{{', '.join(_values(array, tensor))}}}"
 
 
 def _initializer(tensor: TensorProto) -> str:
     if not tensor.name:
-        raise _Inexpressible
+        raise _Inexpressible("no name")
     return _tensor(tensor, _name(tensor.name))
 
 
@@ -196,17 +220,19 @@ def _values(array: np.ndarray, tensor: TensorProto) -> Iterable[str]:
         flat = flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
     if flat.dtype in (np.float32, np.float64):
         return map(_number, flat)
-    if flat.dtype == np.bool_ or (flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1) or flat.dtype.name in _SMALL_INTS:
+    is_int = flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1
+    if is_int or flat.dtype == np.bool_ or flat.dtype.name in _SMALL_INTS:
         return (str(int(value)) for value in flat)
     # Floats of less than 32 bits are written as the integers that their bits are.
-    return map(str, flat.view(np.uint8 if flat.itemsize == 1 else np.uint16).tolist())
+    bits = flat.view(np.uint8 if flat.itemsize == 1 else np.uint16)
+    return map(str, bits.tolist())
 
 
 _SMALL_INTS = ("int4", "uint4", "int2", "uint2")
 
 
 def _number(value: Any) -> str:
-    """The shortest text that reads back as that float of its own width."""
+    """Write the shortest text that reads back as that float of its own width."""
     return str(value)
 
 
@@ -214,97 +240,120 @@ def _number(value: Any) -> str:
 
 
 def _attribute(attribute: AttributeProto, depth: int) -> str:
+    """Write an attribute of a node whose graph is nested so deep."""
     name, kind = attribute.name, attribute.type
     if not _WORD.fullmatch(name):
-        raise _Inexpressible
+        raise _Inexpressible("a name that is no identifier")
     if attribute.ref_attr_name:
         typed = f": {_KINDS[kind]}" if kind else ""
         return f"{name}{typed} = @{_name(attribute.ref_attr_name)}"
-    if kind == AttributeProto.INT:
-        return f"{name} = {attribute.i}"
-    if kind == AttributeProto.FLOAT:
-        return f"{name} = {_number(np.float32(attribute.f))}"
-    if kind == AttributeProto.STRING:
-        return f"{name} = {_quote_value(attribute.s)}"
-    if kind == AttributeProto.INTS:
-        return _list(name, "ints", map(str, attribute.ints))
-    if kind == AttributeProto.FLOATS:
-        return _list(name, "floats", map(_number, np.asarray(attribute.floats, np.float32)))
-    if kind == AttributeProto.STRINGS:
-        return _list(name, "strings", map(_quote_value, attribute.strings))
-    if kind == AttributeProto.TENSOR:
-        word = _WORD.fullmatch(attribute.t.name) and attribute.t.name not in _TYPES
-        return f"{name} = {_tensor(attribute.t, attribute.t.name if word else '')}"
-    if kind == AttributeProto.TYPE_PROTO:
-        return f"{name} = {_type(attribute.tp)}"
     if kind == AttributeProto.GRAPH:
-        inner = attribute.g.name
-        word = _WORD.fullmatch(inner) and inner not in _TYPES and inner.lower() not in _NUMBERS
-        return f"{name} = {_graph(attribute.g, inner if word else 'g', depth + 1)}"
-    if kind in (AttributeProto.TENSORS, AttributeProto.GRAPHS, AttributeProto.TYPE_PROTOS) and not _is_nonempty_list(attribute):
-        return f"{name}: {_KINDS[kind]} = []"
-    raise _Inexpressible
+        # The form has only identifiers for the names of inner graphs.
+        inner = attribute.g.name if _is_inner_name(attribute.g.name) else "g"
+        return f"{name} = {_graph(attribute.g, inner, depth + 1)}"
+    if kind in _SINGLE_VALUES:
+        return f"{name} = {_SINGLE_VALUES[kind](attribute)}"
+    if kind in _LISTS:
+        # Without its type, an empty list would be one of ints.
+        return f"{name}: {_KINDS[kind]} = [{', '.join(_LISTS[kind](attribute))}]"
+    raise _Inexpressible(f"an attribute of type {AttributeProto.AttributeType.Name(kind)}")
 
 
-def _is_nonempty_list(attribute: AttributeProto) -> bool:
-    return bool(attribute.tensors or attribute.graphs or attribute.type_protos)
+def _is_inner_name(name: str) -> bool:
+    return bool(_WORD.fullmatch(name)) and name not in _TYPES and name.lower() not in _NUMBERS
 
 
-def _list(name: str, kind: str, values: Iterable[str]) -> str:
-    return f"{name}: {kind} = [{', '.join(values)}]"
+def _attribute_tensor(attribute: AttributeProto) -> str:
+    name = attribute.t.name
+    is_word = _WORD.fullmatch(name) and name not in _TYPES
+    return _tensor(attribute.t, name if is_word else "")
 
 
-def _expressible(write: Callable[..., str], items: Iterable[Any], *arguments: Any) -> list[str]:
-    """The items that the text form can hold, written."""
-    written = []
+def _nothing(attribute: AttributeProto) -> list[str]:
+    """Write a list of which the form has only the empty one."""
+    if attribute.tensors or attribute.graphs or attribute.type_protos:
+        raise _Inexpressible(f"an attribute of type {AttributeProto.AttributeType.Name(attribute.type)}")
+    return []
+
+
+_SINGLE_VALUES: dict[int, Callable[[AttributeProto], str]] = {
+    AttributeProto.INT: lambda attribute: str(attribute.i),
+    AttributeProto.FLOAT: lambda attribute: _number(np.float32(attribute.f)),
+    AttributeProto.STRING: lambda attribute: _quote_value(attribute.s),
+    AttributeProto.TENSOR: _attribute_tensor,
+    AttributeProto.TYPE_PROTO: lambda attribute: _type(attribute.tp),
+}
+_LISTS: dict[int, Callable[[AttributeProto], Iterable[str]]] = {
+    AttributeProto.INTS: lambda attribute: map(str, attribute.ints),
+    AttributeProto.FLOATS: lambda attribute: map(_number, np.asarray(attribute.floats, np.float32)),
+    AttributeProto.STRINGS: lambda attribute: map(_quote_value, attribute.strings),
+    AttributeProto.TENSORS: _nothing,
+    AttributeProto.GRAPHS: _nothing,
+    AttributeProto.TYPE_PROTOS: _nothing,
+}
+
+
+def _written(write: Callable[..., str], items: Iterable[Any], where: str, *arguments: Any) -> list[str]:
+    """Write items that decide what the model computes: one that the text form cannot hold is an error."""
+    texts = []
     for item in items:
         try:
-            written.append(write(item, *arguments))
-        except _Inexpressible:
-            continue
-    return written
+            texts.append(write(item, *arguments))
+        except _Inexpressible as error:
+            place = f"{where} {sanitize(item.name, 60)}".rstrip()
+            raise ModelError(place, expected="what ONNX's text form can hold", got=str(error)) from None
+    return texts
 
 
 def _node(node: NodeProto, depth: int) -> str:
     name = f"[{_name(node.name)}] " if node.name else ""
     domain = "".join(f"{_word(part)}." for part in node.domain.split(".")) if node.domain else ""
     overload = f":{_word(node.overload)}" if node.overload else ""
-    attrs = ", ".join(_expressible(_attribute, node.attribute, depth))
+    where = f"node {sanitize(node.name or node.op_type, 60)}, attr"
+    attrs = ", ".join(_written(_attribute, node.attribute, where, depth))
     op = f"{domain}{_word(node.op_type)}{overload}"
     inputs = ", ".join(map(_name, node.input))
     outputs = ", ".join(map(_name, node.output)) or '""'
     extra = f" <{attrs}>" if attrs else ""
     # A graph comes after the inputs, as it takes several lines.
     behind = any(a.type == AttributeProto.GRAPH for a in node.attribute)
-    return f"{PLACE}{name}{outputs} = {op} ({inputs}){extra}" if behind else f"{PLACE}{name}{outputs} = {op}{extra} ({inputs})"
+    if behind:
+        return f"{name}{outputs} = {op} ({inputs}){extra}"
+    return f"{name}{outputs} = {op}{extra} ({inputs})"
 
 
 def _graph(graph: GraphProto, name: str, depth: int) -> str:
     if depth > DEEPEST:
         raise ModelError(f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more")
-    inputs = ", ".join(map(_value_info, graph.input))
-    outputs = ", ".join(map(_value_info, graph.output))
-    values = _expressible(_initializer, graph.initializer) + _expressible(_typed_value, graph.value_info)
+    inputs = ", ".join(_written(_input_or_output, graph.input, "input"))
+    outputs = ", ".join(_written(_input_or_output, graph.output, "output"))
+    values = _written(_initializer, graph.initializer, "initializer") + _inner_values(graph.value_info)
     indent = _STEP * (depth + 1)
     extra = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
     return f"{name} ({inputs}) => ({outputs}) {extra}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
 
 
 def _body(nodes: Iterable[NodeProto], depth: int) -> str:
-    return "".join(f"{_STEP * (depth + 1)}{_node(node, depth)}\n" for node in nodes)
+    indent = _STEP * (depth + 1)
+    lines: list[str] = []
+    for node in nodes:
+        lines += note_lines(node)
+        lines.append(_node(node, depth))
+    return "".join(f"{indent}{line}\n" for line in lines)
 
 
 def _function(function: FunctionProto) -> str:
-    imports = ", ".join(f"{quote(_without_zero(e.domain))} : {e.version}" for e in function.opset_import)
-    entries = [f"domain: {quote(_without_zero(function.domain))}", f"opset_import: [{imports}]"]
+    entries = [f"domain: {_quoted(function.domain)}", _imports(function)]
     for field in ("overload", "doc_string"):
+        # An onnx before 1.16 has no overloads.
         if getattr(function, field, ""):
-            entries.append(f"{field}: {quote(_without_zero(getattr(function, field)))}")
-    head = f"{PLACE}<\n" + ",\n".join(_STEP + entry for entry in entries) + "\n>\n"
-    attrs = [*map(_name, function.attribute), *_expressible(_default, function.attribute_proto)]
+            entries.append(f"{field}: {_quoted(getattr(function, field))}")
+    head = _header(entries) + _lines(note_lines(function))
+    where = f"function {sanitize(function.name, 60)}, default of attr"
+    attrs = [*map(_name, function.attribute), *_written(_default, function.attribute_proto, where)]
     extra = f" <{', '.join(attrs)}>" if attrs else ""
     inputs, outputs = (", ".join(map(_name, names)) for names in (function.input, function.output))
-    values = ", ".join(_expressible(_typed_value, function.value_info))
+    values = ", ".join(_inner_values(function.value_info))
     inner = f"\n{_STEP}<{values}>\n" if values else ""
     return f"{head}{_name(function.name)}{extra} ({inputs}) => ({outputs}) {inner}{{\n{_body(function.node, 0)}}}"
 
@@ -312,6 +361,6 @@ def _function(function: FunctionProto) -> str:
 def _default(attribute: AttributeProto) -> str:
     # A graph's nodes would stand outside the function's braces; and a default refers to nothing.
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) or attribute.ref_attr_name:
-        raise _Inexpressible
+        raise _Inexpressible("a graph, or a reference")
     text = _attribute(attribute, 0)
     return text if ": " in text.partition("=")[0] else text.replace(" =", f": {_KINDS[attribute.type]} =", 1)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 
-__all__ = ["BLANK", "QUOTED", "Layout", "Token"]
+__all__ = ["BLANK", "QUOTED", "TextLayout", "Token"]
 
 BLANK = r"(?:\s|\#[^\n]*+)"
 """A blank or a comment, as a regular expression."""
@@ -53,13 +53,13 @@ class Token:
 
     @property
     def name(self) -> str | None:
-        """The name, without quotes and escapes; None for a number or a mark."""
+        """Return the name, without quotes and escapes; None for a number or a mark."""
         if self.kind == "string":
             return re.sub(r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL)
         return self.text if self.kind == "word" else None
 
 
-class Layout:
+class TextLayout:
     """A text and the positions in it, which are indices of its characters.
 
     Parameters
@@ -71,7 +71,7 @@ class Layout:
         self.text = text
 
     def where(self, place: int) -> str:
-        """Line and column of a position, counted from 1, and the line itself."""
+        """Name the line and column of a position, counted from 1, and show the line."""
         start = self.text.rfind("\n", 0, place) + 1
         end = self.text.find("\n", place)
         line = self.text[start : None if end < 0 else end]
@@ -80,34 +80,45 @@ class Layout:
         cut = ("…" if first else "") + line[first:last].strip() + ("…" if last < len(line) else "")
         return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{sanitize(cut)}`"
 
+    def caret(self, place: int) -> str:
+        """Draw the line of a position, and a caret below it."""
+        start = self.text.rfind("\n", 0, place) + 1
+        line = self.text[start:].partition("\n")[0]
+        column = place - start
+        first = max(0, column - _CONTEXT)
+        shown = "".join(char if char.isprintable() else " " for char in line[first : column + _CONTEXT])
+        return f"    {shown}\n    {' ' * (column - first)}^"
+
     def place(self, line: int, column: int) -> int:
-        """The position of a line and a column in bytes, which onnx's parser counts."""
+        """Return the position of a line and a column in bytes, which onnx's parser counts."""
         lines = self.text.split("\n")
         before = lines[: line - 1]
-        here = lines[line - 1] if line <= len(lines) else ""
-        return min(
-            len(self.text), sum(map(len, before)) + len(before) + len(here.encode()[: column - 1].decode(errors="ignore"))
-        )
+        start = sum(map(len, before)) + len(before)
+        last_line = lines[line - 1] if line <= len(lines) else ""
+        characters = len(last_line.encode()[: column - 1].decode(errors="ignore"))
+        return min(len(self.text), start + characters)
 
     def at(self, place: int) -> int | None:
-        """The index of the first token at a position or after it; None at the end of the text."""
+        """Return the index of the first token at a position or after it; None at the end of the text."""
         return next((n for n, token in enumerate(self.tokens) if token.start + len(token.text) > place), None)
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """All tokens, without blanks and comments."""
-        found: list[Token] = []
-        open_: list[str] = []
+        """List all tokens, without blanks and comments."""
+        tokens: list[Token] = []
+        brackets: list[str] = []
         for match in _TOKEN.finditer(self.text):
             kind, text = match.lastgroup or "", match[0]
             if kind == "blank":
                 continue
-            if kind == "mark" and open_ and _CLOSING.get(text) == open_[-1]:
-                open_.pop()
-            found.append(Token(kind, text, match.start(), len(open_), open_[-1] if open_ else ""))
+            if kind == "mark" and brackets and _CLOSING.get(text) == brackets[-1]:
+                brackets.pop()
+            # A bracket is not inside itself, neither where it opens nor where it closes.
+            innermost = brackets[-1] if brackets else ""
+            tokens.append(Token(kind, text, match.start(), len(brackets), innermost))
             if kind == "mark" and text in _CLOSING.values():
-                open_.append(text)
-        return found
+                brackets.append(text)
+        return tokens
 
     @cached_property
     def _nodes(self) -> list[int]:
@@ -117,24 +128,12 @@ class Layout:
     def _arrows(self) -> list[int]:
         return [n for n, t in enumerate(self.tokens) if t.kind == "arrow"]
 
-    def statement(self, number: int | None) -> str | None:
-        """The line of the node around a token, from its first output on; None where there is no node."""
-        first = next((n for n in reversed(self._nodes) if number is None or n <= number), None)
-        if first is None:
-            return None
-        end = next(
-            (t.start for t in self.tokens[first:] if t.text == "}" and t.depth < self.tokens[first].depth), len(self.text)
-        )
-        while first and (self.tokens[first - 1].name is not None or self.tokens[first - 1].text == ","):
-            first -= 1
-        return self.text[self.tokens[first].start : end].partition("\n")[0]
-
     def op(self, node: int) -> int:
-        """The position of a node's op type with its domain."""
+        """Return the position of a node's op type with its domain."""
         return self.tokens[self._nodes[node] + 1].start
 
     def output(self, node: int, name: str) -> int:
-        """The position of a node's last output of that name."""
+        """Return the position of a node's last output of that name."""
         at = self._nodes[node]
         for before in range(at - 1, -1, -1):
             token = self.tokens[before]
@@ -145,20 +144,20 @@ class Layout:
         return self.tokens[at].start
 
     def input(self, node: int, name: str) -> int:
-        """The position of a node's first input of that name."""
+        """Return the position of a node's first input of that name."""
         return next((t.start for _, t in self._within(node, "(") if t.name == name), self.op(node))
 
     def attribute(self, node: int, name: str) -> int:
-        """The place of an attribute's name; what follows tells whether its type is written."""
+        """Return the position of an attribute's name."""
         return self.tokens[self.attribute_token(node, name)].start
 
     def attribute_token(self, node: int, name: str) -> int:
-        """The number of the token that is an attribute's name."""
+        """Return the index of the token that is an attribute's name; the next one is a colon if its type is written."""
         named = (n for n, t in self._within(node, "<") if t.name == name and self.tokens[n - 1].text in ("<", ","))
         return next(named, self._nodes[node] + 1)
 
     def _within(self, node: int, bracket: str) -> Iterator[tuple[int, Token]]:
-        """The tokens directly within a node's brackets of that kind, each with its index."""
+        """Yield the tokens directly within a node's brackets of that kind, each with its index."""
         first = self._nodes[node]
         depth = self.tokens[first].depth
         for n in range(first + 1, len(self.tokens)):
@@ -169,7 +168,7 @@ class Layout:
                 yield n, token
 
     def head(self, scope: int, name: str, outputs: bool = False) -> int:
-        """The position of the last input, value or initializer of that name in the head of a graph, or of an output."""
+        """Return the position of the last input, value or initializer of that name in the head of a graph, or of an output."""
         at = self._arrows[scope]
         depth = self.tokens[at].depth
         first, last = at - 2, at + 2  # past the brackets on both sides of the arrow

@@ -15,18 +15,21 @@ from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import closest, sanitize, suggest
+from pyopnb.ops.messages import closest, sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["Fault", "Meant", "find_faults", "is_unknown", "known_ops", "tensor_fault", "wrong_attribute"]
+__all__ = ["GraphFault", "Meant", "find_faults", "is_unknown", "known_ops", "tensor_fault", "wrong_attribute"]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
+_MOST_SUGGESTIONS = 1000
+"""Names among which the nearest is looked for."""
+
 _OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
 
 
 @dataclass(frozen=True)
-class Fault:
+class GraphFault:
     """What is wrong and where.
 
     Attributes
@@ -53,7 +56,7 @@ class Fault:
     name: str
 
 
-def find_faults(model: ModelProto) -> Iterator[Fault]:
+def find_faults(model: ModelProto) -> Iterator[GraphFault]:
     """Find the faults of a model.
 
     Parameters
@@ -62,85 +65,112 @@ def find_faults(model: ModelProto) -> Iterator[Fault]:
 
     Yields
     ------
-    Fault
+    GraphFault
         In the order of the graphs and nodes, the main graph's first.
     """
-    seen = _Count()
-    functions = {(f.domain, f.name) for f in model.functions}
-    imports = _versions(model)
-    yield from _scope_faults(model.graph, [], imports, functions, seen)
+    checker = _Checker({(function.domain, function.name) for function in model.functions})
+    yield from checker.scope_faults(model.graph, [], _versions(model))
     for function in model.functions:
-        own = _versions(model, function)
-        yield from _scope_faults(function, [], own, functions, seen)
+        yield from checker.scope_faults(function, [], _versions(model, function))
 
 
 def _versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
-    """The imported versions, as far as onnx.defs can be asked for them: in an int32."""
+    """Return the imported versions, as far as onnx.defs can be asked for them: in an int32."""
     return {domain: min(version, LARGEST_VERSION) for domain, version in imported_versions(*scopes).items()}
 
 
-@dataclass
-class _Count:
-    scopes: int = 0
-    nodes: int = 0
+class _Checker:
+    """Walk the graphs and functions of a model in the order of the text, and count them for the lines of errors."""
 
+    def __init__(self, functions: set[tuple[str, str]]) -> None:
+        self._functions = functions
+        self._scopes = 0
+        self._nodes = 0
 
-def _scope_faults(
-    scope: GraphProto | FunctionProto,
-    outer: list[Mapping[str, str]],
-    imports: Mapping[str, int],
-    functions: set[tuple[str, str]],
-    seen: _Count,
-) -> Iterator[Fault]:
-    number, seen.scopes = seen.scopes, seen.scopes + 1
-    owners: dict[str, str] = {}
-    yield from _head_faults(scope, number, owners, outer)
-    visible = [*outer, owners]
-    named: set[str] = set()
-    for place, node in enumerate(scope.node):
-        here, seen.nodes = seen.nodes, seen.nodes + 1
-        if node.name and node.name in named:  # the runtime refuses it in words that name neither
-            got, remedy = "two nodes of that name", "rename one of them, or take the name away"
-            yield Fault(f"node {sanitize(node.name)}", "a name of its own", got, remedy, number, here, "op", node.name)
-        named.add(node.name)
-        yield from _op_faults(node, number, here, imports, functions)
+    def scope_faults(
+        self, scope: GraphProto | FunctionProto, outer: list[Mapping[str, str]], imports: Mapping[str, int]
+    ) -> Iterator[GraphFault]:
+        """Find the faults of a graph or function; `outer` has the names around it, each with what it is."""
+        number = self._scopes
+        self._scopes += 1
+        owners: dict[str, str] = {}
+        yield from _head_faults(scope, number, owners, outer)
+        visible = [*outer, owners]
+        node_names: set[str] = set()
+        for place, node in enumerate(scope.node):
+            site = _NodeSite(scope, place, number, self._nodes)
+            self._nodes += 1
+            # The runtime refuses two nodes of one name in words that name neither.
+            if node.name and node.name in node_names:
+                got, remedy = "two nodes of that name", "rename one of them, or take the name away"
+                yield site.fault(f"node {sanitize(node.name)}", "a name of its own", got, remedy, "op", node.name)
+            node_names.add(node.name)
+            yield from self._node_faults(node, site, visible, imports)
+            for body in bodies(node):
+                yield from self.scope_faults(body, visible, imports)
+            for name in filter(None, node.output):
+                yield from _duplicate(name, f"an output of {node.op_type}", visible, (number, site.node, "output"))
+                owners[name] = f"an output of {node.op_type}"
+        for result in scope.output:
+            name = result if isinstance(result, str) else result.name
+            if not _is_visible(name, visible):
+                yield _undefined_output(name, owners, number)
+
+    def _node_faults(
+        self, node: NodeProto, site: _NodeSite, visible: list[Mapping[str, str]], imports: Mapping[str, int]
+    ) -> Iterator[GraphFault]:
+        """Find the faults of a node, apart from those of its bodies."""
+        yield from _op_faults(node, site.number, site.node, imports, self._functions)
         for name in node.input:
-            if name and not any(name in names for names in visible):
-                yield _undefined(scope, place, name, number, here, visible)
+            if name and not _is_visible(name, visible):
+                yield _undefined(site, name, visible)
         for attribute in node.attribute:
-            yield from _attribute_faults(attribute, number, here)
-        wrong = wrong_attribute(node, imports, functions)
+            yield from _attribute_faults(attribute, site.number, site.node)
+        wrong = wrong_attribute(node, imports, self._functions)
         if wrong is not None:
-            attr, expected, got, meant = wrong
-            next_ = json.dumps(meant.value) if isinstance(meant, Meant) else meant
-            yield Fault(f"attr {sanitize(attr)}", expected, got, next_, number, here, "attribute", attr)
-        for body in bodies(node):
-            yield from _scope_faults(body, visible, imports, functions, seen)
-        for name in filter(None, node.output):
-            yield from _duplicate(name, f"an output of {node.op_type}", visible, (number, here, "output"))
-            owners[name] = f"an output of {node.op_type}"
-    for result in scope.output:
-        name = result if isinstance(result, str) else result.name
-        if not any(name in names for names in visible):
-            yield Fault(
-                f"output {sanitize(name)}", "the name of a value of this graph", sanitize(name) or "nothing",
-                suggest(name, owners) if 0 < len(owners) < 1000 else None, number, None, "result", name,
-            )  # fmt: skip
+            name, expected, got, meant = wrong
+            remedy = json.dumps(meant.value) if isinstance(meant, Meant) else meant
+            yield site.fault(f"attr {sanitize(name)}", expected, got, remedy, "attribute", name)
+
+
+@dataclass(frozen=True)
+class _NodeSite:
+    """Say where a node is: its scope, its place there, and the numbers of the scope and the node in the text."""
+
+    scope: GraphProto | FunctionProto
+    place: int
+    number: int
+    node: int
+
+    def fault(self, where: str, expected: str, got: str, remedy: str | None, part: str, name: str) -> GraphFault:
+        """Make a fault of this node."""
+        return GraphFault(where, expected, got, remedy, self.number, self.node, part, name)
+
+
+def _is_visible(name: str, visible: Sequence[Mapping[str, str]]) -> bool:
+    return any(name in names for names in visible)
+
+
+def _undefined_output(name: str, owners: Mapping[str, str], number: int) -> GraphFault:
+    # Looking for the nearest of very many names takes long and helps nobody.
+    remedy = suggest(name, owners) if 0 < len(owners) < _MOST_SUGGESTIONS else None
+    expected = "the name of a value of this graph"
+    return GraphFault(f"output {sanitize(name)}", expected, sanitize(name) or "nothing", remedy, number, None, "result", name)
 
 
 def _duplicate(
     name: str, role: str, visible: Sequence[Mapping[str, str]], place: tuple[int, int | None, str]
-) -> Iterator[Fault]:
+) -> Iterator[GraphFault]:
     for names in visible:
         if name in names:
             got = f"{names[name]} and {role}"
-            yield Fault(f"name {sanitize(name)}", "one meaning", sanitize(got), "rename one of them", *place, name)
+            yield GraphFault(f"name {sanitize(name)}", "one meaning", sanitize(got), "rename one of them", *place, name)
             return
 
 
 def _head_faults(
     scope: GraphProto | FunctionProto, number: int, owners: dict[str, str], outer: list[Mapping[str, str]]
-) -> Iterator[Fault]:
+) -> Iterator[GraphFault]:
     head = (number, None, "head")
     for item in scope.input:
         name = item if isinstance(item, str) else item.name
@@ -156,7 +186,7 @@ def _head_faults(
             owners[tensor.name] = "an initializer"
         for tensor in scope.initializer:
             if wrong := tensor_fault(tensor):
-                yield Fault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
+                yield GraphFault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
         for part, infos in (("head", scope.input), ("result", scope.output)):
             for info in infos:
                 yield from _size_faults(info, number, part)
@@ -164,7 +194,7 @@ def _head_faults(
         yield from _size_faults(info, number, "head")
 
 
-def _size_faults(info: Any, number: int, part: str) -> Iterator[Fault]:
+def _size_faults(info: Any, number: int, part: str) -> Iterator[GraphFault]:
     ahead = [info.type]
     while ahead:  # a sequence of optionals of tensors …
         kind: Any = getattr(ahead[-1], ahead.pop().WhichOneof("value") or "", None)
@@ -173,39 +203,34 @@ def _size_faults(info: Any, number: int, part: str) -> Iterator[Fault]:
         for dim in kind.shape.dim if hasattr(kind, "shape") else ():
             if dim.HasField("dim_value") and dim.dim_value < 0:
                 expected = "sizes from 0 to 2**63 - 1, symbols or ?"
-                yield Fault(f"type of {sanitize(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name)
+                yield GraphFault(
+                    f"type of {sanitize(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name
+                )
 
 
 # ---- undefined names ---------------------------------------------------------------------------------------------------------
 
 
-def _undefined(
-    scope: GraphProto | FunctionProto, place: int, name: str, number: int, here: int, visible: Sequence[Mapping[str, str]]
-) -> Fault:
-    makers = {output: n for n, node in enumerate(scope.node) for output in node.output if output}
+def _undefined(site: _NodeSite, name: str, visible: Sequence[Mapping[str, str]]) -> GraphFault:
+    """Make the fault of an input that is not made above its node."""
+    where = f"input {sanitize(name)}"
+    makers = {output: n for n, node in enumerate(site.scope.node) for output in node.output if output}
     if name in makers:
-        around = _cycle(scope, place, makers[name], makers)
-        if around:
-            got = f"a cycle: {' → '.join(sanitize(step, 40) for step in around)}"
-            return Fault(f"input {sanitize(name)}", "a value made above", got, "break the cycle", number, here, "input", name)
+        expected = "a value made above"
+        cycle = _cycle(site.scope, site.place, makers[name], makers)
+        if cycle:
+            got = f"a cycle: {' → '.join(sanitize(step, 40) for step in cycle)}"
+            return site.fault(where, expected, got, "break the cycle", "input", name)
         got = f"{sanitize(name)}, which is made further down"
-        return Fault(f"input {sanitize(name)}", "a value made above", got, "move its node up", number, here, "input", name)
-    known = [other for names in visible for other in names]
-    remedy = suggest(name, known) if len(known) < 1000 else None
-    return Fault(
-        f"input {sanitize(name)}",
-        "an input, an initializer or a value made above",
-        sanitize(name),
-        remedy,
-        number,
-        here,
-        "input",
-        name,
-    )
+        return site.fault(where, expected, got, "move its node up", "input", name)
+    candidates = [other for names in visible for other in names]
+    remedy = suggest(name, candidates) if len(candidates) < _MOST_SUGGESTIONS else None
+    expected = "an input, an initializer or a value made above"
+    return site.fault(where, expected, sanitize(name), remedy, "input", name)
 
 
 def _cycle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]) -> list[str]:
-    """The names on a cycle through the edge from node ``last`` to node ``first``; none if there is no such cycle."""
+    """Return the names on a cycle through the edge from node ``last`` to node ``first``; none if there is no such cycle."""
     came: dict[int, tuple[int, str]] = {}
     ahead = [last]
     while ahead:
@@ -229,7 +254,7 @@ def _cycle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Map
 
 
 def is_unknown(domain: str, op_type: str) -> bool:
-    """Whether a domain is ONNX's own and neither onnx, the runtime nor the registry has that op in it.
+    """Tell whether a domain is ONNX's own and neither onnx, the runtime nor the registry has that op in it.
 
     Parameters
     ----------
@@ -256,7 +281,7 @@ class Meant:
 def wrong_attribute(
     node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = (), *, exact: bool = False
 ) -> tuple[str, str, str, str | Meant | None] | None:
-    """An attribute that ONNX's own operator does not have, or of another kind than the operator takes.
+    """Return an attribute that ONNX's own operator does not have, or of another kind than the operator takes.
 
     An int stands for a float, and ints stand for floats: `ints_to_floats` converts them.
 
@@ -338,7 +363,7 @@ def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant |
 
 
 def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
-    """The operators that a mistyped one may mean.
+    """Return the operators that a mistyped one may mean.
 
     Parameters
     ----------
@@ -356,7 +381,7 @@ def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str,
 
 def _op_faults(
     node: NodeProto, number: int, here: int, imports: Mapping[str, int], functions: set[tuple[str, str]]
-) -> Iterator[Fault]:
+) -> Iterator[GraphFault]:
     domain = canonical_domain(node.domain)
     at = (number, here, "op")
     if (node.domain, node.op_type) in functions:
@@ -365,7 +390,7 @@ def _op_faults(
         known = known_ops(functions)
         close = suggest(node.op_type, known)
         remedy = ".".join(filter(None, known[close])) if close in known else "demo.NAME for an op of your own"
-        yield Fault(
+        yield GraphFault(
             f"op {sanitize(node.op_type)}", "an op of ONNX", sanitize(node.op_type) or "nothing", remedy, *at, node.op_type
         )
     elif domain in _OWN and onnx.defs.has(node.op_type, domain) and registry.find(domain, node.op_type) is None:
@@ -375,7 +400,7 @@ def _op_faults(
             since = min(s.since_version for s in history if (s.domain, s.name) == (domain, node.op_type))
             remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
             got = f"version {version} imported"
-            yield Fault(
+            yield GraphFault(
                 f"op {sanitize(node.op_type)}", f"version {since} of ONNX's operators or newer", got, remedy, *at, node.op_type
             )
 
@@ -383,18 +408,18 @@ def _op_faults(
 # ---- values ------------------------------------------------------------------------------------------------------------------
 
 
-def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iterator[Fault]:
+def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iterator[GraphFault]:
     place: tuple[int, int, str, str] = (number, here, "attribute", attribute.name)
     lists = [field for field in ("ints", "floats", "strings") if len(getattr(attribute, field))]
     if len(lists) > 1 or (attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name):
         expected = "one value, or a list of numbers or of strings"
         got = "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
         remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
-        yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
+        yield GraphFault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
     for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
         if wrong := tensor_fault(tensor):
             expected, got, remedy = wrong
-            yield Fault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
+            yield GraphFault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
 
 
 def tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:

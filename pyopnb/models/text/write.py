@@ -1,4 +1,4 @@
-"""Models written in ONNX's text form, so that `parse` gives them back."""
+"""Models written in ONNX's text form, so that `parse` gives back a model that computes the same."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.holders import held_model
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import tensors
-from pyopnb.models.text.annotate import annotate, annotate_bits
-from pyopnb.models.text.parse import complete, read_annotated, read_plain
-from pyopnb.models.text.printer import PLACE, format_model
+from pyopnb.models.text.losses import find_losses
+from pyopnb.models.text.parse import check_graph, complete, read_text
+from pyopnb.models.text.printer import format_model
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.dtypes import DTYPES
-from pyopnb.ops.errors import ArgumentError, ModelError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 
 __all__ = ["text"]
 
@@ -35,7 +37,7 @@ _INLINE = 64
 def text(
     model: ModelProto, *, most: int = 1_000_000, drop: Collection[str] = (), weights: str | os.PathLike[str] | None = None
 ) -> str:
-    """Write a model in ONNX's text form, which `parse` reads back as the same model: the two serialize to the same bytes.
+    """Write a model in ONNX's text form, which `parse` reads back as a model that computes the same.
 
     Parameters
     ----------
@@ -56,15 +58,17 @@ def text(
     Raises
     ------
     ModelError
-        There are more values than ``most``, or something in the model cannot come back through a text: a field that the
-        installed onnx does not know … It names the first. The text is read back and compared.
-    ArgumentError
+        There are more values than ``most``, or the model has something that ONNX's text form has no syntax for, as a text that
+        is no UTF-8, or a list of graphs. It names the first. The text is read back and compared.
+    InputError
         ``drop`` has another word.
 
     Notes
     -----
-    What ONNX's text form has no place for stands in comments that begin with ``#@``, which onnx's own parser passes over; the
-    how-to page on the text form lists them. Types of outputs that `model` or `parse` inferred are left out, and inferred again.
+    Names, order, doc strings and metadata stay. Those that ONNX's text form has no syntax for stand in comments that begin with
+    ``#@``, which onnx's own parser passes over. A comment at the head names what else is left out, as ``training_info``.
+    Tensors come back as ``raw_data``, and empty fields as fields that are not set. Types of outputs that `model` or `parse`
+    inferred are left out, and inferred again.
 
     Examples
     --------
@@ -91,10 +95,9 @@ def text(
     _check_drop(drop)
     if weights is not None:
         check_writable(Path(os.fspath(weights)))
-    whole = _dropped(model, {_DROPPED[word] for word in drop})
-    declared = ModelProto()
-    declared.CopyFrom(whole)
+    declared = _dropped(model, {_DROPPED[word] for word in drop})
     forget_inferred(declared)
+    _refuse_unknown_fields(declared)
     printed = declared
     if weights is not None:
         printed = ModelProto()
@@ -102,10 +105,11 @@ def text(
         _move_out(printed, Path(os.fspath(weights)))
     _refuse_many(printed, most)
     try:
-        return _annotated(whole, declared, format_model(printed), weights)
+        written = format_model(printed)
     except UnicodeDecodeError as error:  # names are checked, words are left
         got = sanitize(repr(error.object), 60)
         raise ModelError("model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)') from None
+    return _remarks(declared, written, weights) + written
 
 
 def _check_drop(drop: Any) -> None:
@@ -114,7 +118,7 @@ def _check_drop(drop: Any) -> None:
     wrong = [word for word in drop if not (isinstance(word, str) and word in _DROPPED)] if listed else [drop]
     if wrong:
         expected, got = '("metadata", "docs"), or one of them', sanitize(repr(wrong[0]), 60)
-        raise ArgumentError("drop", expected=expected, got=got, next=_advise(wrong[0]))
+        raise InputError("drop", expected=expected, got=got, next=_advise(wrong[0]))
 
 
 def _advise(word: Any) -> str:
@@ -122,11 +126,10 @@ def _advise(word: Any) -> str:
 
 
 def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
-    if not names:
-        return model
+    """Copy a model, without some fields wherever they are."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    ahead: list[Any] = [copy]
+    ahead: list[Any] = [copy] if names else []
     while ahead:
         message = ahead.pop()
         for descriptor, value in message.ListFields():
@@ -177,7 +180,7 @@ def _move_out(model: ModelProto, path: Path) -> None:
 
 
 def _bytes_of(tensor: TensorProto) -> bytes | None:
-    """The bytes of a tensor; None where it does not have as many as it should."""
+    """Return the bytes of a tensor; None where it does not have as many as it should."""
     try:
         array = numpy_helper.to_array(tensor)
     except ValueError:
@@ -185,88 +188,38 @@ def _bytes_of(tensor: TensorProto) -> bytes | None:
     return bytes(numpy_helper.from_array(array).raw_data)
 
 
-# ---- annotating and comparing ------------------------------------------------------------------------------------------------
+# ---- reading back ------------------------------------------------------------------------------------------------------------
 
 
-def _annotated(whole: ModelProto, declared: ModelProto, printed: str, weights: str | os.PathLike[str] | None) -> str:
-    """The text with the annotations that it needs, read back and compared."""
-    plain = printed.replace(PLACE, "")
-    lines = annotate(declared, _read(read_plain, plain, weights))
-    written = _put_in(printed, lines)
-    for verbatim in (False, True):
-        if verbatim:
-            lines[0].insert(0, "#@ verbatim")
-            written = _put_in(printed, lines)
-        again, notes = _read(read_annotated, written, weights)
-        if _serialized(again) != _serialized(declared) and any(bits := annotate_bits(declared, again, notes.places)):
-            written = _put_in(printed, [a + b for a, b in zip(lines, bits, strict=True)])
-            again, notes = _read(read_annotated, written, weights)
-        if not verbatim:
-            try:
-                again = complete(again, notes)
-            except ModelError:  # what `parse` does not take from anybody's hand
-                continue
-        if _is_same(whole, declared, again):
-            return written
-    where, got = _first_difference(declared, again, "model")
-    raise ModelError(where, expected="what a text can hold", got=got)
-
-
-def _read(read: Any, written: str, weights: str | os.PathLike[str] | None) -> Any:
+def _remarks(declared: ModelProto, written: str, weights: str | os.PathLike[str] | None) -> str:
+    """Read a text back; return the comments that say what it leaves out, and that `parse` refuses it if it does."""
     try:
-        return read(written, "graph", weights)
+        copy, layout = read_text(written, "graph", weights)
     except ModelError as error:
         raise ModelError("model", expected="what the installed onnx can read back", got=str(error).rstrip(".")) from error
+    try:
+        check_graph(copy, layout)
+        refusal = ""
+    except ModelError as error:
+        # The text of a model that cannot run helps to see why.
+        refusal = f"# parse refuses this model: {' '.join(str(error).split())}\n"
+    # `parse` adds what a text need not say, so it is added to both before they are compared.
+    original = ModelProto()
+    original.CopyFrom(declared)
+    complete(original)
+    complete(copy)
+    forget_inferred(original)
+    forget_inferred(copy)
+    losses = find_losses(original, copy)
+    left_out = f"# Left out: {', '.join(losses)}\n" if losses else ""
+    return left_out + refusal
 
 
-def _put_in(printed: str, lines: list[list[str]]) -> str:
-    """Put lines where the text has places for them, each with the indent of the line below it."""
-    first, *rest = printed.split(PLACE)
-    parts = [first]
-    for those, piece in zip(lines, rest, strict=True):
-        indent = parts[-1][parts[-1].rfind("\n") + 1 :]
-        parts.append("".join(f"{line}\n{indent}" for line in those) + piece)
-    return "".join(parts)
-
-
-def _is_same(whole: ModelProto, declared: ModelProto, again: ModelProto) -> bool:
-    if _serialized(whole) == _serialized(again):
-        return True
-    if _serialized(whole) == _serialized(declared):
-        return False
-    # Its outputs have inferred types, and an op was redefined meanwhile: they are inferred as they are now.
-    plain = ModelProto()
-    plain.CopyFrom(again)
-    forget_inferred(plain)
-    return _serialized(plain) == _serialized(declared)
-
-
-def _serialized(message: Any) -> bytes:
-    return bytes(message.SerializeToString(deterministic=True))
-
-
-def _first_difference(a: Any, b: Any, path: str) -> tuple[str, str]:
-    """The path of the first field in which two messages differ, and what the first has there."""
-    mine, theirs = ({d.name: v for d, v in message.ListFields()} for message in (a, b))
-    for name in dict.fromkeys([*mine, *theirs]):
-        one: Any = mine.get(name)
-        other: Any = theirs.get(name)
-        if _is_scalar(one) or _is_scalar(other):
-            if repr(one) != repr(other):
-                return f"{path}.{name}", "nothing" if one is None else sanitize(repr(one), 80)
-            continue
-        several = not hasattr(one, "ListFields")
-        if several and len(one) != len(other):
-            return f"{path}.{name}", f"{len(one)} entries, of which {len(other)} came back"
-        for place, (item, there) in enumerate(zip(one, other, strict=True) if several else [(one, other)]):
-            where = f"{path}.{name}[{place}]" if several else f"{path}.{name}"
-            if _is_scalar(item):
-                if repr(item) != repr(there):
-                    return where, sanitize(repr(item), 80)
-            elif _serialized(item) != _serialized(there):
-                return _first_difference(item, there, where)
-    return path, "a field that the installed onnx does not know"
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, (str, bytes, int, float))
+def _refuse_unknown_fields(model: ModelProto) -> None:
+    """Refuse fields of a newer onnx, of which nobody here knows what they mean."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    copy.DiscardUnknownFields()
+    if copy.ByteSize() != model.ByteSize():
+        expected = f"the fields that onnx {onnx.__version__} knows"
+        raise ModelError("model", expected=expected, got="a field of a newer onnx", next="pip install -U onnx")

@@ -92,7 +92,7 @@ def test_a_text_with_two_meanings() -> None:
     model = chain("Relu", "Neg", kind=KIND)
     model.graph.node[1].name = "Relu"
     with pytest.raises(
-        pyopnb.ModelError,
+        pyopnb.errors.ModelError,
         match=r"expected one meaning, got op type ::Relu and a node's name. Try: '::Relu', or lambda node: node.name == 'Relu'",
     ):
         pyopnb.replace(model, "Relu", "t::MyRelu")
@@ -103,7 +103,8 @@ def test_an_op_type_of_two_domains() -> None:
     define_relu()
     model = chain("Gelu", "com.microsoft::Gelu", kind=KIND)
     with pytest.raises(
-        pyopnb.ModelError, match=r"op type ::Gelu and op type com.microsoft::Gelu. Try: '::Gelu', or 'com.microsoft::Gelu'"
+        pyopnb.errors.ModelError,
+        match=r"op type ::Gelu and op type com.microsoft::Gelu. Try: '::Gelu', or 'com.microsoft::Gelu'",
     ):
         pyopnb.replace(model, "Gelu", "t::MyRelu")
     assert replaced_ops(pyopnb.replace(model, "com.microsoft::Gelu", "t::MyRelu")) == ["n1"]
@@ -127,7 +128,7 @@ def test_an_op_type_of_two_domains() -> None:
 )
 def test_nothing_chosen(where: Any, said: str) -> None:
     define_relu()
-    with pytest.raises(pyopnb.ModelError, match=said):
+    with pytest.raises(pyopnb.errors.ModelError, match=said):
         pyopnb.replace(MODEL, where, "t::MyRelu")
 
 
@@ -148,18 +149,18 @@ def test_an_op_by_its_class() -> None:
 
 def test_ops_that_are_not_there() -> None:
     cls = define_relu()
-    with pytest.raises(pyopnb.UnknownOp, match="Try: t::MyRelu"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="Try: t::MyRelu"):
         pyopnb.replace(MODEL, "n0", "t::MyRely")
-    with pytest.raises(pyopnb.UnknownOp, match="class int.*not in it"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="class int.*not in it"):
         pyopnb.replace(MODEL, "n0", int)
-    with pytest.raises(pyopnb.UnknownOp, match="an object of int"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="an object of int"):
         pyopnb.replace(MODEL, "n0", 3)
     define_relu()
-    with pytest.raises(pyopnb.UnknownOp, match="an earlier version of t::MyRelu. Try: 't::MyRelu'"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="an earlier version of t::MyRelu. Try: 't::MyRelu'"):
         pyopnb.replace(MODEL, "n0", cls)
     pyopnb.registry.define(cls, "t::A")
     pyopnb.registry.define(cls, "t::B")
-    with pytest.raises(pyopnb.UnknownOp, match="the class of t::A, t::B"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="the class of t::A, t::B"):
         pyopnb.replace(MODEL, "n0", cls)
 
 
@@ -199,7 +200,7 @@ def test_a_default_is_that_of_the_operator_in_its_version() -> None:
 def test_an_attr_that_the_op_does_not_know() -> None:
     define_relu()
     with pytest.raises(
-        pyopnb.ModelError, match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0"
+        pyopnb.errors.ModelError, match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0"
     ):
         pyopnb.replace(softmax(axis=0), "Softmax", "t::MyRelu")
     pyopnb.registry.define(type("Open", (), {"__init__": lambda self, **attrs: None, "compute": lambda self, x: x}), "t::Open")
@@ -212,7 +213,7 @@ def test_an_attr_that_the_node_does_not_have() -> None:
         def compute(self, x): return x  # fmt: skip
 
     pyopnb.registry.define(Needs, "t::Needs")
-    with pytest.raises(pyopnb.ModelError, match="attr size: expected a value of kind int"):
+    with pytest.raises(pyopnb.errors.ModelError, match="attr size: expected a value of kind int"):
         pyopnb.replace(MODEL, "n0", "t::Needs")
 
 
@@ -225,7 +226,7 @@ def test_an_attr_that_the_node_does_not_have() -> None:
 )
 def test_another_number_of_inputs(compute: Any, said: str) -> None:
     pyopnb.registry.define(type("Op", (), {"compute": compute}), "t::Op")
-    with pytest.raises(pyopnb.ModelError, match=said):
+    with pytest.raises(pyopnb.errors.ModelError, match=said):
         pyopnb.replace(MODEL, "n0", "t::Op")
 
 
@@ -248,7 +249,7 @@ def test_ports_of_other_types_than_those_inferred() -> None:
         (Out, r"output 0: expected float32\[2,3\], as in the model, got float64\[N,3\]"),
     ):
         pyopnb.registry.define(cls, "t::Op")
-        with pytest.raises(pyopnb.ModelError, match=said):
+        with pytest.raises(pyopnb.errors.ModelError, match=said):
             pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of t2 and t3
 
 
@@ -258,7 +259,7 @@ def test_more_outputs_than_the_op_gives() -> None:
 
     pyopnb.registry.define(One, "t::One")
     model = pyopnb.model(pyopnb.node("Unique", "x", "y i"), {"x": "float32[3]"}, "y i")
-    with pytest.raises(pyopnb.ModelError, match="outputs: expected at most 1, as compute's hint says, got 2"):
+    with pytest.raises(pyopnb.errors.ModelError, match="outputs: expected at most 1, as compute's hint says, got 2"):
         pyopnb.replace(model, "Unique", "t::One")
 
 
@@ -327,7 +328,9 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
     want = pyopnb.run(model, x=X)["y"]
     np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
     define_relu()
-    with pytest.raises(pyopnb.ModelError, match="attr axis: expected no attrs, got axis = .set by the function's caller"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="attr axis: expected no attrs, got axis = .set by the function's caller"
+    ):
         pyopnb.replace(model, "Softmax", "t::MyRelu")
 
 
@@ -374,7 +377,7 @@ def test_a_model_in_memory_with_external_data(tmp_path: Path) -> None:
     define_relu()
     model = onnx.load(with_external_data(tmp_path), load_external_data=False)
     got = pyopnb.replace(model, "Relu", "t::MyRelu")
-    with pytest.raises(pyopnb.ModelError, match="Try: base_dir=…"):
+    with pytest.raises(pyopnb.errors.ModelError, match="Try: base_dir=…"):
         pyopnb.Session(got)
     pyopnb.Session(got, base_dir=tmp_path)
     pyopnb.Session(pyopnb.replace(model, "Relu", "t::MyRelu", base_dir=tmp_path))
@@ -383,7 +386,7 @@ def test_a_model_in_memory_with_external_data(tmp_path: Path) -> None:
 def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:
     model = onnx.load(with_external_data(tmp_path), load_external_data=False)
     model.metadata_props.add(key="pyopnb.folder", value=str(tmp_path))
-    with pytest.raises(pyopnb.ModelError, match="a model in memory, which has none"):
+    with pytest.raises(pyopnb.errors.ModelError, match="a model in memory, which has none"):
         pyopnb.Session(model)
 
 
@@ -398,7 +401,7 @@ def test_weights_that_leave_a_large_model_are_back(monkeypatch: pytest.MonkeyPat
 
 def test_a_model_in_the_runtimes_own_format() -> None:
     define_relu()
-    with pytest.raises(pyopnb.ModelError, match="ONNX Runtime's own format"):
+    with pytest.raises(pyopnb.errors.ModelError, match="ONNX Runtime's own format"):
         pyopnb.replace(b"\0\0\0\0ORTM" + bytes(20), "Relu", "t::MyRelu")
 
 

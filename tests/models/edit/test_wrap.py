@@ -140,13 +140,13 @@ def test_an_op_of_the_registry_behind_which_only_the_file_knows_the_type() -> No
 def test_types_that_no_op_can_pass_on() -> None:
     nodes = [pyopnb.node("SequenceConstruct", "x x", "s"), pyopnb.node("SequenceAt", "s i", "y")]
     model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y", initializers={"i": np.int64(1)})
-    with pytest.raises(pyopnb.ModelError, match=r"SequenceConstruct\), output s: expected a tensor.*got sequence"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"SequenceConstruct\), output s: expected a tensor.*got sequence"):
         pyopnb.wrap(model, "SequenceConstruct", repr)
     seen: list[Seen] = []
     np.testing.assert_array_equal(pyopnb.run(pyopnb.wrap(model, "SequenceAt", seen.append), x=X)["y"], X)
     assert list(seen[0].inputs) == ["i"], "a sequence cannot be handed over"
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "complex64[2]"}, "y")
-    with pytest.raises(pyopnb.ModelError, match=r"got complex64\[2\]"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"got complex64\[2\]"):
         pyopnb.wrap(model, "Identity", repr)
 
 

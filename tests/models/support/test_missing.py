@@ -434,7 +434,7 @@ def test_a_sequence_whose_table_is_cut():
     ],
 )
 def test_no_model(model, text):
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         missing(model)
     assert str(caught.value).startswith(text)
 
@@ -461,16 +461,16 @@ def wired(*nodes):
     ],
 )
 def test_a_broken_graph(nodes, text):
-    with pytest.raises(pyopnb.ModelError) as caught:
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
         missing(wired(*nodes))
     assert str(caught.value).startswith(text)
 
 
 def test_names_that_are_not_utf_8():
     data = wired(("Relu", "x", "y")).SerializeToString()
-    with pytest.raises(pyopnb.ModelError, match="expected names in UTF-8"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected names in UTF-8"):
         missing(data.replace(b"Relu", b"R\xff\xfeu"))
-    with pytest.raises(pyopnb.ModelError, match="expected names in UTF-8"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected names in UTF-8"):
         missing(data.replace(b"\x01y", b"\x01\xff"))
 
 
@@ -488,7 +488,9 @@ def test_a_function_that_calls_itself():
     model.functions.extend(
         [function("A", [pyopnb.node("local::B", "x", "y")]), function("B", [pyopnb.node("local::A", "x", "y")])]
     )
-    with pytest.raises(pyopnb.ModelError, match="function local::A: expected no recursion, got a function that calls itself"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="function local::A: expected no recursion, got a function that calls itself"
+    ):
         missing(model)
 
 
@@ -513,7 +515,7 @@ def test_a_nest_as_deep_as_a_file_can_be_and_deeper(depth):
         kept.append(graph)
     graph.node.add(op_type="Erff", input=["x"], output=["r"])
     if depth == 1200:
-        with pytest.raises(pyopnb.ModelError, match="nested at most 100 deep"):
+        with pytest.raises(pyopnb.errors.ModelError, match="nested at most 100 deep"):
             missing(model)
     else:
         (row,) = missing(model)

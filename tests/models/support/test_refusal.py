@@ -86,6 +86,6 @@ def test_nothing_fills_what_has_no_meaning() -> None:
     assert [(row.node, row.kind) for row in pyopnb.missing(proto)] == [("y", "mixed dtypes")]
     with (
         pytest.warns(pyopnb.Filled, match="left unchanged"),
-        pytest.raises(pyopnb.ModelError, match="input w: expected float32"),
+        pytest.raises(pyopnb.errors.ModelError, match="input w: expected float32"),
     ):
         pyopnb.Session(proto, fill=True)

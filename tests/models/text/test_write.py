@@ -1,11 +1,13 @@
-"""`text` and `parse`: every model comes back to the byte, or is refused by name."""
+"""`text` and `parse`: a model that comes back computes the same, and the text says what it leaves out."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import re
+import inspect
 import struct
+import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +17,49 @@ import onnx.parser
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+from onnx.reference import ReferenceEvaluator
 
 import pyopnb
 
 # The parser of an older onnx reads neither the smallest floats nor everything in quotes; `text` then says so.
 OLD = tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 21)
 
+DESCRIPTIONS = {
+    "doc_string", "metadata_props", "denotation", "quantization_annotation", "training_info", "configuration",
+    "device_configurations", "value_info",
+}  # fmt: skip
 
-def serialized(model: ModelProto) -> bytes:
-    return model.SerializeToString(deterministic=True)
+
+def essence(message: Any, path: str = "") -> Any:
+    """What decides a result, as nested lists: an oracle of its own, which knows nothing of how `text` compares."""
+    if isinstance(message, TensorProto):
+        if message.data_location == TensorProto.EXTERNAL:
+            return [message.data_type, *message.dims, *[(e.key, e.value) for e in message.external_data]]
+        array = numpy_helper.to_array(message)
+        values = [repr(v) for v in array.ravel().tolist()] if array.dtype.kind in "fcO" else array.tobytes()
+        return [message.data_type, *message.dims, values, message.name if path.endswith("initializer") else ""]
+    parts = []
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.name in DESCRIPTIONS or (field.name == "name" and path.endswith(".g")):
+            continue
+        items = list(value) if is_list(field) else [value]
+        if field.message_type is None:
+            parts.append((field.name, [repr(item) for item in items]))
+        elif is_list(field) or message.HasField(field.name):
+            inner = [essence(item, f"{path}.{field.name}") for item in items]
+            parts += [(field.name, inner)] if any(inner) else []
+    return [part for part in parts if part[1] not in ([], ["0"], ["''"], ["b''"], ["0.0"])]
 
 
 def assert_comes_back(model: ModelProto, **how: Any) -> str:
-    """Assert that a model is the same to the byte after its text, which onnx's own parser takes as well; return the text."""
-    before = serialized(model)
+    """Assert that a model computes the same after its text, which onnx's own parser takes as well; return the text."""
+    before = model.SerializeToString(deterministic=True)
     written = pyopnb.text(model, **how)
-    assert serialized(model) == before, "the model was changed"
-    assert serialized(pyopnb.parse(written, weights=how.get("weights"))) == before
+    assert model.SerializeToString(deterministic=True) == before, "the model was changed"
+    assert essence(pyopnb.parse(written, weights=how.get("weights"))) == essence(model)
     onnx.parser.parse_model(written)
     return written
 
@@ -69,14 +96,14 @@ def on_devices(model: ModelProto) -> None:
 
 
 def overloaded(model: ModelProto) -> None:
-    for overload in ("", "two", "a-b"):
+    for overload in ("", "two"):
         function = model.functions.add(name="F", domain="d", overload=overload, doc_string="what")
         function.input.append("a")
         function.output.append("b")
         function.opset_import.add(domain="", version=21)
         function.node.append(helper.make_node("Abs", ["a"], ["b"], doc_string="why"))
         function.metadata_props.add(key="k", value="v")
-        function.value_info.append(onnx.ValueInfoProto(name="b", doc_string="b"))
+        function.value_info.append(helper.make_tensor_value_info("b", 1, ["N"], "b"))
     model.graph.node.append(helper.make_node("F", ["x"], ["z"], domain="d", overload="two"))
 
 
@@ -90,53 +117,102 @@ def listed(model: ModelProto) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "annotation"),
+    ("change", "note"),
     [
         (lambda m: setattr(m.graph.node[0], "doc_string", "why"), '   #@ doc_string: "why"\n   y = Abs (x)'),
         (lambda m: setattr(m.graph.node[0], "doc_string", "two\nlines"), r'   #@ doc_string: "two\nlines"' + "\n   y = Abs (x)"),
-        (lambda m: m.graph.node[0].metadata_props.add(key="k", value="v"), '#@ metadata_props { key: "k" value: "v" }'),
-        (lambda m: setattr(m.graph, "doc_string", "why"), '#@ graph doc_string: "why"'),
-        (lambda m: m.graph.metadata_props.add(key="k", value="v"), '#@ graph metadata_props { key: "k" value: "v" }'),
-        (lambda m: m.graph.input[0].metadata_props.add(key="k"), '#@ graph.input["x"] metadata_props { key: "k" }'),
-        (lambda m: setattr(m.graph.input[0].type, "denotation", "IMAGE"), '#@ graph.input["x"].type denotation: "IMAGE"'),
-        (lambda m: setattr(m.graph.node[0], "domain", "a-b"), '#@ domain: "a-b"\n   y = a_b.Abs (x)'),
+        (lambda m: m.graph.node[0].metadata_props.add(key="k", value="v"), '#@ metadata_props: {"k": "v"}\n   y'),
+        (lambda m: setattr(m.graph, "doc_string", "why"), '#@ doc_string: "why"\ng ('),
+        (lambda m: m.graph.metadata_props.add(key="k", value="v"), '#@ metadata_props: {"k": "v"}\ng ('),
+        (lambda m: m.graph.input[0].metadata_props.add(key="k"), '#@ value "x" metadata_props: {"k": ""}\ng ('),
+        (lambda m: setattr(m.graph.output[0], "doc_string", 'a "b"'), r'#@ value "y" doc_string: "a \"b\""'),
+        (lambda m: setattr(m.graph.node[0], "domain", "pkg.torch.2.3"), '#@ domain: "pkg.torch.2.3"\n   y = pkg.torch._2._3.Abs (x)'),
         (lambda m: setattr(m.graph.node[0], "op_type", "1 p"), '#@ op_type: "1 p"\n   y = _1_p (x)'),
-        (lambda m: setattr(m.graph, "name", "a\0b"), r'#@ graph name: "a\000b"'),
-        (lambda m: m.graph.ClearField("name"), "#@ graph clear name"),
-        (lambda m: m.graph.node[0].ClearField("output"), '#@ clear output\n   "" = Abs (x)'),
-        (quantized, "#@ graph quantization_annotation { "),
-        (trained, "#@ training_info { algorithm { "),
-        (sparse, "#@ graph sparse_initializer { "),
-        (on_devices, '#@ device_configurations { configuration_id: "two" pipeline_stage: 1 }'),
-        (overloaded, '#@ value_info { name: "b" doc_string: "b" } metadata_props { key: "k" value: "v" }\n<\n'),
+        (overloaded, '#@ metadata_props: {"k": "v"}\n#@ value "b" doc_string: "b"\nF ('),
         (overloaded, "   #@ doc_string: \"why\"\n   b = Abs (a)"),
-        (listed, "#@ attribute[1] insert name: \"graphs\" "),
-        (listed, '   #@ attribute[2] insert name: "bytes" s: "\\377\\000" type: STRING\n'),
-        (lambda m: m.graph.initializer.append(numpy_helper.from_array(np.float32([1]), "")), "#@ graph initializer { "),
-        (lambda m: m.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[2], raw_data=b"1")), "#@ graph initializer { "),
-        (lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0), '#@ graph.input["x"] type { '),
-        (lambda m: m.graph.node[0].input.append("later"), "#@ verbatim"),
-        (lambda m: m.ClearField("ir_version"), "#@ verbatim\n#@ clear ir_version"),
-        (lambda m: m.ClearField("opset_import"), "#@ verbatim"),
-        (lambda m: m.graph.output[0].ClearField("type"), "#@ verbatim"),
-        (lambda m: m.graph.node[0].attribute.append(helper.make_attribute("alpha", 1)), "#@ verbatim"),
     ],
 )  # fmt: skip
-def test_what_onnx_has_no_place_for_is_annotated(change: Any, annotation: str) -> None:
+def test_descriptions_stay_in_comments(change: Any, note: str) -> None:
     model = small()
     change(model)
-    assert annotation in assert_comes_back(model)
+    if model.graph.node[0].op_type == "1 p":
+        model.graph.node[0].domain = "d"
+    if model.graph.node[0].domain == "pkg.torch.2.3":
+        model.opset_import.add(domain="pkg.torch.2.3", version=1)
+    written = assert_comes_back(model)
+    assert note in written.replace("d._1_p", "_1_p")
+    assert "# Left out" not in written and pyopnb.text(pyopnb.parse(written)) == written
 
 
-def test_what_needs_no_annotation_has_none() -> None:
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (quantized, "graph.quantization_annotation"),
+        (trained, "training_info"),
+        (on_devices, "graph.node.device_configurations, configuration"),
+        (lambda m: setattr(m.graph.input[0].type, "denotation", "IMAGE"), "graph.input.type.denotation"),
+        (lambda m: m.graph.initializer.append(helper.make_tensor("w", 1, [1], [1.0])), "storage of tensors outside raw_data"),
+    ],
+)
+def test_the_head_says_what_is_left_out(change: Any, path: str) -> None:
+    model = small()
+    change(model)
+    assert assert_comes_back(model).startswith(f"# Left out: {path}\n<")
+
+
+def test_nothing_is_left_out_of_a_plain_model() -> None:
     assert "#" not in assert_comes_back(small())
 
 
-def test_an_unsorted_graph() -> None:
-    model = small(helper.make_node("Abs", ["a"], ["y"]), helper.make_node("Neg", ["x"], ["a"]))
-    assert "#@ verbatim" in assert_comes_back(model)
-    (y,) = pyopnb.run(pyopnb.parse(pyopnb.text(model)), x=np.float32([-2]))
-    assert y.tolist() == [2]
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (sparse, "sparse_initializer"),
+        (listed, "node Op, attr graphs: .* got an attribute of type GRAPHS"),
+        (lambda m: m.graph.initializer.add(name="w", data_type=1, dims=[2], raw_data=b"1"), "initializer w: .* values that do not fit"),
+        (lambda m: m.graph.initializer.append(numpy_helper.from_array(np.float32([1]), "")), "initializer: .* got no name"),
+        (lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 0), "input x: .* got a dtype"),
+        (lambda m: m.graph.node[0].attribute.append(helper.make_attribute("b", b"\xff")), "attr b: .* got bytes that are no UTF-8"),
+        (lambda m: setattr(m.graph, "name", "a\0b"), "graph a.x00b, name: "),
+    ],
+)  # fmt: skip
+def test_what_decides_a_result_is_never_left_out(change: Any, message: str) -> None:
+    model = small()
+    change(model)
+    with pytest.raises(pyopnb.errors.ModelError, match=message):
+        pyopnb.text(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.graph.node[0].input.append("later"),
+        lambda m: m.graph.node.append(helper.make_node("Neg", ["x"], ["y"])),
+        lambda m: m.graph.node[0].attribute.append(helper.make_attribute("alpha", 1)),
+    ],
+)
+def test_the_head_says_that_parse_refuses_a_model(change: Any) -> None:
+    model = small()
+    change(model)
+    written = pyopnb.text(model)
+    assert written.startswith("# parse refuses this model: line ")
+    with pytest.raises(pyopnb.errors.ModelError):
+        pyopnb.parse(written)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.ClearField("ir_version"),
+        lambda m: m.ClearField("opset_import"),
+        lambda m: m.graph.output[0].ClearField("type"),
+        lambda m: m.graph.node.append(helper.make_node("LeakyRelu", ["x"], ["z"], alpha=1)),
+    ],
+)
+def test_what_parse_completes_is_not_a_difference(change: Any) -> None:
+    model = small()
+    change(model)
+    assert "#" not in pyopnb.text(model)
 
 
 @pytest.mark.parametrize("name", ["w/1:0", "1", "float", "", "nan", 'a"b'])
@@ -145,22 +221,7 @@ def test_a_constant_of_any_name(name: str, raw: bool) -> None:
     tensor = helper.make_tensor("w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes() if raw else [1.0, 2.0], raw=raw)
     tensor.name = name
     model = small(helper.make_node("Constant", [], ["c"], value=tensor), helper.make_node("Add", ["x", "c"], ["y"]))
-    assert ("#@ raw" in assert_comes_back(model)) == raw
-
-
-def test_tensors_stay_in_the_field_in_which_they_are() -> None:
-    model = small()
-    for dtype in ("float32", "int64", "uint8", "bool", "float16", "complex64", "uint64", "int8", "float64"):
-        array = np.array([0, 1, 1], dtype)
-        model.graph.initializer.append(numpy_helper.from_array(array, f"raw {dtype}"))
-        typed = array.view(np.uint16) if dtype == "float16" else array
-        onnx_type = helper.np_dtype_to_tensor_dtype(array.dtype)
-        made = helper.make_tensor(f"typed {dtype}", onnx_type, [3], array.tolist() if dtype != "float16" else array)
-        assert typed.size == 3
-        model.graph.initializer.append(made)
-    model.graph.initializer.append(helper.make_tensor("int4", TensorProto.INT4, [3], [1, -2, 3]))
-    written = assert_comes_back(model)
-    assert '#@ graph.initializer["raw int8"] raw' in written and '"typed int8"]' not in written
+    assert_comes_back(model)
 
 
 NANS = {  # bits of the whole and of the fraction
@@ -168,105 +229,32 @@ NANS = {  # bits of the whole and of the fraction
 }  # fmt: skip
 
 
-@st.composite
-def nans(draw: Any) -> tuple[str, list[int]]:
-    """A dtype and the bits of some values, most of them NaN: quiet and signalling, of either sign."""
-    dtype = draw(st.sampled_from([*NANS]))
-    whole, fraction = NANS[dtype]
-    infinity = (1 << (whole - 1)) - (1 << fraction)
-    nan = st.builds(
-        lambda sign, low: sign << (whole - 1) | infinity | low, st.integers(0, 1), st.integers(1, (1 << fraction) - 1)
-    )
-    values = draw(st.lists(st.one_of(nan, nan, st.sampled_from([0, infinity])), min_size=2, max_size=4))
-    return dtype, values[: len(values) // 2 * 2]
-
-
-def tensor_of(dtype: str, bits: list[int], raw: bool) -> TensorProto:
-    """A tensor of one dimension, made of bytes: a Python float of a signalling NaN would be a quiet one."""
-    size = NANS[dtype][0] // 8
-    data = b"".join(value.to_bytes(size, "little") for value in bits)
-    tensor = TensorProto(
-        name="w", data_type=getattr(TensorProto, dtype.upper().replace("FLOAT32", "FLOAT").replace("FLOAT64", "DOUBLE"))
-    )
-    tensor.dims.append(len(bits) // (2 if dtype.startswith("complex") else 1))
-    if raw:
-        tensor.raw_data = data
-    elif size == 2:
-        tensor.int32_data.extend(bits)
-    else:
-        tensor.MergeFromString(bytes([(4 if size == 4 else 10) << 3 | 2, len(data)]) + data)
-    return tensor
-
-
 @settings(max_examples=40, deadline=None)
-@given(nans(), st.booleans(), st.integers(0, 3))
-def test_a_nan_comes_back_bit_for_bit(values: tuple[str, list[int]], raw: bool, place: int) -> None:
-    tensor = tensor_of(*values, raw)
-    op = helper.make_node("Op", ["x"], ["y"], domain="d")
-    model = small(op)
-    node = model.graph.node[0]
-    if place == 0:
-        model.graph.initializer.append(tensor)
-    elif place == 1:
-        node.attribute.append(AttributeProto(name="t", type=AttributeProto.TENSOR, t=tensor))
-    elif place == 2:  # where ONNX's text form has no place for the attr itself
-        node.attribute.append(AttributeProto(name="ts", type=AttributeProto.TENSORS, tensors=[tensor, tensor]))
-    else:
-        branch = helper.make_graph(
-            [helper.make_node("Constant", [], ["v"], value=tensor)], "b", [], [onnx.ValueInfoProto(name="v")]
-        )
-        model.graph.node.append(helper.make_node("If", ["x"], ["u"], then_branch=branch, else_branch=branch))
-    assert_comes_back(model)
+@given(st.data())
+def test_nan_stays_nan_and_infinities_stay(data: Any) -> None:
+    name = data.draw(st.sampled_from([*NANS]))
+    whole, fraction = NANS[name]
+    infinity = (1 << (whole - 1)) - (1 << fraction)
+    specials = [0, 1 << (whole - 1), infinity, infinity | 1, infinity | 1 << (fraction - 1), (1 << whole) - 1]
+    bits = data.draw(st.lists(st.sampled_from(specials), min_size=2, max_size=4).filter(lambda values: len(values) % 2 == 0))
+    number = {row.name: row.onnx for row in pyopnb.ops.dtypes.DTYPES}[name]
+    size = len(bits) // (2 if name.startswith("complex") else 1)
+    raw = b"".join(value.to_bytes(whole // 8, "little") for value in bits)
+    model = small()
+    model.graph.initializer.append(TensorProto(name="w", data_type=number, dims=[size], raw_data=raw))
+    again = pyopnb.parse(pyopnb.text(model))
+    before, after = (numpy_helper.to_array(m.graph.initializer[0]) for m in (model, again))
+    with np.errstate(invalid="ignore"):
+        numbers = ~np.isnan(before)
+        assert numbers.tolist() == (~np.isnan(after)).tolist()
+    assert before[numbers].tobytes() == after[numbers].tobytes()
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    st.lists(
-        st.sampled_from([0, 0x3F800000, 0x7F800000])
-        | st.integers(0x7F800001, 0x7FFFFFFF)
-        | st.integers(0xFF800001, 0xFFFFFFFF),
-        min_size=1,
-        max_size=3,
-    )
-)
-def test_a_nan_in_an_attr_comes_back_bit_for_bit(bits: list[int]) -> None:
-    model = small(helper.make_node("Op", ["x"], ["y"], domain="d"))
-    data = [struct.pack("<I", value) for value in bits]
-    one, several = (
-        model.graph.node[0].attribute.add(name="one", type=AttributeProto.FLOAT),
-        model.graph.node[0].attribute.add(name="s"),
-    )
-    one.MergeFromString(b"\x15" + data[0])
-    several.type = AttributeProto.FLOATS
-    several.MergeFromString(b"".join(b"\x3d" + value for value in data))
-    model.functions.add(domain="d", name="F", opset_import=model.opset_import).attribute_proto.append(one)
-    assert_comes_back(model)
-
-
-def test_a_nan_with_bits_of_its_own_is_in_an_annotation() -> None:
-    model = small(helper.make_node("Op", ["x"], ["y"], domain="d", alpha=1.0))
-    model.graph.node[0].attribute[0].MergeFromString(b"\x15\x01\x00\xc0\x7f")
-    assert "#@ attribute[0] bits f 7fc00001" in assert_comes_back(model)
-    model.graph.node[0].attribute[0].f = float("nan")
-    assert "#@" not in assert_comes_back(model)
-
-
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        ("attribute[0] bits f", "expected one value, got f"),
-        ("attribute[0] bits f 7fc00001 7fc00001", "expected one value, got f 7fc00001 7fc00001"),
-        ("attribute[0] bits f 7ff8000000000001", "expected values of 8 hexadecimal digits, got f 7ff8000000000001"),
-        ("attribute[0] bits f 0x7fc00001", "expected 8 or 16 hexadecimal digits for each value, got 0x7fc00001"),
-        ("attribute[0] bits i 7fc00001", "expected a float field, got i 7fc00001"),
-        ("attribute[0] bits g 7fc00001", "expected a float field, got g 7fc00001"),
-        ("attribute[0] bits fs 7fc00001", "expected a field of a AttributeProto, got fs"),
-        ("attribute[0] bits", "expected a float field and its bits, got nothing"),
-    ],
-)
-def test_bits_that_cannot_be(written: str, said: str) -> None:
-    with pytest.raises(pyopnb.ModelError, match=re.escape(said)):
-        pyopnb.parse(f"(float[N] x) => (float[N] y) {{\n   #@ {written}\n   y = LeakyRelu<alpha = 0.5>(x)\n}}")
+def test_the_head_says_that_bits_of_nan_are_left_out() -> None:
+    model = small(helper.make_node("Op", ["x"], ["y"], domain="d", alpha=float("nan")))
+    assert "#" not in pyopnb.text(model)
+    model.graph.node[0].attribute[0].MergeFromString(b"\x15" + struct.pack("<I", 0xFFC00001))
+    assert pyopnb.text(model).startswith("# Left out: bits of NaN\n")
 
 
 def test_fields_of_a_newer_onnx_are_refused_by_name() -> None:
@@ -274,8 +262,8 @@ def test_fields_of_a_newer_onnx_are_refused_by_name() -> None:
     data = model.graph.node[0].SerializeToString() + b"\xfa\x3f\x01a"  # field 1023
     model.graph.node[0].CopyFrom(onnx.NodeProto.FromString(data))
     with pytest.raises(
-        pyopnb.ModelError,
-        match=r"^model\.graph\.node\[0\]: expected what a text can hold, got a field that the installed onnx does not know",
+        pyopnb.errors.ModelError,
+        match="^model: expected the fields that onnx .* knows, got a field of a newer onnx",
     ):
         pyopnb.text(model)
 
@@ -293,7 +281,9 @@ def test_leaving_out_metadata_and_docs() -> None:
     least = pyopnb.text(model, drop=("metadata", "docs"))
     assert "metadata" not in least and "doc_string" not in least
     assert not pyopnb.parse(least).graph.node[0].metadata_props and model.graph.node[0].metadata_props
-    with pytest.raises(pyopnb.ArgumentError, match=r'drop: expected \("metadata", "docs"\), .* got \'doc\'.* drop=\("docs",\)'):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r'drop: expected \("metadata", "docs"\), .* got \'doc\'.* drop=\("docs",\)'
+    ):
         pyopnb.text(model, drop=("doc",))
 
 
@@ -320,14 +310,14 @@ def test_large_tensors_go_to_a_file(tmp_path: Path) -> None:
     session = pyopnb.Session(aside, base_dir=tmp_path)
     assert session(x=[-1])["y"].tolist() == [1]
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(pyopnb.ModelError, match=r"initializer typed: expected 560 bytes in weights.bin, got 559"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"initializer typed: expected 560 bytes in weights.bin, got 559"):
         pyopnb.parse(written, weights=path)
 
 
 def test_millions_of_values_come_back_from_a_file(tmp_path: Path) -> None:
     model = small()
     model.graph.initializer.append(numpy_helper.from_array(np.ones(5_000_000, np.float32), "w"))
-    with pytest.raises(pyopnb.ModelError, match=r'Try: pyopnb\.text\(model, weights="weights\.bin"\)'):
+    with pytest.raises(pyopnb.errors.ModelError, match=r'Try: pyopnb\.text\(model, weights="weights\.bin"\)'):
         pyopnb.text(model)
     assert_comes_back(model, weights=tmp_path / "w")
 
@@ -338,13 +328,15 @@ def test_a_file_of_the_models_own_is_not_overwritten(tmp_path: Path) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.ones(100, np.float32), "w"))
     tensor = model.graph.initializer.add(name="e", data_type=1, dims=[100], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="w.bin")
-    with pytest.raises(pyopnb.ModelError, match="expected another name than that of the model's own external data, got w.bin"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected another name than that of the model's own external data, got w.bin"
+    ):
         pyopnb.text(model, weights=tmp_path / "w.bin")
     assert (tmp_path / "w.bin").read_bytes() == bytes(400)
     assert_comes_back(model, weights=tmp_path / "other.bin")
 
 
-# Annotations by hand
+# Notes by hand
 
 
 ONE = "(float[N] x) => (float[N] y) {{\n   #@ {}\n   y = demo.Op <k = 1, t = float {{2}}> (x)\n}}"
@@ -353,52 +345,23 @@ ONE = "(float[N] x) => (float[N] y) {{\n   #@ {}\n   y = demo.Op <k = 1, t = flo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "line 2, column 4, in `#@`: expected fields in protobuf's text format, got nothing."),
-        ("doc: 1", "expected fields in protobuf's text format, got what protobuf refuses: "),
-        ("a note to myself", "expected a field of a NodeProto, got a"),
-        ("attribut[0] i: 2", "expected a field of a NodeProto, got attribut. Try: attribute"),
-        ("attribute i: 2", 'expected attribute[…] or attribute["…"], got attribute.'),
-        ('attribute["q"] i: 2', 'expected the name of one entry, got no attribute["q"].'),
-        ('attribute["kk"] i: 2', 'got no attribute["kk"]. Try: k'),
-        ("attribute[7] i: 2", "expected a place below 2, got attribute[7]."),
-        ("attribute[7] insert i: 2", "expected a place up to 2, got attribute[7]."),
-        ("insert i: 2", "expected the place of the new entry, as attribute[1] insert …, got nothing."),
-        ("name[0] insert i: 2", "expected a list of messages, got name."),
-        ("op_type[0] i: 2", "expected a path to a message, got op_type, which is none."),
-        ("clear", "expected the fields to clear, got nothing."),
-        ("clear docs", "expected a field of a NodeProto, got docs."),
-        ("verbatim", "expected verbatim above the model, got verbatim of a NodeProto."),
-        ("set name", "expected set above the model, got set of a NodeProto."),
-        ("raw", "expected a tensor, got a NodeProto."),
-        ('attribute["t"].t raw now', "expected nothing after raw, got now."),
-        ("attribute { g { " * 40 + "} } " * 40, "expected fields nested at most 60 deep, got more."),
+        ("", 'line 2, column 4, in `#@`: expected #@ doc_string: "why", on a line above'),
+        ("a note to myself", "got #@ a note to myself."),
+        ('doc_strin: "why"', "got doc_strin. Try: doc_string"),
+        ("doc_string: why", "expected a text in double quotes, as in JSON, got why."),
+        ("doc_string: 3", "expected a text in double quotes"),
+        ("metadata_props: [1]", "expected texts by name"),
+        ('metadata_props: {"a": 1}', "expected texts by name"),
+        ("metadata_props: " + "[" * 100_000, "expected texts by name"),
+        ('value "x" doc_string: "a"', "expected a value that is declared below"),
+        ('doc_string: "\\ud800"', "expected a text in double quotes"),
+        ("clear domain", "expected #@ doc_string"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_with_an_annotation(words: str, message: str) -> None:
-    with pytest.raises(pyopnb.ModelError) as raised:
+)
+def test_what_is_wrong_with_a_note(words: str, message: str) -> None:
+    with pytest.raises(pyopnb.errors.ModelError) as raised:
         pyopnb.parse(ONE.format(words).replace("#@ \n", "#@\n"))
     assert message in str(raised.value)
-
-
-def test_what_is_wrong_with_an_annotation_of_the_model() -> None:
-    for words in ("set", "set doc_string"):
-        with pytest.raises(pyopnb.ModelError, match="^line 1, column 1, .*: expected set domain name, or one of them, got "):
-            pyopnb.parse(f"#@ {words}\n(float x) => (y) {{ y = Abs(x) }}")
-
-
-def test_what_most_of_a_model_has_is_said_once() -> None:
-    model = pyopnb.model([helper.make_node("Abs", ["x"], ["y"]) for _ in range(1)], {"x": "float32[N]"}, "y")
-    for number in range(9):
-        tensor = TensorProto(data_type=1, dims=[1], name="", float_data=[number])
-        model.graph.node.append(helper.make_node("Constant", [], [f"c{number}"], value=tensor))
-        model.graph.node[-1].domain = ""
-    model.graph.initializer.append(numpy_helper.from_array(np.float32([1]), "w"))
-    written = assert_comes_back(model)
-    assert [line.strip() for line in written.splitlines() if "#@" in line] == [
-        "#@ set domain name",
-        '#@ graph.initializer["w"] raw',
-        "#@ clear domain",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -406,39 +369,27 @@ def test_what_most_of_a_model_has_is_said_once() -> None:
     [
         "(float x) => (y) { y = Abs(x) }\n#@ doc_string: \"a\"",
         "(float x) => (y) { y = Abs(x)\n#@ doc_string: \"a\"\n}",
-        "(float x\n#@ doc_string: \"a\"\n) => (y) { y = Abs(x) }",
-        "(float x) => (y) { y = demo.Op<\n#@ doc_string: \"a\"\na = 1>(x) }",
     ],
 )  # fmt: skip
-def test_an_annotation_of_nothing(text: str) -> None:
-    with pytest.raises(
-        pyopnb.ModelError, match="expected an annotation on a line of its own above the model, a function or a node"
-    ):
+def test_a_note_of_nothing(text: str) -> None:
+    with pytest.raises(pyopnb.errors.ModelError, match="got nothing below it"):
         pyopnb.parse(text)
 
 
-def test_annotations_that_nest_deeper_than_a_file_can() -> None:
-    inner = '#@ attribute { name: "b" g { node { ' + 'attribute { name: "b" g { node { ' * 18 + "} } } " * 19 + "\n y = Op(x)"
-    for _ in range(20):
-        inner = f"y = Op<b = g () => (y) {{ {inner} }}>(x)"
-    with pytest.raises(pyopnb.ModelError, match="^annotations: expected a model that can be written to a file, got "):
-        pyopnb.parse(f'<ir_version: 9, opset_import: ["": 20]> (float x) => (y) {{ {inner} }}')
-
-
-def test_annotations_by_hand() -> None:
+def test_notes_by_hand() -> None:
     model = pyopnb.parse(
-        '#@ producer_name: "me"\n#@graph.output["y"] doc_string: "what"\n(float[N] x) => (float[N] y) {\n'
-        '   a = Abs(x) # "#@ name" is no annotation: "\n'
-        '   #@ doc_string: "one"   name: "#@"\n\n   # a comment\n   #@ attribute["k"] doc_string: "two"\n   y = demo.Op<k = "#@ k">(a)\n}'
+        '#@ doc_string: "all"\n#@value "y" doc_string: "what"\n(float[N] x) => (float[N] y) {\n'
+        '   a = Abs(x) # "#@ name" is no note: "\n'
+        '   #@ doc_string: "one"\n\n   # a comment\n   #@ metadata_props: {"k": "two"}\n   y = demo.Op<k = "#@ k">(a)\n}'
     )
-    assert (model.producer_name, model.graph.output[0].doc_string) == ("me", "what")
-    assert [node.doc_string for node in model.graph.node] == ["", "one"] and model.graph.node[1].name == "#@"
-    assert (model.graph.node[1].attribute[0].doc_string, model.graph.node[1].attribute[0].s) == ("two", b"#@ k")
+    assert (model.graph.doc_string, model.graph.output[0].doc_string) == ("all", "what")
+    assert [node.doc_string for node in model.graph.node] == ["", "one"]
+    assert (model.graph.node[1].metadata_props[0].value, model.graph.node[1].attribute[0].s) == ("two", b"#@ k")
 
 
-def test_a_fault_below_annotations_has_its_line() -> None:
-    text = '(float[N] x) => (float[N] y) {\n   #@ doc_string: "a"\n   a = Abs(x)\n   #@ domain: ""\n   y = Neg(b)\n}'
-    with pytest.raises(pyopnb.ModelError, match=r"^line 5, column 12, in `y = Neg\(b\)`, input b: "):
+def test_a_fault_below_notes_has_its_line() -> None:
+    text = '(float[N] x) => (float[N] y) {\n   #@ doc_string: "a"\n   a = Abs(x)\n   #@ doc_string: ""\n   y = Neg(b)\n}'
+    with pytest.raises(pyopnb.errors.ModelError, match=r"^line 5, column 12, in `y = Neg\(b\)`, input b: "):
         pyopnb.parse(text)
 
 
@@ -506,16 +457,54 @@ def protos(draw: Any) -> ModelProto:
     return model
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(protos())
 def test_any_proto_comes_back_or_is_refused_by_name(model: ModelProto) -> None:
     try:
-        assert_comes_back(model)
-    except pyopnb.ModelError as error:
-        said = str(error)
-        assert re.match(r"model[.:]|graph |tensor ", said), said
-        allowed = "nested at most|at most 1000000 values" + "|installed onnx can read back" * OLD
-        assert re.search(allowed, said), said
+        written = pyopnb.text(model)
+    except pyopnb.errors.ModelError:
+        return
+    if "# parse refuses" not in written:
+        completed = ModelProto()
+        completed.CopyFrom(model)
+        again = pyopnb.parse(written)
+        for copy in (completed, again):
+            copy.ir_version = copy.ir_version or again.ir_version
+            del copy.opset_import[:]
+            for output in copy.graph.output:
+                output.ClearField("type")
+            for function in copy.functions:
+                del function.opset_import[:]
+        assert essence(again) == essence(completed)
+
+
+def test_onnx_own_node_tests_compute_the_same() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Some cases compute with infinities while they are made.
+        arguments = [None] * len(inspect.signature(collect_testcases).parameters)
+        cases = [case for case in collect_testcases(*arguments) if case.model is not None]
+    chosen = [case for case in cases if zlib.crc32(case.name.encode()) % 12 == 0]
+    compared = 0
+    for case in chosen:
+        written = pyopnb.text(case.model)
+        again = pyopnb.parse(written)
+        assert essence(again) == essence(case.model), case.name
+        feeds = dict(zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False))
+        feeds = {name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for name, v in feeds.items()}
+        if not all(isinstance(value, np.ndarray) for value in feeds.values()):
+            continue  # The files of sequences and optionals are none of this test's business.
+        if any(word in case.name for word in ("bernoulli", "random", "dropout", "image_decoder")):
+            continue
+        with np.errstate(all="ignore"):
+            try:
+                before = ReferenceEvaluator(case.model).run(None, feeds)
+            except (RuntimeError, TypeError, NotImplementedError):
+                continue  # onnx's own evaluator does not run every one of its cases.
+            after = ReferenceEvaluator(again).run(None, feeds)
+        compared += 1
+        for a, b in zip(before, after, strict=True):
+            assert np.asarray(a).dtype == np.asarray(b).dtype and repr(a) == repr(b), case.name
+    assert compared > 80
 
 
 @pytest.mark.one_python
@@ -529,5 +518,5 @@ def test_the_models_that_come_with_onnx(tmp_path: Path) -> None:
         if not OLD:
             assert_comes_back(model, weights=tmp_path / "weights")
             continue
-        with contextlib.suppress(pyopnb.ModelError):  # its parser does not take everything
+        with contextlib.suppress(pyopnb.errors.ModelError):  # its parser does not take everything
             assert_comes_back(model, weights=tmp_path / "weights")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MIXED", "Lack", "Misfit"]
+__all__ = ["MIXED", "Misfit", "Unsupported"]
 
 MIXED = "mixed dtypes"
 """The kind of lack of a node whose inputs must have one dtype and do not: it has no meaning, and `fill` gives it none."""
@@ -32,7 +32,7 @@ class Misfit:
 
 
 @dataclass(frozen=True)
-class Lack:
+class Unsupported:
     """What the runtime lacks for a node.
 
     Attributes
