@@ -14,10 +14,11 @@ from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.models.diff import ModelDiff, diff_models
 from pyopnb.diffs.ops import OpDiff, diff_versions
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.holders import held_model
 from pyopnb.models.io import as_proto
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import FeedError, ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
 from pyopnb.runtime.profile.profile import Profile
@@ -97,7 +98,7 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 
     Raises
     ------
-    FeedError
+    InputError
         A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
         have no tensor in common, only b is a run in torch, an array has a name that the run lacks, a file does not exist, or a
         text names a folder.
@@ -169,7 +170,7 @@ def _refuse_folders(*sides: Any) -> None:
     files = [_first_file(text) for text in texts]
     inside = ", ".join(f'"{sanitize(str(file))}"' for file in files) if all(files) else None
     got = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
-    raise FeedError(
+    raise InputError(
         "diff", expected="values, or the paths of files", got=got, next=inside or "np.asarray(text), if it is a text"
     )
 
@@ -183,13 +184,13 @@ def _require(sides: tuple[Any, ...], types: tuple[type, ...], what: str, suggest
     for name, side in zip("ab", sides, strict=True):
         if not isinstance(side, types):
             expected = f"{what}, as the other side is one"
-            raise FeedError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
+            raise InputError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
 
 
 def _refuse_tolerances(what: str, rtol: float | None, atol: float | None, stol: float | None) -> None:
     for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
         if tolerance is not None:
-            raise FeedError(f"diff, {name}", expected=f"none, for {what}", got=str(tolerance))
+            raise InputError(f"diff, {name}", expected=f"none, for {what}", got=str(tolerance))
 
 
 def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]) -> TraceDiff:
@@ -200,12 +201,12 @@ def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, flo
     trace, other = (a, b) if isinstance(a, Trace) else (b, a)
     if not isinstance(other, (Mapping, Result)):
         expected = "a trace, or arrays by name, to compare with a trace"
-        raise FeedError("diff", expected=expected, got=type(other).__name__, next='{"y": array}')
+        raise InputError("diff", expected=expected, got=type(other).__name__, next='{"y": array}')
     return diff_with_arrays(trace, dict(other.items()), *tolerances, first=trace is a)
 
 
 def _is_one_path(a: Any, b: Any) -> bool:
-    """Whether a text that ends in .onnx is beside something other than a text."""
+    """Tell whether a text that ends in .onnx is beside something other than a text."""
     return any(isinstance(side, str) and _is_model(side) and not isinstance(other, str) for side, other in ((a, b), (b, a)))
 
 

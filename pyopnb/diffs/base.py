@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
+from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.errors import InputError
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = [
     "MAX_LINES",
-    "TOLERANCES",
     "DiffBase",
     "ToleranceDiff",
-    "check_tolerances",
     "checked_items",
     "checked_text",
     "checked_whole",
@@ -28,12 +26,6 @@ __all__ = [
 
 MAX_LINES = 12
 """The most lines that the text of a diff has."""
-
-TOLERANCES = MappingProxyType(
-    {"float64": (1e-7, 1e-12), "float32": (1e-5, 1e-5), "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5),
-     "complex64": (1e-5, 1e-5), "complex128": (1e-7, 1e-12)}
-)  # fmt: skip
-"""Relative and absolute tolerance of dtypes that people calculate with; all other dtypes are exact."""
 
 _MAX_WIDTH = 160
 
@@ -53,16 +45,16 @@ class DiffBase(Displayable):
 
     @property
     def verdict(self) -> str:
-        """In one word; the possible words depend on what was compared."""
+        """Return the verdict in one word; the possible words depend on what was compared."""
         raise NotImplementedError
 
     @property
     def ok(self) -> bool:
-        """Whether the two agree."""
+        """Tell whether the two agree."""
         raise NotImplementedError
 
     def headline(self) -> list[str]:
-        """What to read first.
+        """Say what to read first.
 
         Returns
         -------
@@ -108,19 +100,19 @@ class DiffBase(Displayable):
 
         Raises
         ------
-        FeedError
+        InputError
             The text is something else, or was written by a later version.
         """
         try:
             return from_document(cls, json.loads(text, parse_constant=_refuse_constant))
-        except FeedError:
+        except InputError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             got = sanitize(f"{type(error).__name__}: {error}")
-            raise FeedError(f"{cls.__name__}.from_json", expected="what to_json wrote", got=got) from None
+            raise InputError(f"{cls.__name__}.from_json", expected="what to_json wrote", got=got) from None
 
     def _to_fields(self) -> dict[str, Any]:
-        """The diff's own part of its JSON document."""
+        """Return the fields of the JSON document beside those of every diff."""
         raise NotImplementedError
 
     @classmethod
@@ -152,7 +144,7 @@ class ToleranceDiff(DiffBase):
 
         Raises
         ------
-        FeedError
+        InputError
             A tolerance is negative or not finite.
 
         Examples
@@ -169,24 +161,11 @@ class ToleranceDiff(DiffBase):
         raise NotImplementedError
 
 
-def check_tolerances(rtol: float | None, atol: float | None, stol: float | None = None) -> None:
-    """Refuse tolerances that are negative or not finite.
-
-    Raises
-    ------
-    FeedError
-        One is.
-    """
-    for name, value in (("rtol", rtol), ("atol", atol), ("stol", stol)):
-        if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-            raise FeedError(f"diff, {name}", expected="a finite number that is not negative", got=sanitize(repr(value), 80))
-
-
 # ---- JSON --------------------------------------------------------------------------------------------------------------------
 
 
 def to_document(diff: DiffBase) -> dict[str, Any]:
-    """A diff as plain dicts, lists and numbers, headed by the format's name and version."""
+    """Write a diff as plain dicts, lists and numbers, headed by the format's name and version."""
     head = {"format": diff._FORMAT, "version": diff._VERSION, "verdict": diff.verdict, "ok": diff.ok}
     return {**head, **diff._to_fields()}
 
@@ -196,15 +175,15 @@ def from_document(cls: type[_Diff], document: Any) -> _Diff:
 
     Raises
     ------
-    FeedError
+    InputError
         The document is of another format or of a later version. Other malformed documents raise whatever Python raises.
     """
     where = f"{cls.__name__}.from_json"
     if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
-        raise FeedError(where, expected=f"JSON with format {cls._FORMAT}", got=sanitize(json.dumps(document), 80))
+        raise InputError(where, expected=f"JSON with format {cls._FORMAT}", got=sanitize(json.dumps(document), 80))
     if document.get("version") != cls._VERSION:
         got = sanitize(document.get("version"))
-        raise FeedError(where, expected=f"version {cls._VERSION}", got=got, next="a newer pyopnb")
+        raise InputError(where, expected=f"version {cls._VERSION}", got=got, next="a newer pyopnb")
     return cls._from_fields(document)
 
 
@@ -216,7 +195,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def checked_items(value: Any, most: int = 10**7, least: int = 0) -> list[Any]:
-    """A list of JSON; a text is none, although its letters would do as one.
+    """Check that a value of JSON is a list; a text is none, although its letters would do as one.
 
     Raises
     ------
@@ -231,7 +210,7 @@ def checked_items(value: Any, most: int = 10**7, least: int = 0) -> list[Any]:
 
 
 def checked_text(value: Any) -> str:
-    """A text of JSON.
+    """Check that a value of JSON is a text.
 
     Raises
     ------
@@ -244,7 +223,7 @@ def checked_text(value: Any) -> str:
 
 
 def checked_whole(value: Any, least: int = 0, most: int = 2**63) -> int:
-    """An integer of JSON.
+    """Check that a value of JSON is an integer within limits.
 
     Raises
     ------

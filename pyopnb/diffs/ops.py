@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 
@@ -50,7 +50,7 @@ class OpDiff(DiffBase):
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is ``"identical"``."""
+        """Tell whether the verdict is ``"identical"``."""
         return self.verdict == "identical"
 
     def _headline(self) -> list[str]:

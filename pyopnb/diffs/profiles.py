@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
 from pyopnb.models.disjoint_sets import DisjointSets
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.runtime.profile.profile import NodeProfile, Profile
 from pyopnb.runtime.profile.spread import Spread, microseconds
 
@@ -50,7 +50,7 @@ class NodeChange:
 
     @property
     def ratio(self) -> float | None:
-        """The median of b over that of a; None where there are not both, or that of a is 0."""
+        """Divide the median of b by that of a; None where there are not both, or that of a is 0."""
         return self.b.median / self.a.median if self.a is not None and self.b is not None and self.a.median else None
 
     @property
@@ -88,7 +88,7 @@ class ProfileDiff(DiffBase):
 
     @property
     def ok(self) -> bool:
-        """Whether neither the run nor a node is slower in b."""
+        """Tell whether neither the run nor a node is slower in b."""
         return all(change.verdict != "slower" for change in (self.run, *self.nodes))
 
     def _headline(self) -> list[str]:
@@ -104,7 +104,7 @@ class ProfileDiff(DiffBase):
         return fit_lines([*self._headline(), *(str(change) for change in self.nodes if change.verdict != "same")])
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost.
+        """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost.
 
         Returns
         -------

@@ -8,7 +8,8 @@ import pytest
 from small_ops import soft_clip_source
 
 import pyopnb
-from pyopnb import FeedError, OpDiff, registry
+from pyopnb import OpDiff, registry
+from pyopnb.errors import InputError
 
 CLIP = soft_clip_source("x").lstrip()
 
@@ -79,7 +80,7 @@ def test_a_long_text_is_cut_and_json_reads_back():
     assert len(lines) == 12 and lines[-1] == f"… and {len(found.source) - 10} more lines"
     assert OpDiff.from_json(found.to_json()) == found
     for change in ({"format": "x"}, {"version": 2}, {"source": 3}, {"source": [3]}, {"same_code": "yes"}):
-        with pytest.raises(FeedError, match="OpDiff.from_json"):
+        with pytest.raises(InputError, match="OpDiff.from_json"):
             OpDiff.from_json(json.dumps(json.loads(found.to_json()) | change))
 
 
@@ -87,7 +88,7 @@ def test_it_has_no_truth_value_and_no_tolerance():
     version = define(CLIP)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(pyopnb.diff(version, version))
-    with pytest.raises(FeedError, match="diff, b: expected a version of an op"):
+    with pytest.raises(InputError, match="diff, b: expected a version of an op"):
         pyopnb.diff(version, 3)
-    with pytest.raises(FeedError, match="diff, rtol"):
+    with pytest.raises(InputError, match="diff, rtol"):
         pyopnb.diff(version, version, rtol=1)

@@ -52,12 +52,12 @@ def test_nodes_that_one_side_ran_as_one():
 def test_json_html_and_what_is_refused():
     found = pyopnb.diff(made(a=100, gone=5), made(a=200))
     assert pyopnb.ProfileDiff.from_json(found.to_json()) == found
-    with pytest.raises(pyopnb.FeedError):
+    with pytest.raises(pyopnb.errors.InputError):
         pyopnb.ProfileDiff.from_json(found.to_json().replace('"median": ', '"median": "x", "m": ', 1))
     assert "slower" in pyopnb.show(found).body and "1.98" in pyopnb.show(found).body
-    with pytest.raises(pyopnb.FeedError, match="diff, b: expected a profile, as the other side is one, got int"):
+    with pytest.raises(pyopnb.errors.InputError, match="diff, b: expected a profile, as the other side is one, got int"):
         pyopnb.diff(made(a=1), 3)
-    with pytest.raises(pyopnb.FeedError, match="diff, rtol: expected none, for profiles"):
+    with pytest.raises(pyopnb.errors.InputError, match="diff, rtol: expected none, for profiles"):
         pyopnb.diff(made(a=1), made(a=1), rtol=1.0)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(found)

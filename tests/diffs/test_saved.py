@@ -63,7 +63,7 @@ def shown(kind: type, text: str) -> None:
     said = ""
     try:
         found = kind.from_json(text)
-    except pyopnb.FeedError as error:
+    except pyopnb.errors.InputError as error:
         said = str(error)
     else:
         repr(found), found._repr_html_(), pyopnb.show(found), found.to_json()
@@ -106,7 +106,7 @@ def test_corners_are_above_zero(corner: list[Any], tmp_path: Any, capsys: pytest
     kind, text = saved()[0]
     damaged = json.dumps(put(json.loads(text), ("parts", 0, "facts", "frontier", "corners"), [corner]))
     with pytest.raises(
-        pyopnb.FeedError, match=r"Diff.from_json: expected what to_json wrote, got ValueError: (corners|no number)"
+        pyopnb.errors.InputError, match=r"Diff.from_json: expected what to_json wrote, got ValueError: (corners|no number)"
     ):
         kind.from_json(damaged)
     (tmp_path / "diff.json").write_text(damaged)
@@ -124,7 +124,7 @@ def test_a_text_is_no_list_of_its_letters() -> None:
                 at = at[key]
             if isinstance(at, list):
                 refused += 1
-                with pytest.raises(pyopnb.FeedError, match="expected what to_json wrote, got (TypeError|ValueError)"):
+                with pytest.raises(pyopnb.errors.InputError, match="expected what to_json wrote, got (TypeError|ValueError)"):
                     kind.from_json(json.dumps(put(document, path, "x" * 10_000)))
     assert refused > 40
 

@@ -8,8 +8,9 @@ from typing import Any
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, elements, parts
 from pyopnb.diffs.arrays.saved import part_from_dict, part_to_dict
-from pyopnb.diffs.base import ToleranceDiff, check_tolerances, checked_items
-from pyopnb.ops.errors import FeedError
+from pyopnb.diffs.base import ToleranceDiff, checked_items
+from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.errors import InputError
 from pyopnb.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
@@ -35,17 +36,17 @@ class Diff(ToleranceDiff):
 
     @property
     def worst(self) -> Part:
-        """The part of the worst verdict, of equal ones the first."""
+        """Return the part of the worst verdict, of equal ones the first."""
         return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
 
     @property
     def verdict(self) -> str:
-        """That of the worst part: ``"bit-identical"`` … ``"incomparable"``."""
+        """Return the verdict of the worst part: ``"bit-identical"`` … ``"incomparable"``."""
         return self.worst.verdict
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is one of the first three."""
+        """Tell whether the verdict is one of the first three."""
         return self.worst.ok
 
     def _headline(self) -> list[str]:
@@ -64,16 +65,16 @@ class Diff(ToleranceDiff):
     def _from_fields(cls, fields: Any) -> Diff:
         parts = tuple(part_from_dict(part) for part in checked_items(fields["parts"]))
         if not parts:
-            raise FeedError("Diff.from_json", expected="at least one part", got="none")
+            raise InputError("Diff.from_json", expected="at least one part", got="none")
         return cls(parts)
 
 
 def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Diff:
-    """What sets two arrays, or values made of them, apart; see `pyopnb.diff`.
+    """Compare two arrays, or values made of them; see `pyopnb.diff`.
 
     Raises
     ------
-    FeedError
+    InputError
         Something is not made of arrays, or a tolerance is negative or not finite.
     """
     check_tolerances(rtol, atol, stol)

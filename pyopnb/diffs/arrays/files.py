@@ -15,8 +15,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
+from pyopnb.errors import InputError
 from pyopnb.models.io import format_advice, guess_format, similar_path
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
 
@@ -25,7 +26,7 @@ _MOST_PACKED = 100  # times as large as the file that more may be: deflate reach
 
 
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
-    """The array of a ``.npy`` file, the arrays of an ``.npz`` file by name, or the tensor of a ``.pb`` file.
+    """Read the array of a ``.npy`` file, the arrays of an ``.npz`` file by name, or the tensor of a ``.pb`` file.
 
     Parameters
     ----------
@@ -33,14 +34,14 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
 
     Raises
     ------
-    FeedError
+    InputError
         There is no such file, or its contents are not what its ending says.
     """
     file = Path(os.fspath(path))
     where = f"file {sanitize(str(file))}"
     ending = file.suffix.lower()
     if ending not in ENDINGS:
-        raise FeedError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=sanitize(ending) or "no ending")
+        raise InputError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=sanitize(ending) or "no ending")
     head = _head(file, where)
     magic, contents, read = ENDINGS[ending]
     try:
@@ -49,7 +50,7 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
         return read(file)
     except _DAMAGED as error:
         got = guess_format(head) or _reason(error)
-        raise FeedError(where, expected=contents, got=got, next=format_advice(head)) from None
+        raise InputError(where, expected=contents, got=got, next=format_advice(head)) from None
 
 
 # What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
@@ -71,9 +72,9 @@ def _head(file: Path, where: str) -> bytes:
         with file.open("rb") as opened:
             return opened.read(200)
     except FileNotFoundError:
-        raise FeedError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
+        raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except (OSError, ValueError) as error:
-        raise FeedError(where, expected="a file that can be read", got=sanitize(str(error))) from None
+        raise InputError(where, expected="a file that can be read", got=sanitize(str(error))) from None
 
 
 def _npy(file: Path) -> np.ndarray:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.stats import ArrayStats, Axis, Place
 from pyopnb.diffs.base import MAX_LINES, fit_lines
-from pyopnb.ops.errors import plural
+from pyopnb.ops.messages import plural
 
 __all__ = [
     "count_verdicts",
@@ -29,16 +29,18 @@ _UNRELATED = 3.0  # dB: the error's root mean square is 0.7 of b's
 
 
 def text(parts: Sequence[Part], worst: Part) -> str:
-    """The headline, then the details of the worst part, then the other parts that differ."""
+    """Write the headline, then the details of the worst part, then the other parts that differ."""
     lines = headline(parts, worst)
     lines += [f"  {line}" for line in (*detail_lines(worst), *_next_worst(worst))]
-    others = sorted((part for part in parts if part is not worst and not part.ok), key=_rank, reverse=True)
+    differing = [part for part in parts if part is not worst and not part.ok]
+    differing.sort(key=_rank, reverse=True)
     room = MAX_LINES - len(lines)
-    if others and room > 1:
-        kept = others if len(others) <= room else others[: room - 1]
-        lines += [f"{part.name}: {summarize(part)}" for part in kept]
-        if len(kept) < len(others):
-            lines.append(f"… and {len(others) - len(kept)} more")
+    if room <= 1:
+        return fit_lines(lines[:MAX_LINES])
+    shown = differing if len(differing) <= room else differing[: room - 1]
+    lines += [f"{part.name}: {summarize(part)}" for part in shown]
+    if len(shown) < len(differing):
+        lines.append(f"… and {len(differing) - len(shown)} more")
     return fit_lines(lines[:MAX_LINES])
 
 
@@ -47,16 +49,19 @@ def _rank(part: Part) -> int:
 
 
 def headline(parts: Sequence[Part], worst: Part) -> list[str]:
-    """What to read first: the verdict, where the worst part differs, and by how much."""
+    """Say what to read first: the verdict, where the worst part differs, and by how much."""
     if len(parts) == 1:
         first, *rest = part_lines(worst)
         return [f"{worst.verdict}: {first}", *rest]
     counts = count_verdicts(part.verdict for part in parts)
-    return [f"{worst.verdict}: {counts}", *([] if worst.ok and not _differs(worst) else part_lines(worst))]
+    lines = [f"{worst.verdict}: {counts}"]
+    if _differs(worst) or not worst.ok:
+        lines += part_lines(worst)
+    return lines
 
 
 def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
-    """How many of some things have which verdict, the worst first.
+    """Count parts by their verdict, the worst first.
 
     Examples
     --------
@@ -64,22 +69,26 @@ def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
     ('1 of 3 parts; 2 close', 'all 2 tensors')
     """
     counts = Counter(verdicts)
-    worst, *better = (verdict for verdict in reversed(VERDICTS) if counts[verdict])
+    worst, *better = [verdict for verdict in reversed(VERDICTS) if counts[verdict]]
     total = plural(counts.total(), noun)
     if not better:
         return f"all {total}" if counts.total() > 1 else total
-    return f"{counts[worst]:,} of {total}; {', '.join(f'{counts[verdict]:,} {verdict}' for verdict in better)}"
+    listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in better)
+    return f"{counts[worst]:,} of {total}; {listed}"
 
 
 def part_lines(part: Part) -> list[str]:
-    """A part in at most three lines: how many elements differ, where, and by how much."""
-    name, facts = f"{part.name}: " if part.name else "", part.facts
+    """Say in at most three lines how many elements of a part differ, where, and by how much."""
+    name = f"{part.name}: " if part.name else ""
+    facts = part.facts
     if facts is None:
         return [f"{name}{part.reason or part.a}"]
-    lines = [f"{name}{part.a}, {_extent(part, facts)}" if facts.bits else f"{name}{part.a}"]
+    if not facts.bits:
+        return [f"{name}{part.a}"]
+    lines = [f"{name}{part.a}, {_extent(part, facts)}"]
     if facts.differing:
-        lines += [line for line in (_where(part, facts), _how_much(part, facts)) if line]
-    return lines
+        lines += [_where(part, facts), _how_much(part, facts)]
+    return [line for line in lines if line]
 
 
 def _differs(part: Part) -> bool:
@@ -87,7 +96,7 @@ def _differs(part: Part) -> bool:
 
 
 def _extent(part: Part, facts: ArrayStats) -> str:
-    """How many elements differ, or are outside the tolerance."""
+    """Say how many elements differ, or are outside the tolerance."""
     if not facts.differing:
         return f"equal values, but {facts.bits:,} of {facts.count:,} elements differ in their bits"
     if facts.count == 1:
@@ -98,6 +107,7 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     tolerance = _tolerance(part)
     if facts.over:
         return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
+    # After another tolerance was applied, it is not known how many are outside.
     where = "some are outside" if facts.over is None else "within"
     return f"{facts.differing:,} {total} {_verb(facts.differing)}, {where} {tolerance}"
 
@@ -105,7 +115,8 @@ def _extent(part: Part, facts: ArrayStats) -> str:
 def _extent_of_one(part: Part, facts: ArrayStats) -> str:
     if not part.rtol and not part.atol and not part.stol:
         return "different"
-    return f"{'outside' if facts.over is None or facts.over else 'within'} {_tolerance(part)}"
+    is_within = facts.over == 0
+    return f"{'within' if is_within else 'outside'} {_tolerance(part)}"
 
 
 def _tolerance(part: Part) -> str:
@@ -125,72 +136,108 @@ def _where(part: Part, facts: ArrayStats) -> str:
     if not facts.worst:
         return f"where: first at {format_index(facts.first)}" if facts.first else ""
     worst = facts.worst[0]
-    told = [] if (axis := _concentrated(facts.axes)) is None else [_concentration(axis, facts)]
     if facts.differing == 1:
         return f"where: {_format_values(worst)}"
-    only_first = part.a.startswith(("string", "bool"))  # none is worse than another
-    told.append(f"{'first' if only_first else 'worst'} at {_format_values(worst)}")
+    axis = _concentrated(facts.axes)
+    clauses = []
+    if axis is not None:
+        clauses.append(_concentration(axis, facts))
+    # Of strings and bools, none is worse than another.
+    adjective = "first" if part.a.startswith(("string", "bool")) else "worst"
+    clauses.append(f"{adjective} at {_format_values(worst)}")
     if axis is None and facts.first not in (None, worst.index):
-        told.append(f"first at {format_index(facts.first)}")
-    return f"where: {'; '.join(told)}"
+        clauses.append(f"first at {format_index(facts.first)}")
+    return f"where: {'; '.join(clauses)}"
 
 
 def _how_much(part: Part, facts: ArrayStats) -> str:
+    clauses = []
     if part.a.startswith("bool"):
-        return f"how much: {'; '.join(f'{_CLASSES[name]}: {count:,}' for name, count in facts.classes.items())}"
-    told = [f"{_format_odd(facts)}, which no tolerance covers"] if facts.odd and facts.classes else []
+        clauses = [f"{_CLASSES[name]}: {count:,}" for name, count in facts.classes.items()]
+        return f"how much: {'; '.join(clauses)}"
+    if facts.odd and facts.classes:
+        clauses.append(f"{_format_odd(facts)}, which no tolerance covers")
     if facts.finite and facts.largest:
-        relative = "" if facts.relative is None else f", {_format_relative(facts.relative)}"
-        up_to = "up to " if facts.differing > 1 else ""
-        told.append(f"{'elsewhere ' if told else ''}|a-b| {up_to}{format_number(facts.largest)}{relative}")
+        clauses.append(_largest(facts, "elsewhere " if clauses else ""))
         if _is_unrelated(facts):
-            told.append(f"|b| itself is up to {format_number(facts.peak)}")
+            clauses.append(f"|b| itself is up to {format_number(facts.peak)}")
         elif not facts.odd and not part.ok:
-            told.append(f"{' or '.join(_passing(facts))} would pass")
-    elif told and facts.finite:
-        told.append(f"the {facts.finite:,} finite pairs are equal" if facts.finite > 1 else "the finite pair is equal")
-    return f"how much: {'; '.join(told)}" if told else ""
+            clauses.append(f"{' or '.join(_passing(facts))} would pass")
+    elif clauses and facts.finite == 1:
+        clauses.append("the finite pair is equal")
+    elif clauses and facts.finite:
+        clauses.append(f"the {facts.finite:,} finite pairs are equal")
+    return f"how much: {'; '.join(clauses)}" if clauses else ""
+
+
+def _largest(facts: ArrayStats, where: str) -> str:
+    text = f"{where}|a-b| "
+    if facts.differing > 1:
+        text += "up to "
+    text += format_number(facts.largest)
+    if facts.relative is not None:
+        text += f", {_format_relative(facts.relative)}"
+    return text
 
 
 def _format_odd(facts: ArrayStats) -> str:
-    return _format_classes({name: count for name, count in facts.classes.items() if name in _ODD})
+    odd = {name: count for name, count in facts.classes.items() if name in _ODD}
+    return _format_classes(odd)
 
 
 def _format_relative(largest: float) -> str:
-    return f"{100 * largest:.3g} % of |b|" if 1e-4 <= largest < 10 else f"{largest:.3g} × |b|"
+    if 1e-4 <= largest < 10:
+        return f"{100 * largest:.3g} % of |b|"
+    return f"{largest:.3g} × |b|"
 
 
 def _is_unrelated(facts: ArrayStats) -> bool:
-    """Whether the error is nearly as large as b, so that a tolerance would let anything pass."""
+    """Tell whether the error is nearly as large as b: such a tolerance would let anything pass."""
     return facts.snr is not None and facts.snr < _UNRELATED and facts.count > 1
 
 
 def _passing(facts: ArrayStats) -> list[str]:
-    """Tolerances, one alone, with which `pyopnb.diff` finds the two close."""
-    if not facts.frontier.corners and not facts.frontier.at_zero:  # integers
+    """List tolerances of which each alone would make the two close."""
+    frontier = facts.frontier
+    if not frontier.corners and not frontier.at_zero:  # integers
         return [f"atol={facts.largest}"]
-    rtol = facts.frontier.rtol(0.0)
-    return [f"atol={facts.frontier.atol(0.0):g}", *([] if rtol is None or rtol >= 1 else [f"rtol={rtol:g}"])]
+    passing = [f"atol={frontier.atol(0.0):g}"]
+    rtol = frontier.rtol(0.0)
+    if rtol is not None and rtol < 1:
+        passing.append(f"rtol={rtol:g}")
+    return passing
 
 
 def _passing_pairs(part: Part, facts: ArrayStats) -> list[str]:
-    """Tolerances that pass when the other one stays as it is."""
+    """List tolerances that pass when the other one stays as it is."""
+    pairs: list[str] = []
     if part.stol:
-        return []
+        return pairs
+    if part.rtol:
+        pairs.append(f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}")
     rtol = facts.frontier.rtol(part.atol)
-    pairs = [f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}"] if part.rtol else []
-    return [*pairs, f"rtol={rtol:g}, atol={part.atol:g}"] if part.atol and rtol is not None and rtol < 1 else pairs
+    if part.atol and rtol is not None and rtol < 1:
+        pairs.append(f"rtol={rtol:g}, atol={part.atol:g}")
+    return pairs
 
 
 def _concentration(axis: Axis, facts: ArrayStats) -> str:
-    share = f"all {axis.seen:,}" if axis.most == axis.seen else f"{axis.most:,} of {axis.seen:,}"
-    sampled = " that were looked at" if facts.over is not None and axis.seen < facts.over else ""
-    return f"{share}{sampled} at index {axis.index} of axis {axis.axis} (length {axis.size:,})"
+    share = f"{axis.most:,} of {axis.seen:,}"
+    if axis.most == axis.seen:
+        share = f"all {axis.seen:,}"
+    if facts.over is not None and axis.seen < facts.over:
+        share += " that were looked at"
+    return f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})"
 
 
 def _concentrated(axes: Sequence[Axis]) -> Axis | None:
-    """The axis along which mismatches are mostly at one index, if there is one."""
-    candidates = [axis for axis in axes if axis.most > 0.5 * axis.seen and axis.most > 3 * axis.seen / axis.size]
+    """Return the axis along which mismatches are mostly at one index, if there is one."""
+    candidates = []
+    for axis in axes:
+        # On an axis of length 2, half of the mismatches at one index would be no news.
+        evenly = axis.seen / axis.size
+        if axis.most > 0.5 * axis.seen and axis.most > 3 * evenly:
+            candidates.append(axis)
     return max(candidates, key=lambda axis: (axis.most, axis.size), default=None)
 
 
@@ -198,36 +245,50 @@ def _concentrated(axes: Sequence[Axis]) -> Axis | None:
 
 
 def detail_lines(part: Part) -> Iterator[str]:
-    """Statistics that the headline leaves out."""
+    """Yield the statistics that the headline leaves out."""
     facts = part.facts
     if facts is None or not facts.bits or part.a.startswith("bool"):
         return
-    if classes := {name: count for name, count in facts.classes.items() if name not in _ODD}:
+    classes = {name: count for name, count in facts.classes.items() if name not in _ODD}
+    if classes:
         yield _format_classes(classes)
     if facts.over and facts.differing > facts.over:
         yield f"{facts.differing:,} of {facts.count:,} elements are not equal"
     if facts.largest:
         yield from _statistics(facts)
-        if not facts.odd and not _is_unrelated(facts) and (pairs := _passing_pairs(part, facts)):
-            yield f"would {'also' if not part.ok else 'just'} pass: {'; or '.join(pairs)}"
+        if not facts.odd and not _is_unrelated(facts):
+            pairs = "; or ".join(_passing_pairs(part, facts))
+            adverb = "just" if part.ok else "also"
+            if pairs:
+                yield f"would {adverb} pass: {pairs}"
 
 
 def _statistics(facts: ArrayStats) -> Iterator[str]:
-    bias = "" if facts.bias is None else f", mean of a-b {format_number(facts.bias)}"
-    over = "" if facts.finite == facts.count else f", over {facts.finite:,} finite pairs"
-    ulp = "" if facts.ulp is None else f", at most {facts.ulp:,} ULP"
-    yield f"mean of |a-b| {format_number(facts.mean)}, rms {format_number(facts.rms)}{bias}{ulp}{over}"
+    line = f"mean of |a-b| {format_number(facts.mean)}, rms {format_number(facts.rms)}"
+    if facts.bias is not None:
+        line += f", mean of a-b {format_number(facts.bias)}"
+    if facts.ulp is not None:
+        line += f", at most {facts.ulp:,} ULP"
+    if facts.finite != facts.count:
+        line += f", over {facts.finite:,} finite pairs"
+    yield line
     if facts.parts is not None:
-        yield f"real parts differ by up to {format_number(facts.parts[0])}, imaginary parts by {format_number(facts.parts[1])}"
+        real, imaginary = map(format_number, facts.parts)
+        yield f"real parts differ by up to {real}, imaginary parts by {imaginary}"
     if facts.cosine is not None:
-        psnr = "" if facts.psnr is None else f", PSNR {format_number(facts.psnr)} dB (peak {format_number(facts.peak)})"
-        yield f"cosine {facts.cosine:.6g}, SNR {format_number(facts.snr)} dB{psnr}"
+        line = f"cosine {facts.cosine:.6g}, SNR {format_number(facts.snr)} dB"
+        if facts.psnr is not None:
+            line += f", PSNR {format_number(facts.psnr)} dB (peak {format_number(facts.peak)})"
+        yield line
 
 
 def _next_worst(part: Part) -> Iterator[str]:
-    places = part.facts.worst[1 : 1 + _NEXT_WORST] if part.facts is not None else ()
-    for number, place in enumerate(places):
-        yield f"{'      ' if number else 'next: '}{_format_values(place)}"
+    if part.facts is None:
+        return
+    label = "next: "
+    for place in part.facts.worst[1 : 1 + _NEXT_WORST]:
+        yield label + _format_values(place)
+        label = " " * len(label)
 
 
 _CLASSES = MappingProxyType(
@@ -273,41 +334,46 @@ def _format_classes(classes: Mapping[str, int]) -> str:
 
 
 def summarize(part: Part) -> str:
-    """A part in half a line."""
+    """Describe a part in half a line."""
     facts = part.facts
     if part.reason or facts is None or not facts.bits:
         return part.reason or part.a
     if not facts.differing:
         return f"{part.a}, {facts.bits:,} of {facts.count:,} differ only in their bits"
-    largest = f" by up to {format_number(facts.largest)}" if facts.largest and not part.a.startswith("bool") else ""
-    odd = f", {_format_odd(facts)}" if facts.odd and facts.classes else ""
-    return f"{part.a}, {facts.differing:,} of {facts.count:,} {_verb(facts.differing)}{largest}{odd}"
+    text = f"{part.a}, {facts.differing:,} of {facts.count:,} {_verb(facts.differing)}"
+    if facts.largest and not part.a.startswith("bool"):
+        text += f" by up to {format_number(facts.largest)}"
+    if facts.odd and facts.classes:
+        text += f", {_format_odd(facts)}"
+    return text
 
 
 def format_place(place: Place) -> str:
-    """One of the worst elements: where it is, both values, how far apart they are.
+    """Write where one of the worst elements is, both values, and how far apart they are.
 
     Examples
     --------
     >>> format_place(Place((0, 2), "1.5", "1.0", 0.5, 0.5, 4194304))
     '[0,2], a = 1.5, b = 1.0, |a-b| = 0.5'
     """
-    distance = "" if place.absolute is None else f", |a-b| = {format_number(place.absolute)}"
-    return f"{_format_values(place)}{distance}"
+    text = _format_values(place)
+    if place.absolute is not None:
+        text += f", |a-b| = {format_number(place.absolute)}"
+    return text
 
 
 def _format_values(place: Place) -> str:
-    at = f"{format_index(place.index)}, " if place.index else ""
-    return f"{at}a = {place.a}, b = {place.b}"
+    where = f"{format_index(place.index)}, " if place.index else ""
+    return f"{where}a = {place.a}, b = {place.b}"
 
 
 def format_index(index: Sequence[int] | None) -> str:
-    """An index as it would be typed."""
+    """Write an index as it would be typed."""
     return "[]" if index is None else f"[{','.join(map(str, index))}]"
 
 
 def format_number(value: int | float | None) -> str:
-    """A number with four digits; an integer with all of them."""
+    """Write a number with four digits, an integer with all of them."""
     if value is None:
         return "none"
     if isinstance(value, int) or not math.isfinite(value):

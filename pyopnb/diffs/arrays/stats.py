@@ -20,7 +20,7 @@ from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.tolerance import Frontier
 from pyopnb.diffs.arrays.ulp import smallest_normal, tabulate
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.progress import advance
 
 __all__ = ["ArrayStats", "Axis", "LazyStats", "Place", "array_stats", "family", "quick_stats", "scale_of"]
@@ -161,40 +161,46 @@ class ArrayStats:
 
     @property
     def relative(self) -> float | None:
-        """The largest ``|a - b| / |b|`` over elements where b is not 0."""
+        """Return the largest ``|a - b| / |b|`` over elements where b is not 0."""
         return self.frontier.relative if self.frontier.corners else None
 
     def quantile(self, q: float) -> tuple[float, float] | None:
-        """Between what sizes of ``|a - b|`` a part q of the finite pairs ends: an eighth of an octave apart.
+        """Return between which sizes of ``|a - b|`` a part q of the finite pairs ends.
 
-        It is of every ``stride``-th element.
+        The two are an eighth of an octave apart, and tell of every ``stride``-th element.
         """
-        total, seen = sum(self.sizes.values()), 0
-        for place, count in sorted(self.sizes.items()):
-            seen += count
-            if seen >= q * total:
-                return (0.0, 0.0) if place < 0 else (_edge(place), _edge(place + 1))
-        return None
+        eighth = _quantile(self.sizes, q)
+        if eighth is None:
+            return None
+        return (0.0, 0.0) if eighth < 0 else (_edge(eighth), _edge(eighth + 1))
 
     def picture(self) -> np.ndarray:
-        """The fields of ``grid`` as numbers, an eighth of an octave at most too small; 0 where nothing differs."""
+        """Return ``grid`` as numbers, at most an eighth of an octave too small."""
         bins = np.array(self.grid, np.int64)
         sizes = (np.maximum(bins, 0) << _SHIFT).view(np.float64)
         return np.where(bins < 0, 0.0, sizes)
 
     def ulp_quantile(self, q: float) -> tuple[int, int] | None:
-        """The same of ULPs, between powers of two."""
-        total, seen = sum(self.ulps.values()), 0
-        for digits, count in sorted(self.ulps.items()):
-            seen += count
-            if seen >= q * total:
-                return (0, 0) if not digits else (2 ** (digits - 1), 2**digits - 1)
-        return None
+        """Return between which powers of two a part q of the ULPs ends."""
+        digits = _quantile(self.ulps, q)
+        if digits is None:
+            return None
+        return (0, 0) if not digits else (2 ** (digits - 1), 2**digits - 1)
 
 
-def _edge(place: int) -> float:
+def _quantile(histogram: Mapping[int, int], q: float) -> int | None:
+    """Return the bin of a histogram in which a part q of the counts ends."""
+    wanted, seen = q * sum(histogram.values()), 0
+    for edge, count in sorted(histogram.items()):
+        seen += count
+        if seen >= wanted:
+            return edge
+    return None
+
+
+def _edge(eighth: int) -> float:
     with np.errstate(all="ignore"):
-        return float(np.array([place << _SHIFT], np.int64).view(np.float64)[0])
+        return float(np.array([eighth << _SHIFT], np.int64).view(np.float64)[0])
 
 
 @cache
@@ -209,7 +215,9 @@ def family(kind: np.dtype) -> str:
     name = dtype(kind).name
     if name in ("string", "bool"):
         return name
-    return "complex" if name.startswith("complex") else "integer" if name.lstrip("u").startswith("int") else "float"
+    if name.startswith("complex"):
+        return "complex"
+    return "integer" if name.startswith(("int", "uint")) else "float"
 
 
 def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None) -> ArrayStats:
@@ -262,22 +270,12 @@ class LazyStats:
     over: int
 
     def make(self) -> ArrayStats:
-        """Make the facts.
-
-        Returns
-        -------
-        ArrayStats
-        """
+        """Make the facts."""
         return array_stats(self.a, self.b, self.rtol, self.atol)
 
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
-    """Compare two arrays as `array_stats` does, and put off what short ones need not have for their verdict.
-
-    Returns
-    -------
-    LazyStats or ArrayStats
-    """
+    """Compare as `array_stats` does, but put off what short arrays need not for their verdict."""
     kind = family(a.dtype)
     if kind == "string" or a.size > _SHORT:
         return array_stats(a, b, rtol, atol)
@@ -286,7 +284,7 @@ def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyS
 
 
 def scale_of(b: np.ndarray) -> float:
-    """The largest finite ``|b|``; 0 where there is none. Block by block, in constant memory.
+    """Return the largest finite ``|b|``, or 0. It is computed block by block, in constant memory.
 
     Examples
     --------
@@ -305,32 +303,51 @@ def _count(
     a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, stride: int, chunk: int | None = None
 ) -> _stats.Stats:
     stored, counted, name, tiny = _native(a.dtype)
-    tables = tabulate(stored) if name in ("float1", "float2") else (b"", b"")
-    stats = _stats.Stats(name, a.shape, rtol, 0.0 if kind == "bool" else atol, stride, tiny, *tables)
-    plain = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
-    chunk = chunk or min(max(a.size // _CHUNKS, _LEAST), _MOST if plain else _COPIED)
-    at = 0
-    for pair in _blocks((a, b), chunk):
-        left, right = (np.asarray(block, stored).astype(counted, copy=False) for block in pair)
-        if kind == "bool":
-            left, right = _zeros_and_ones(left), _zeros_and_ones(right)
-        stats.add(left.view(np.uint8), right.view(np.uint8), at, _threads() if left.size > _SHARED else 1)
-        at += left.size
+    tables: tuple[Any, Any] = (b"", b"")
+    if name in ("float1", "float2"):
+        tables = tabulate(stored)
+    if kind == "bool":
+        atol = 0.0
+    stats = _stats.Stats(name, a.shape, rtol, atol, stride, tiny, *tables)
+    if chunk is None:
+        in_place = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
+        # What has to be copied is copied in pieces that fit a processor's cache.
+        most = _MOST if in_place else _COPIED
+        chunk = min(max(a.size // _CHUNKS, _LEAST), most)
+    start = 0
+    for left, right in _blocks((a, b), chunk):
+        buffers = _as_bytes(left, stored, counted), _as_bytes(right, stored, counted)
+        stats.add(*buffers, start, _threads() if left.size > _SHARED else 1)
+        start += left.size
         advance("elements", left.size)
     return stats
 
 
+def _as_bytes(block: np.ndarray, stored: np.dtype, counted: np.dtype) -> np.ndarray:
+    """Return a block in the native module's dtype and this machine's byte order, as bytes."""
+    native: np.ndarray = np.asarray(block, stored).astype(counted, copy=False)
+    if native.dtype == np.bool_:
+        return _zeros_and_ones(native)
+    return native.view(np.uint8)
+
+
 def _zeros_and_ones(bools: np.ndarray) -> np.ndarray:
-    """The bytes, each True as 1: where other code has written them, any byte but 0 is True to NumPy."""
+    """Return the bytes with each True as 1.
+
+    Bools that other code has written, or a view of other bytes, may have any byte but 0 for True.
+    """
     numbers = bools.view(np.uint8)
-    return numbers if numbers.max(initial=0) <= 1 else (numbers != 0).view(np.uint8)
+    if numbers.max(initial=0) <= 1:
+        return numbers
+    ones: np.ndarray = (numbers != 0).view(np.uint8)
+    return ones
 
 
 def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Cut arrays of one shape into flat blocks of at most so many elements, one after the other in C order.
+    """Cut arrays of one shape into flat blocks of at most so many elements, in C order.
 
-    Of what is in another order in memory a block is a copy: of as many rows as fit, so that what is near in memory is copied
-    together.
+    A block of an array in another memory order is a copy: of as many rows as fit, so that elements
+    that are near in memory are copied together.
     """
     if all(array.flags.c_contiguous for array in arrays):
         arrays = tuple(array.reshape(-1) for array in arrays)
@@ -349,11 +366,23 @@ def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndar
 
 @cache
 def _native(kind: np.dtype) -> tuple[np.dtype, np.dtype, str, float]:
-    """Give the dtype in this machine's byte order, the one that is counted, its name there, and its smallest normal number."""
-    stored = dtype(kind).numpy
-    counted = np.dtype(np.int8) if family(kind) == "integer" and stored.kind == "V" else stored  # int4 and its kind
-    name = {"b": "uint", "i": "int", "u": "uint", "c": "complex"}.get(counted.kind, "float")
-    return stored, counted, f"{name}{counted.itemsize}", smallest_normal(stored) if name == "float" else 0.0
+    """Look up how the native module counts a dtype.
+
+    Returns
+    -------
+    tuple
+        The dtype in this machine's byte order, the one that is counted, that one's name in the native
+        module, and the smallest normal number of floats.
+    """
+    stored = counted = dtype(kind).numpy
+    if family(kind) == "integer" and stored.kind == "V":
+        counted = np.dtype(np.int8)  # integers of two and four bits
+    name = _NATIVE_FAMILIES.get(counted.kind, "float")
+    smallest = smallest_normal(stored) if name == "float" else 0.0
+    return stored, counted, f"{name}{counted.itemsize}", smallest
+
+
+_NATIVE_FAMILIES = {"b": "uint", "i": "int", "u": "uint", "c": "complex"}
 
 
 def _stride(count: int) -> int:
@@ -365,26 +394,23 @@ def _threads() -> int:
 
 
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> ArrayStats:
-    shape, finite, exact = a.shape, counts["finite"], kind in ("integer", "bool")
+    """Make facts of what the native module counted."""
+    shape = a.shape
     statistics: dict[str, Any] = {}
-    if finite:
-        total, bias = ("whole_total", "whole_bias") if exact else ("total", "bias")
-        statistics["largest"] = counts["whole_largest" if exact else "largest"]
-        statistics["mean"], statistics["rms"] = counts[total] / finite, math.sqrt(counts["squares"] / finite)
-        statistics["bias"] = None if kind == "complex" else counts[bias] / finite
-        statistics["ulp"] = counts["ulp"] if kind == "float" else None
-        statistics["parts"] = counts["parts"] if kind == "complex" else None
-        if kind != "bool":
-            statistics |= _similarity(counts)
+    if counts["finite"]:
+        statistics = _statistics(counts, kind)
     if counts["differing"]:
         statistics["matrix"] = (math.prod(shape[:-1]), shape[-1] if shape else 1)
         statistics["grid"] = counts["grid"]
-    first = counts["first_over"] if counts["first_over"] is not None else counts["first_differing"]
-    odd = [Place(_index(at, shape), _text(a.flat[at]), _text(b.flat[at])) for at in counts["first_odd"]]
-    worst = [_place(_index(at, shape), a.flat[at], b.flat[at], away, ulp, kind) for at, away, ulp in counts["worst"]]
+    first = counts["first_over"]
+    if first is None:
+        first = counts["first_differing"]
+    axes = []
+    if counts["over"] > 1:
+        axes = [Axis(*axis) for axis in counts["axes"]]
     return ArrayStats(
         count=a.size,
-        finite=finite,
+        finite=counts["finite"],
         bits=counts["bits"],
         differing=counts["differing"],
         over=counts["over"],
@@ -395,11 +421,44 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         sizes=counts["sizes"],
         spread=counts["spread"],
         ulps=counts["ulps"] if kind == "float" else {},
-        worst=tuple([*odd, *worst][:_WORST]),
+        worst=_worst(counts, a, b, kind),
         first=None if first is None else _index(first, shape),
-        axes=tuple(Axis(*axis) for axis in counts["axes"]) if counts["over"] > 1 else (),
+        axes=tuple(axes),
         **statistics,
     )
+
+
+def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Compute what there is only of finite pairs."""
+    finite = counts["finite"]
+    # The sums and the largest difference of integers are exact.
+    exact = "whole_" if kind in ("integer", "bool") else ""
+    statistics = {
+        "largest": counts[f"{exact}largest"],
+        "mean": counts[f"{exact}total"] / finite,
+        "rms": math.sqrt(counts["squares"] / finite),
+    }
+    if kind != "complex":
+        statistics["bias"] = counts[f"{exact}bias"] / finite
+    if kind == "float":
+        statistics["ulp"] = counts["ulp"]
+    if kind == "complex":
+        statistics["parts"] = counts["parts"]
+    if kind != "bool":
+        statistics |= _similarity(counts)
+    return statistics
+
+
+def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> tuple[Place, ...]:
+    """Describe the worst elements, those without a finite difference first."""
+    worst = []
+    for flat in counts["first_odd"]:
+        index = _index(flat, a.shape)
+        worst.append(Place(index, _text(a.flat[flat]), _text(b.flat[flat])))
+    for flat, away, ulp in counts["worst"]:
+        index = _index(flat, a.shape)
+        worst.append(_place(index, a.flat[flat], b.flat[flat], away, ulp, kind))
+    return tuple(worst[:_WORST])
 
 
 def _flips(counts: dict[str, Any]) -> dict[str, int]:
@@ -411,32 +470,47 @@ def _flips(counts: dict[str, Any]) -> dict[str, int]:
 def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
     left, right, noise, peak = counts["left"], counts["right"], counts["squares"], counts["peak"]
     norms = math.sqrt(left) * math.sqrt(right)
-    found: dict[str, float | None] = {"peak": peak}
+    similarity: dict[str, float | None] = {"peak": peak}
     if 0 < norms < math.inf:
-        # Where both are nearly the same, the sum of products would not show how nearly; where not, the difference.
-        product = (left + right - noise) / 2 if noise < 0.01 * norms else counts["product"]
-        found["cosine"] = max(-1.0, min(1.0, product / norms))
+        product = counts["product"]
+        if noise < 0.01 * norms:
+            # The sum of products would not show how nearly the same the two are.
+            product = (left + right - noise) / 2
+        similarity["cosine"] = max(-1.0, min(1.0, product / norms))
     if left or right:
-        found["snr"] = _decibel(right, noise)
-        found["psnr"] = _decibel(peak**2 * counts["finite"] if peak < 1e150 else math.inf, noise)
-    return found
+        # The square of a larger peak is no float64.
+        signal = peak**2 * counts["finite"] if peak < 1e150 else math.inf
+        similarity["snr"] = _decibel(right, noise)
+        similarity["psnr"] = _decibel(signal, noise)
+    return similarity
 
 
 def _decibel(signal: float, noise: float) -> float | None:
     if not math.isfinite(signal) or not math.isfinite(noise):
         return None
-    return math.inf if not noise else -math.inf if not signal else 10 * (math.log10(signal) - math.log10(noise))
+    if not noise:
+        return math.inf
+    if not signal:
+        return -math.inf
+    return 10 * (math.log10(signal) - math.log10(noise))
 
 
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(at, shape))) if shape else ()
+    if not shape:
+        return ()
+    return tuple(map(int, np.unravel_index(at, shape)))
 
 
 def _place(index: tuple[int, ...], x: Any, y: Any, away: float, ulp: int, kind: str) -> Place:
-    size: float = (
-        abs(int(y)) if kind in ("integer", "bool") else float(abs(np.complex128(y))) if kind == "complex" else abs(float(y))
-    )
-    return Place(index, _text(x), _text(y), away, away / size if size else None, ulp if kind == "float" else None)
+    size: float
+    if kind in ("integer", "bool"):
+        size = abs(int(y))
+    elif kind == "complex":
+        size = float(abs(np.complex128(y)))
+    else:
+        size = abs(float(y))
+    relative = away / size if size else None
+    return Place(index, _text(x), _text(y), away, relative, ulp if kind == "float" else None)
 
 
 def _text(value: Any) -> str:
@@ -453,36 +527,45 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Compare two arrays of str or bytes; a str is never equal to bytes."""
     count = 0
     first_pairs: list[tuple[int, Any, Any]] = []
-    for at, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
-        if at % _STRINGS == _STRINGS - 1:
+    for flat, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
+        if flat % _STRINGS == _STRINGS - 1:
             advance("elements", _STRINGS)
-        if not _equal_string_stats(x, y):
-            count += 1
-            if len(first_pairs) < _WORST:
-                first_pairs.append((at, x, y))
-    worst = tuple(Place(_index(at, a.shape), *_quoted(x, y)) for at, x, y in first_pairs)
-    first = worst[0].index if worst else None
-    return ArrayStats(a.size, bits=count, differing=count, over=count, odd=count, worst=worst, first=first)
-
-
-def _equal_string_stats(x: Any, y: Any) -> bool:
-    return isinstance(x, str) == isinstance(y, str) and bool(x == y)
+        if isinstance(x, str) == isinstance(y, str) and x == y:
+            continue
+        count += 1
+        if len(first_pairs) < _WORST:
+            first_pairs.append((flat, x, y))
+    worst = [Place(_index(flat, a.shape), *_quoted(x, y)) for flat, x, y in first_pairs]
+    return ArrayStats(
+        a.size,
+        bits=count,
+        differing=count,
+        over=count,
+        odd=count,
+        worst=tuple(worst),
+        first=worst[0].index if worst else None,
+    )
 
 
 def _quoted(x: Any, y: Any) -> tuple[str, str]:
-    """Both strings around the first character in which they differ, with its position."""
+    """Quote two strings around the first character in which they differ, with its position."""
     if isinstance(x, str) != isinstance(y, str):
         return _cut(x, 0), _cut(y, 0)
-    position = next((i for i, (p, q) in enumerate(zip(x, y, strict=False)) if p != q), min(len(x), len(y)))
+    position = min(len(x), len(y))  # one is the beginning of the other
+    for index, (p, q) in enumerate(zip(x, y, strict=False)):
+        if p != q:
+            position = index
+            break
     return f"{_cut(x, position)} (differs at index {position})", _cut(y, position)
 
 
-def _cut(text: Any, at: int) -> str:
-    begin = max(0, at - _CONTEXT)
-    part = text[begin : at + _CONTEXT]
-    return f"{'…' if begin else ''}{_escaped(part)}{'…' if at + _CONTEXT < len(text) else ''}"
+def _cut(text: Any, position: int) -> str:
+    start, stop = max(0, position - _CONTEXT), position + _CONTEXT
+    before = "…" if start else ""
+    after = "…" if stop < len(text) else ""
+    return f"{before}{_escaped(text[start:stop])}{after}"
 
 
 def _escaped(part: Any) -> str:
-    """A string in ASCII escapes, so that strings that only look the same are seen to differ."""
+    """Write a string in ASCII escapes, so that strings that only look the same are seen to differ."""
     return ascii(str(part) if isinstance(part, str) else bytes(part))

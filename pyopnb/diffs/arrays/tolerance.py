@@ -58,32 +58,42 @@ class Frontier:
 
     @property
     def largest(self) -> float:
-        """The largest ``|a - b|``."""
-        return max(self.at_zero, self.corners[-1][1] if self.corners else 0.0)
+        """Return the largest ``|a - b|``."""
+        highest = self.corners[-1][1] if self.corners else 0.0
+        return max(self.at_zero, highest)
 
     @property
     def relative(self) -> float:
-        """The largest ``|a - b| / |b|`` where b is not 0."""
+        """Return the largest ``|a - b| / |b|`` where b is not 0."""
         return max((d / t for t, d in self.corners), default=0.0)
 
     def passes(self, rtol: float, atol: float) -> bool:
-        """Whether every element is within this tolerance."""
-        return all(d <= (atol + rtol * t) * (1 + SLACK) for t, d in ((0.0, self.at_zero), *self.corners))
+        """Tell whether every element is within this tolerance."""
+        hardest = ((0.0, self.at_zero), *self.corners)
+        return all(d <= (atol + rtol * t) * (1 + SLACK) for t, d in hardest)
 
     def atol(self, rtol: float) -> float:
-        """The smallest absolute tolerance of four digits that passes beside a relative one."""
-        least = max(self.at_zero, *(d - rtol * t for t, d in self.corners), 0.0)
+        """Return the smallest absolute tolerance of four digits that passes beside a relative one."""
+        uncovered = [d - rtol * t for t, d in self.corners]
+        least = max(0.0, self.at_zero, *uncovered)
         return self._first(least, lambda atol: self.passes(rtol, atol))
 
     def rtol(self, atol: float) -> float | None:
-        """The smallest relative tolerance of four digits that passes beside an absolute one; None where none does."""
+        """Return the smallest relative tolerance of four digits that passes beside an absolute one.
+
+        It is None where none does.
+        """
         if self.at_zero > atol * (1 + SLACK):
             return None
         least = max((max(0.0, d - atol) / t for t, d in self.corners), default=0.0)
-        return self._first(least, lambda rtol: self.passes(rtol, atol)) if np.isfinite(least) else None
+        if not np.isfinite(least):
+            return None
+        return self._first(least, lambda rtol: self.passes(rtol, atol))
 
     @staticmethod
     def _first(least: float, passes: Callable[[float], bool]) -> float:
+        """Return the first round number from a value on that passes."""
         if passes(0.0) or not least:
             return 0.0
-        return next(number for number in round_numbers(least) if number >= 0 and passes(number))
+        numbers = round_numbers(least)
+        return next(number for number in numbers if number >= 0 and passes(number))

@@ -7,7 +7,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-__all__ = ["smallest_normal", "tabulate"]
+__all__ = ["rounding_error", "smallest_normal", "tabulate"]
 
 
 @cache
@@ -46,3 +46,47 @@ def smallest_normal(kind: np.dtype) -> float:
     float
     """
     return float(ml_dtypes.finfo(kind).smallest_normal)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+
+
+def rounding_error(rounded: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
+    """Measure the largest error of an array in units in the last place, and say where it is.
+
+    Parameters
+    ----------
+    rounded : ndarray
+        Of a float dtype.
+    exact : ndarray
+        The values in float64. One that overflows the dtype must be infinite in ``rounded``.
+
+    Examples
+    --------
+    >>> rounding_error(np.float32([1, 1 + 2**-22]), np.float64([1, 1]))
+    (2.0, '[1] is 1.0000002 instead of 1.0')
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = exact.astype(rounded.dtype).astype(np.float64)
+    values = rounded.astype(np.float64)
+    finite = np.isfinite(values) & np.isfinite(nearest)
+    errors = np.full(values.shape, np.inf)
+    errors[finite] = np.abs(values[finite] - exact[finite]) / _units(rounded.dtype, exact[finite])
+    errors[(values == nearest) | (np.isnan(values) & np.isnan(nearest))] = 0.0
+    largest = float(errors.max(initial=0.0))
+    if not largest:
+        return 0.0, ""
+    index = np.unravel_index(int(np.argmax(errors)), errors.shape)
+    where = ",".join(str(int(place)) for place in index)
+    return largest, f"[{where}] is {rounded[index]!s} instead of {exact[index]!s}"
+
+
+def _units(kind: np.dtype, exact: np.ndarray) -> np.ndarray:
+    """Return the unit in the last place at each value.
+
+    Where a sum cancels, its rounding error is that of its terms: no unit is smaller than that of the
+    root mean square of all values.
+    """
+    info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    smallest = float(info.tiny)
+    if exact.size:
+        smallest = max(smallest, float(np.sqrt(np.mean(np.square(exact)))))
+    units: np.ndarray = float(info.eps) * np.maximum(np.abs(exact), smallest)
+    return units

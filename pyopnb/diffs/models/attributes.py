@@ -11,7 +11,7 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.models.onnx_schemas import default_attribute, find_schema
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -24,7 +24,7 @@ _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], int]) -> AttributeKey:
-    """A key that is equal for equal attributes; bodies do not count, as they are compared node by node.
+    """Make a key that is equal for equal attributes; bodies do not count, as they are compared node by node.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Defaults:
         self._known: dict[tuple[str, str], dict[str, AttributeProto]] = {}
 
     def of(self, node: NodeProto) -> dict[str, AttributeProto]:
-        """The defaults of a node's op, by name; empty for an unknown op."""
+        """Return the defaults of a node's op, by name; empty for an unknown op."""
         key = canonical_domain(node.domain), node.op_type
         if key not in self._known:
             self._known[key] = self._find(*key)
@@ -101,7 +101,7 @@ class Defaults:
 
     @classmethod
     def of_model(cls, model: ModelProto) -> Defaults:
-        """The defaults in a model's main graph."""
+        """Return the defaults in a model's main graph."""
         return cls({o.domain: o.version for o in model.opset_import}, {(f.domain, f.name): f for f in model.functions})
 
 
@@ -113,7 +113,7 @@ def differing_attributes(
     defaults: tuple[Defaults, Defaults],
     content: tuple[Callable[[TensorProto], int], Callable[[TensorProto], int]],
 ) -> Iterator[_Values]:
-    """The attributes in which two nodes of one op differ, by name.
+    """Yield the attributes in which two nodes of one op differ, by name.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ _MAX_TEXT = 80
 
 
 def format_attribute(attribute: AttributeProto) -> str:
-    """An attribute's value as short text."""
+    """Write an attribute's value as short text."""
     kind = attribute.type
     if attribute.ref_attr_name:
         return f"the caller's {sanitize(attribute.ref_attr_name, _MAX_TEXT)}"

@@ -17,10 +17,11 @@ from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, graph_of
 from pyopnb.diffs.models.match import Matching, graph_of_model, match_graphs, pair_names
+from pyopnb.errors import InputError
 from pyopnb.models.external_data import with_data
 from pyopnb.models.io import FOLDER, ModelSource
 from pyopnb.models.nodes import full_name, type_of_proto, walk
-from pyopnb.ops.errors import NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY
 
 __all__ = ["find_changes"]
@@ -95,7 +96,7 @@ def _format_type(proto: TypeProto) -> str:
         kind = type_of_proto(proto)
         if kind != ANY or not proto.WhichOneof("value"):
             return sanitize(kind, _TEXT)
-    except NotationError:
+    except InputError:
         pass  # an unknown dtype: as the file has it
     return sanitize(" ".join(str(proto).split()), _TEXT)
 
@@ -239,12 +240,12 @@ class _GraphComparison:
         return self._same_through_unpaired(x, y) or (other is not None and one is None and self._may_be_folded(x))
 
     def _same_through_unpaired(self, x: str, y: str) -> bool:
-        """Whether two tensors are the same except for nodes in between that were removed or inserted."""
+        """Tell whether two tensors are the same except for nodes in between that were removed or inserted."""
         above_y = {y, *_walk_up(self.b, y, self.matching.back)}
         return any(self.values.get(name) in above_y for name in (x, *_walk_up(self.a, x, self.matching.forward)))
 
     def _may_be_folded(self, x: str) -> bool:
-        """Whether the result of a node that was removed may have become a weight."""
+        """Tell whether the result of a node that was removed may have become a weight."""
         producer = self.a.producers.get(x)
         return producer is not None and producer[0] not in self.matching.forward and x not in self.matching.values
 
@@ -304,7 +305,7 @@ class _GraphComparison:
             try:
                 arrays = _read_weight(one, self.a.contents), _read_weight(other, self.b.contents)
                 values = compared(*arrays, *self.tolerances)
-            except (ValueError, TypeError, KeyError, NotationError, OSError) as error:
+            except (ValueError, TypeError, KeyError, InputError, OSError) as error:
                 facts.append(Fact("values cannot be read", sanitize(f"{type(error).__name__}: {error}"), None))
             yield Change(
                 "weight",
@@ -331,7 +332,7 @@ def _node_at(node: NodeProto, place: int) -> NodeAt:
 
 
 def _op_name(node: NodeProto) -> str:
-    """The op with its domain, ONNX's own without."""
+    """Name the op with its domain, ONNX's own without."""
     return sanitize(full_name(node).removeprefix("::"), _TEXT)
 
 
@@ -358,7 +359,7 @@ def _number_bodies(bodies: list[tuple[str, Graph]]) -> dict[tuple[str, int], Gra
 
 
 def _walk_up(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
-    """The tensors above one, through nodes without a partner that read a single tensor besides weights."""
+    """Yield the tensors above one, through nodes without a partner that read a single tensor besides weights."""
     for _ in range(_MAX_CHAIN):
         producer = graph.producers.get(name)
         if producer is None or producer[0] in paired or producer[0] in graph.constants:
@@ -371,7 +372,7 @@ def _walk_up(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str
 
 
 def _read_weight(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
-    """A weight as an array; a sparse one as a dict of its parts."""
+    """Read a weight as an array, a sparse one as a dict of its parts."""
     if isinstance(tensor, SparseTensorProto):
         values, indices = _read_weight(tensor.values, contents), _read_weight(tensor.indices, contents)
         return {"values": values, "indices": indices, "shape": list(tensor.dims)}

@@ -22,8 +22,9 @@ from pyopnb.diffs.base import (
 )
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
+from pyopnb.errors import InputError
 from pyopnb.models.io import open_readonly
-from pyopnb.ops.errors import FeedError, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["ModelDiff", "diff_models", "format_change"]
 
@@ -72,7 +73,7 @@ class ModelDiff(ToleranceDiff):
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is not ``"different"``."""
+        """Tell whether the verdict is not ``"different"``."""
         return self.verdict != "different"
 
     def of(self, *kinds: str) -> tuple[Change, ...]:
@@ -89,12 +90,12 @@ class ModelDiff(ToleranceDiff):
 
         Raises
         ------
-        FeedError
+        InputError
             There is no such kind.
         """
         for kind in kinds:
             if kind not in KINDS:
-                raise FeedError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=sanitize(kind))
+                raise InputError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=sanitize(kind))
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
@@ -118,7 +119,7 @@ class ModelDiff(ToleranceDiff):
         return [f"{self.verdict}: {kinds}", where, *([f"how much: {amounts}"] if amounts else [])]
 
     def _share(self) -> str:
-        """How many nodes of the two models have changed; empty if none has."""
+        """Say how many nodes of the two models have changed; empty if none has."""
         changed = [
             len(
                 {
@@ -134,7 +135,7 @@ class ModelDiff(ToleranceDiff):
         return "" if not any(changed) else one if one == other else f"{one} in a, {other} in b"
 
     def _worst_weight(self) -> str:
-        """The largest difference of a weight, where both models have it."""
+        """Say how large the largest difference of a weight is, where both models have it."""
         weights = [(change.facts[0].a, change.values.worst) for change in self.changes if change.values is not None]
         if not weights:
             return ""
@@ -217,7 +218,7 @@ _NOUNS = {
 
 
 def _places(change: Change) -> Iterator[str]:
-    """The nodes that a change concerns, those of b if it has any, or what else it concerns."""
+    """Name the nodes that a change concerns, those of b if it has any, or what else it concerns."""
     where = f"{change.path}: " if change.path else ""
     nodes = change.b or change.a
     if change.kind == "weight" or not nodes:
@@ -228,7 +229,7 @@ def _places(change: Change) -> Iterator[str]:
 
 
 def format_change(change: Change) -> Iterator[str]:
-    """A change in words: a line for each fact, or one."""
+    """Describe a change: a line for each fact, or one."""
     where = f"{change.path}: " if change.path else ""
     left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))
     kind = change.kind

@@ -47,7 +47,7 @@ class Contents:
         self.numbers, self.folder, self._taken_out = numbers, folder, taken_out or {}
 
     def original(self, tensor: TensorProto) -> TensorProto:
-        """The tensor, or the one that it replaced in the model."""
+        """Return the tensor, or the one that it replaced in the model."""
         return original(tensor, self._taken_out)
 
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
@@ -59,7 +59,11 @@ class Contents:
         if tensor.data_location == TensorProto.EXTERNAL:
             return self.numbers[*head, self._external(tensor)]
         if tensor.HasField("raw_data"):
-            return self.numbers[*head, _digest(tensor.raw_data)]
+            raw = tensor.raw_data
+            if tensor.data_type == TensorProto.BOOL:
+                # Any byte but 0 is True, to NumPy and to `compared`.
+                raw = raw.translate(_ZERO_OR_ONE)
+            return self.numbers[*head, _digest(raw)]
         if tensor.data_type == TensorProto.STRING:
             return self.numbers[*head, tuple(tensor.string_data)]
         try:
@@ -83,6 +87,9 @@ class Contents:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with mapped, memoryview(mapped) as view, view[start:end] as part:
                 return _digest(part)
+
+
+_ZERO_OR_ONE = bytes([0]) + bytes([1]) * 255
 
 
 def _digest(data: bytes | memoryview) -> bytes:
@@ -136,12 +143,12 @@ class Graph(GraphIndex):
         return constant_value(node) if given else None
 
     def weight(self, name: str) -> int | None:
-        """The number of a weight's content, in this graph or one around it."""
+        """Return the number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)
         return graph.weights.get(name) if isinstance(graph, Graph) else None
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
-        """The weight of a name, in this graph or one around it."""
+        """Return the weight of a name, in this graph or one around it."""
         graph = self.resolve(name)
         return graph.tensors.get(name) if isinstance(graph, Graph) else None
 
@@ -172,7 +179,7 @@ class Graph(GraphIndex):
         return numbers["node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes]
 
     def shape(self) -> int:
-        """A number for the graph as a body, whatever it reads from outside."""
+        """Number the graph as a body, whatever it reads from outside."""
         printed = fingerprints(self, {})
         numbers = self.contents.numbers
         results = tuple(printed.values.get(name, -1) for name in self.outputs)
@@ -180,7 +187,7 @@ class Graph(GraphIndex):
 
 
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:
-    """A graph or function, with all bodies in it, for comparison."""
+    """Build a graph or function, with all bodies in it, for comparison."""
     top = Graph(scope, defaults, contents)
     for graph in reversed([graph for graph in top.walk() if isinstance(graph, Graph)]):  # inner ones first
         graph.number_nodes()

@@ -253,7 +253,7 @@ class _Pairing:
                     yield [index], [producers[slot]]
 
     def _likeness(self, i: int, j: int) -> int:
-        """A score: op and attributes, what the nodes read, what reads them, and a little for names."""
+        """Score two nodes: op and attributes, what they read, what reads them, and a little for names."""
         a, b = self.a, self.b
         score = 4 * (a.local[i] == b.local[j])
         for (slot, name), (other_slot, other) in islice(zip(a.reads(i), b.reads(j), strict=False), _MANY):
@@ -270,7 +270,7 @@ class _Pairing:
         return score + (a.nodes[i].name == b.nodes[j].name != "")
 
     def _agree(self, name: str, other: str) -> bool:
-        """Whether two tensors are known to correspond."""
+        """Tell whether two tensors are known to correspond."""
         if self.left.values.get(name, -1) == self.right.values.get(other, -2):
             return True
         one, two = self.a.producers.get(name), self.b.producers.get(other)
@@ -334,7 +334,7 @@ class _Pairing:
                     self._pair(left[0], right[0])
 
     def values(self) -> dict[str, str]:
-        """The tensors of a and of b that correspond: see `Matching`."""
+        """Return the tensors of a and of b that correspond: see `Matching`."""
         a, b = self.a, self.b
         values: dict[str, str] = {}
         for i, j in self.forward.items():
@@ -364,7 +364,7 @@ class _Pairing:
 
 
 def _readers(graph: Graph, name: str) -> dict[tuple[str, int], list[int]]:
-    """The nodes that read a tensor, by op and input slot."""
+    """Return the nodes that read a tensor, by op and input slot."""
     readers: dict[tuple[str, int], list[int]] = defaultdict(list)
     for index, slot in graph.consumers.get(name, ()) if name else ():
         readers[graph.nodes[index].op_type, slot].append(index)

@@ -195,17 +195,17 @@ class _Aligner:
         return [node for node in nodes.get(key, ()) if self._is_free(node, b)]
 
     def _is_free(self, a: NodeProto, b: NodeProto) -> bool:
-        """Whether no output of a node of a has a partner, unless it is an output of a node of b."""
+        """Tell whether no output of a node of a has a partner, unless it is an output of a node of b."""
         own = {self.partners.get(name) for name in b.output}
         return all(name in own or name not in self.taken for name in a.output)
 
     def _matched_node(self, node: NodeProto) -> NodeProto | None:
-        """The node of a that the match of the graphs gives a node of b."""
+        """Return the node of a that the match of the graphs gives a node of b."""
         names = (self.matches_b.get(name) for name in node.output)
         return next((self.a.nodes[self.a.producer[name]] for name in names if name in self.a.producer), None)
 
     def _reads_partners(self, a: NodeProto, key: Hashable) -> bool:
-        """Whether a node of a is matched with a node of b that has the key: then it is not for another one that has it."""
+        """Tell whether a node of a is matched with a node of b that has the key, and so is not for another one with it."""
         names = (self.matches_a.get(name) for name in a.output)
         place = next((self.b.producer[name] for name in names if name in self.b.producer), None)
         return place is not None and self.keys_b.similar(place, self.partners) == key
@@ -249,7 +249,7 @@ class _NodeKeys:
         self.segments, self.graph = segments, graph
 
     def tables(self) -> tuple[dict[Hashable, list[NodeProto]], dict[Hashable, list[NodeProto]]]:
-        """The nodes by their keys `equal` and `similar`, in terms of the graph's own tensors."""
+        """Tabulate the nodes by their keys `equal` and `similar`, in terms of the graph's own tensors."""
         own = {name: name for name in self.segments.order}
         equal, similar = defaultdict(list), defaultdict(list)
         for place, node in enumerate(self.segments.nodes):
@@ -275,7 +275,7 @@ class _NodeKeys:
         return None if reads is None else (full_name(node), len(node.output), reads)
 
     def _reads(self, place: int, names: Mapping[str, str], weight: Callable[[str], int]) -> Hashable | None:
-        """The inputs in order, then what the bodies read."""
+        """Return the inputs in order, then what the bodies read."""
         node, weights = self.segments.nodes[place], self.graph.weights
         inner = [name for name in self.segments.reads[place] if name not in node.input]
         if any(name and name not in weights and name not in names for name in (*node.input, *inner)):
@@ -304,11 +304,11 @@ class _Array:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether all elements are the same, or there are none."""
+        """Tell whether all elements are the same, or there are none."""
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
 
     def close_to(self, other: _Array) -> bool:
-        """Whether two arrays of one type hold the same up to `_MAX_ULPS`."""
+        """Tell whether two arrays of one type hold the same up to `_MAX_ULPS`."""
         kind = self.array.dtype
         relative = min(_MAX_ULPS * float(np.finfo(kind).eps), 0.01) if kind.kind == "f" else 0.0
         most = relative * max(self.peak, other.peak)

@@ -14,11 +14,12 @@ from pyopnb.diffs.traces.isolate import Run, as_made, runner
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
+from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, check_by_name
-from pyopnb.ops.errors import FeedError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
@@ -70,7 +71,7 @@ def first_divergence(
 
     Raises
     ------
-    FeedError
+    InputError
         The models have no output in common, or ``at_once``, ``on``, ``optimised`` or a tolerance is not valid.
 
     Notes
@@ -89,7 +90,7 @@ def first_divergence(
     ('y (Elu)', ('attr alpha: 1.0 → 2.0',))
     """
     if not isinstance(at_once, int) or at_once < 1:
-        raise FeedError("first_divergence, at_once", expected="a number of tensors, at least 1", got=sanitize(at_once))
+        raise InputError("first_divergence, at_once", expected="a number of tensors, at least 1", got=sanitize(at_once))
     sides = tuple(
         _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
     )
@@ -109,7 +110,7 @@ def _pair(value: Any, name: str) -> tuple[Any, Any]:
     pair = value if isinstance(value, tuple) else (value, value)
     allowed: tuple[Any, ...] = ("onnxruntime", "reference") if name == "on" else (True, False)
     if len(pair) != 2 or any(not isinstance(item, (str, int)) or item not in allowed for item in pair):
-        raise FeedError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
+        raise InputError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
     return pair[0], pair[1]
 
 
@@ -184,11 +185,11 @@ class _Search:
         b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
 
     def outputs(self) -> list[str]:
-        """The outputs of b that have a partner."""
+        """Return the outputs of b that have a partner."""
         b = self.sides[1].graph
         names = [name for name in b.outputs if name in self.pairs and name in b.producer]
         if not names:
-            raise FeedError("first_divergence", expected="two models with an output in common", got="none that corresponds")
+            raise InputError("first_divergence", expected="two models with an output in common", got="none that corresponds")
         return names
 
     def compare(self, names: Sequence[str]) -> None:
@@ -214,7 +215,7 @@ class _Search:
         return arrays
 
     def suspects(self) -> tuple[int, ...]:
-        """The nodes between the tensors that agree and the one that differs."""
+        """Return the nodes between the tensors that agree and the one that differs."""
         assert self.bad is not None  # noqa: S101  # asked only then
         return self.sides[1].graph.between(self.bad, self.good).nodes
 
@@ -239,7 +240,7 @@ class _Search:
         return best[1] if best else []
 
     def diff(self) -> TraceDiff:
-        """The result, after a last pair of runs that records everything that the node at fault reads."""
+        """Build the result, after a last pair of runs that records everything that the node at fault reads."""
         a, b = self.sides
         steps: list[Step] = []
         if self.bad is not None:

@@ -16,7 +16,7 @@ from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import attribute_value, full_name, named_bodies
-from pyopnb.ops.errors import plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.runtime.trace.trace import Trace
 
@@ -113,7 +113,7 @@ def _arrays(trace: Trace, graph: TraceGraph, segment: Segment) -> Iterator[tuple
 
 
 def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
-    """How two versions of an op differ: schemas in words, lines of source."""
+    """Yield how two versions of an op differ: schemas in words, lines of source."""
     if old is None or new is None or old is new:
         return
     diff = diff_versions(old, new)
@@ -126,6 +126,6 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
 
 
 def op_versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
-    """The numbers of the versions of a node's op in both traces; None where the registry had no such op."""
+    """Return the versions' numbers of a node's op in both traces; None where the registry had no such op."""
     first, second = (trace.versions.get(full_name(node)) for trace in traces)
     return None if first is None else first.number, None if second is None else second.number

@@ -16,8 +16,9 @@ from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
 from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
+from pyopnb.errors import InputError
 from pyopnb.models.nodes import bodies, first_output, full_name
-from pyopnb.ops.errors import FeedError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.trace.trace import Trace
 
@@ -38,18 +39,18 @@ def diff_traces(
 
     Raises
     ------
-    FeedError
+    InputError
         The runs have no tensor in common, b was not run by its model and a was, or a tolerance is negative or not finite.
     """
     if a.by_model and not b.by_model:
         got = f"a by {a.runtime or 'a model'}, b by {b.runtime}"
-        raise FeedError("diff", expected="the run of the program that was exported first", got=got, next="diff(b, a)")
+        raise InputError("diff", expected="the run of the program that was exported first", got=got, next="diff(b, a)")
     graphs = TraceGraph(a.model), TraceGraph(b.model)
     arrays = dict(a.items()), dict(b.items())
     alignment = align(*graphs, (a, b))
     pairs = [pair for pair in alignment.pairs if pair.a in arrays[0] and pair.b in arrays[1]]
     if not any(pair.b in graphs[1].producer for pair in pairs):
-        raise FeedError(
+        raise InputError(
             "diff",
             expected="two runs with tensors in common",
             got=f"{_names(a)}, and {_names(b)}, of which none correspond",
@@ -89,13 +90,13 @@ def diff_with_arrays(
 
     Raises
     ------
-    FeedError
+    InputError
         There are no arrays, or one has the name of no tensor of the run.
     """
     own = dict(trace.items())
     unknown = [name for name in arrays if name not in own]
     if unknown or not arrays:
-        raise FeedError(
+        raise InputError(
             "diff, arrays",
             expected="arrays by names of tensors in the trace",
             got=sanitize(repr(unknown[0]), 80) if unknown else "none",
@@ -209,7 +210,7 @@ class TraceComparison:
         return tensors
 
     def _own(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
-        """How far isolation is off from the runs themselves, where it is over the tolerance; by the names in b.
+        """Measure how far isolation is off from the runs themselves, where it is over the tolerance; by the names in b.
 
         A node with a state or random numbers is off by these, so there is nothing to learn.
         """
@@ -264,7 +265,7 @@ class TraceComparison:
         return self.traces[0].sources.get(tensor.a) or self.traces[1].sources.get(tensor.b, "")
 
     def _remarks(self, of_a: Iterable[Segment], outputs: Sequence[Tensor]) -> Iterator[str]:
-        """What is known of the tensors that the nodes of both sides make."""
+        """Yield what is known of the tensors that the nodes of both sides make."""
         a, b = self.graphs
         of_b = [self.segments[tensor.b] for tensor in outputs]
         for trace, graph, segments in ((self.traces[0], a, of_a), (self.traces[1], b, of_b)):
@@ -273,7 +274,7 @@ class TraceComparison:
             yield from dict.fromkeys(filter(None, found))
 
     def _inside(self, a: NodeProto, b: NodeProto) -> Iterator[Tensor]:
-        """The tensors in the bodies of two nodes under b's names, where both traces recorded them."""
+        """Yield the tensors in the bodies of two nodes under b's names, where both traces recorded them."""
         if not bodies(a) or not bodies(b):
             return
         prefixes = [f"{node.name or first_output(node)}/" for node in (a, b)]
@@ -285,7 +286,7 @@ class TraceComparison:
 
 
 def _is_more_than_rounding(trace: Trace) -> Iterator[bool]:
-    """Whether each output that a plain run gives otherwise is off by much of its largest element."""
+    """Tell whether each output that a plain run gives otherwise is off by much of its largest element."""
     differing = {} if trace.exposure is None else trace.exposure.differing
     for name, most in differing.items():
         summary = trace.summaries[name]
@@ -294,7 +295,7 @@ def _is_more_than_rounding(trace: Trace) -> Iterator[bool]:
 
 
 def _join(segments: Sequence[Segment]) -> Segment:
-    """The segments of a node's outputs as one."""
+    """Join the segments of a node's outputs to one."""
     nodes = sorted({place for segment in segments for place in segment.nodes})
     ends, weights = (dict.fromkeys(name for s in segments for name in getattr(s, which)) for which in ("ends", "weights"))
     return Segment(tuple(nodes), tuple(ends), tuple(weights))

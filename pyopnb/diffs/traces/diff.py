@@ -12,7 +12,6 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import (
-    TOLERANCES,
     ToleranceDiff,
     checked_items,
     checked_text,
@@ -21,6 +20,7 @@ from pyopnb.diffs.base import (
     from_document,
     to_document,
 )
+from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     Step,
@@ -32,7 +32,8 @@ from pyopnb.diffs.traces.steps import (
     format_versions,
     same_values,
 )
-from pyopnb.ops.errors import FeedError, plural, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["TraceDiff"]
 
@@ -95,29 +96,29 @@ class TraceDiff(ToleranceDiff):
 
     @cached_property
     def worst(self) -> Part:
-        """The part of the worst verdict, of equal ones the first."""
+        """Return the part of the worst verdict, of equal ones the first."""
         return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
 
     @property
     def verdict(self) -> str:
-        """That of the worst tensor: ``"bit-identical"`` … ``"incomparable"``."""
+        """Return the verdict of the worst tensor: ``"bit-identical"`` … ``"incomparable"``."""
         return "incomparable" if self.outputs_only_a or self.outputs_only_b else self.worst.verdict
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is one of the first three."""
+        """Tell whether the verdict is one of the first three."""
         return VERDICTS.index(self.verdict) < 3
 
     # ---- where the runs diverge ----------------------------------------------------------------------------------------------
 
     @cached_property
     def origins(self) -> tuple[Step, ...]:
-        """The nodes that introduce a difference, in the order of b's graph."""
+        """Return the nodes that introduce a difference, in the order of b's graph."""
         return tuple(step for step in self.steps if step.verdict == "origin")
 
     @cached_property
     def origin(self) -> Step | None:
-        """The first of `origins`; if there is none, the first node that is over the tolerance.
+        """Return the first of `origins`; if there is none, the first node that is over the tolerance.
 
         None if no node is over the tolerance, or if the difference comes from the feeds.
         """
@@ -127,21 +128,24 @@ class TraceDiff(ToleranceDiff):
 
     @property
     def interval(self) -> tuple[str, ...]:
-        """The nodes among which the runs first diverge: `origin`, and those before it whose outputs could not be compared."""
+        """Return the nodes among which the runs first diverge.
+
+        They are `origin`, and those before it whose outputs could not be compared.
+        """
         return () if self.origin is None else (*self.origin.between, self.origin.name)
 
     @property
     def first(self) -> Step | None:
-        """The first node with an output that is not bit-identical, be it within the tolerance."""
+        """Return the first node with an output that is not bit-identical, be it within the tolerance."""
         return next((s for s in self.steps if any(t.diff.verdict != "bit-identical" for t in s.outputs)), None)
 
     @property
     def feeds_differ(self) -> bool:
-        """Whether the runs were fed different values."""
+        """Tell whether the runs were fed different values."""
         return not all(same_values(feed.diff) for feed in self.feeds)
 
     def __getitem__(self, name: str) -> Tensor:
-        """The pair of a tensor, by its name in b."""
+        """Return the pair of a tensor, by its name in b."""
         by_name = {tensor.b: tensor for tensor in (*self.feeds, *self.tensors)}
         if name not in by_name:
             raise KeyError(name)
@@ -194,7 +198,7 @@ class TraceDiff(ToleranceDiff):
             yield from _changes(step)
 
     def details(self) -> list[str]:
-        """What the headline leaves out, apart from the origins.
+        """Yield what the headline leaves out, apart from the origins.
 
         Returns
         -------
@@ -229,7 +233,7 @@ class TraceDiff(ToleranceDiff):
         yield f"{sides}; {plural(self.runs, 'pair')} of runs" if self.runs is not None else sides
 
     def _output_lines(self) -> Iterator[str]:
-        """The outputs, apart from one that the headline shows."""
+        """Describe the outputs, apart from one that the headline shows."""
         shown = "" if self.origin is None or self.feeds_differ else self.origin.worst.b
         named = frozenset(self.outputs)
         outputs = [tensor for tensor in self.tensors if tensor.b in named and tensor.b != shown]
@@ -286,7 +290,7 @@ class TraceDiff(ToleranceDiff):
             **strings,
         )
         if not diff.parts:
-            raise FeedError("TraceDiff.from_json", expected="at least one tensor", got="none")
+            raise InputError("TraceDiff.from_json", expected="at least one tensor", got="none")
         return diff
 
 
@@ -305,7 +309,7 @@ def _join_tensors(tensors: Sequence[Tensor]) -> str:
 
 
 def _changes(step: Step) -> Iterator[str]:
-    """What the nodes of a step differ in, in short."""
+    """Say in short what the nodes of a step differ in."""
     yield from step.changes[:_MAX_CHANGES]
     if len(step.changes) > _MAX_CHANGES:
         yield f"… and {plural(len(step.changes) - _MAX_CHANGES, 'more change')}: .origin.changes"

@@ -22,7 +22,7 @@ from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import advance
 from pyopnb.ops.registry import registry
@@ -164,7 +164,7 @@ class _Isolation:
             advance("comparisons", 1)
 
     def _model(self, segments: Mapping[str, Segment]) -> tuple[ModelProto, dict[str, str], list[str]]:
-        """The segments as one model; its outputs by the tensors' names, and its inputs."""
+        """Build one model of the segments; its outputs by the tensors' names, and its inputs."""
         suffix = self._unused_suffix()
         graph = GraphProto(name="isolated")
         for place in sorted({place for segment in segments.values() for place in segment.nodes}):
@@ -189,7 +189,7 @@ class _Isolation:
         return model, outputs, inputs
 
     def _unused_suffix(self) -> str:
-        """What no name in the graph or in its bodies ends with."""
+        """Find a suffix with which no name in the graph or in its bodies ends."""
         names = {*self.graph.producer, *self.graph.inputs, *self.graph.weights}
         names |= {name for node in self.graph.nodes for body in bodies(node) for name in _names(body)}
         suffix = "'"
@@ -203,7 +203,7 @@ class _Isolation:
 
 
 def as_made(value: Any) -> Any:
-    """What a node made, in the dtype in which it made it.
+    """Return what a node made, in the dtype in which it made it.
 
     Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
     held to float64's tolerance.

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.diffs.base import TOLERANCES
+from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.types import Types
@@ -21,7 +21,7 @@ __all__ = ["precisions"]
 
 
 def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) -> dict[str, str]:
-    """The coarsest float dtype that nodes made on the way to a tensor, where that is coarser than its own.
+    """Find the coarsest float dtype that nodes made on the way to a tensor, where that is coarser than its own.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
 
 
 def _coarsest(names: Iterable[str]) -> str:
-    return max(names, key=lambda name: TOLERANCES[name][0])
+    return max(names, key=lambda name: TOLERANCES[name].rtol)
 
 
 def _dtype(value: Any) -> str:

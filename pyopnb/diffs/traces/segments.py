@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import first_output, full_name, is_constant
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["Segment", "TraceGraph", "called"]
 
@@ -64,7 +64,7 @@ class TraceGraph:
         return [*self.inputs, *(name for name, place in self.producer.items() if place not in self.constants)]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
-        """The nodes that compute a tensor from known ones."""
+        """Return the nodes that compute a tensor from known ones."""
         waiting, nodes = [self.producer[name]], {self.producer[name]}
         ends: dict[str, None] = {}
         weights: dict[str, None] = {}
@@ -85,10 +85,10 @@ class TraceGraph:
 
 
 def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
-    """The values of the graph that a node or a body in it reads, each once."""
+    """Return the values of the graph that a node or a body in it reads, each once."""
     return tuple(dict.fromkeys(name for _, name in graph.reads(index) if graph.defines(name)))
 
 
 def called(node: NodeProto) -> str:
-    """A node in messages: its name, or else its first output, and its op."""
+    """Name a node in messages: its name, or else its first output, and its op."""
     return sanitize(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference, tolerance
+from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
-from pyopnb.ops.errors import sanitize
+from pyopnb.diffs.tolerances import tolerance
+from pyopnb.ops.messages import sanitize
 
 __all__ = [
     "AMPLIFIES",
@@ -80,7 +81,7 @@ class Tensor:
 
     @property
     def introduced(self) -> bool:
-        """Whether b's node by itself is over the tolerance, and by much more than in isolation it is off its own runs."""
+        """Tell whether b's node by itself is over the tolerance, and by much more than isolation is off b's own runs."""
         if self.alone is None or self.alone.ok:
             return False
         off = max(map(largest_error, self.own), default=0.0)
@@ -139,23 +140,23 @@ class Step:
 
     @property
     def accumulated(self) -> float:
-        """The largest error of its outputs; infinite if they cannot be compared."""
+        """Return the largest error of its outputs; infinite if they cannot be compared."""
         return max(largest_error(tensor.diff) for tensor in self.outputs)
 
     @property
     def isolated(self) -> float | None:
-        """The largest error that it makes by itself, on the inputs of a; None if that could not be run."""
+        """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
         return max((largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None), default=None)
 
     @property
     def inconclusive(self) -> bool:
-        """Whether what it gives in isolation says nothing: it is over the tolerance, and as far off from its own runs."""
+        """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
         over = [tensor for tensor in self.outputs if tensor.alone is not None and not tensor.alone.ok]
         return bool(over) and not any(tensor.introduced for tensor in over)
 
     @property
     def incoming(self) -> float:
-        """The largest error of its inputs."""
+        """Return the largest error of its inputs."""
         return max((largest_error(tensor.diff) for tensor in self.inputs), default=0.0)
 
     @property
@@ -167,12 +168,12 @@ class Step:
 
     @property
     def nondeterministic(self) -> bool:
-        """Whether it gave another result when it ran again: it draws random numbers, or has a state."""
+        """Tell whether it gave another result when it ran again: it draws random numbers, or has a state."""
         return any(tensor.steady is False for tensor in self.outputs)
 
     @cached_property
     def verdict(self) -> str:
-        """What it does to the difference between the runs.
+        """Say what it does to the difference between the runs.
 
         - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES` times as far off as from
           what each run itself recorded of it; or its inputs are the same in both runs and its outputs are not,
@@ -196,7 +197,7 @@ class Step:
 
     @property
     def worst(self) -> Tensor:
-        """The output of the worst verdict, of equal ones the one with the largest error."""
+        """Return the output of the worst verdict, of equal ones the one with the largest error."""
         return max(self.outputs, key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), largest_error(tensor.diff)))
 
     def __str__(self) -> str:
@@ -204,7 +205,9 @@ class Step:
 
 
 def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | None, stol: float | None) -> float | None:
-    """The ``stol`` of two runs: what is given, else True where ONNX Runtime's level of optimisation is another, or torch ran.
+    """Choose the ``stol`` of two runs.
+
+    Unless a tolerance is given, it is True where ONNX Runtime's level of optimisation is another, or torch ran.
 
     Other kernels add up in another order: elements that cancel out are then off by a part of the largest number, not of
     themselves.
@@ -218,12 +221,12 @@ def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | No
 
 
 def scales_by_dtype(tolerances: Tolerances) -> bool:
-    """Whether all three tolerances are the dtype's own."""
+    """Tell whether all three tolerances are the dtype's own."""
     return tolerances == (None, None, True)
 
 
 def widened(tolerances: Tolerances, precision: str) -> Tolerances:
-    """The tolerance of a tensor on whose way a coarser dtype was: that dtype's, with a ``stol`` of True.
+    """Give a tensor on whose way a coarser dtype was that dtype's tolerance, with a ``stol`` of True.
 
     Examples
     --------
@@ -234,20 +237,20 @@ def widened(tolerances: Tolerances, precision: str) -> Tolerances:
 
 
 def format_step(step: Step) -> str:
-    """A step in one line: the node, its error, and how much of that is its own."""
+    """Describe a step in one line: the node, its error, and how much of that is its own."""
     body = next(iter(format_body(step)), "")
     parts = [step.name, format_versions(step), format_error(step), body, "nondeterministic" if step.nondeterministic else ""]
     return "; ".join(filter(None, parts))
 
 
 def format_versions(step: Step) -> str:
-    """The versions of a step's op, if the two runs had different ones."""
+    """Name the versions of a step's op, if the two runs had different ones."""
     numbers = [version for version in step.versions if version is not None]
     return f"version {numbers[0]} → {numbers[1]}" if len(set(numbers)) > 1 else ""
 
 
 def format_error(step: Step) -> str:
-    """The error of a step's worst output, its worst element, and what of it the node makes by itself."""
+    """Describe the error of a step's worst output, its worst element, and what of it the node makes by itself."""
     worst = step.worst.diff.worst
     facts = [f"{sanitize(step.worst.b, 80)} {summarize(worst)}"]
     if worst.facts is not None and worst.facts.worst:
@@ -264,7 +267,7 @@ def format_error(step: Step) -> str:
 
 
 def format_body(step: Step) -> Iterator[str]:
-    """The first tensor in a body of the step's node that differs, if there is one."""
+    """Describe the first tensor in a body of the step's node that differs, if there is one."""
     for tensor in step.inside:
         if not tensor.diff.ok:
             yield f"in its body first at {sanitize(tensor.b, 80)}: {summarize(tensor.diff.worst)}"
@@ -272,10 +275,10 @@ def format_body(step: Step) -> Iterator[str]:
 
 
 def same_values(diff: Diff) -> bool:
-    """Whether two values are the same, be it under other bits, as -0.0 and 0.0."""
+    """Tell whether two values are the same, be it under other bits, as -0.0 and 0.0."""
     return diff.verdict in VERDICTS[:2]
 
 
 def largest_error(diff: Diff) -> float:
-    """The largest ``|a - b|`` of all parts; infinite if there is no such number: other types, NaN, text."""
+    """Return the largest ``|a - b|`` of all parts; infinite if there is no such number: other types, NaN, text."""
     return max(map(largest_difference, diff.parts))

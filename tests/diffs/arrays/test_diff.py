@@ -92,7 +92,7 @@ def test_text_says_the_scale() -> None:
     text = str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=0.5))
     assert "within rtol 0, atol 0, stol 0.5 (of 100)" in text and "would" not in text
     assert "outside rtol 0, atol 0, stol 0.001 (of 100)" in str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=1e-3))
-    with pytest.raises(pyopnb.FeedError, match="diff, stol: expected a finite number"):
+    with pytest.raises(pyopnb.errors.InputError, match="diff, stol: expected a finite number"):
         diff(A, B, stol=-1)
 
 
@@ -125,7 +125,7 @@ def test_json_is_strict() -> None:
      '{"format": "pyopnb.diff", "version": 2, "parts": []}', '{"format": "pyopnb.diff", "version": NaN}'],
 )  # fmt: skip
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(pyopnb.FeedError, match="Diff.from_json"):
+    with pytest.raises(pyopnb.errors.InputError, match="Diff.from_json"):
         Diff.from_json(text)
 
 
@@ -216,3 +216,30 @@ def test_bools_of_other_bytes_than_0_and_1_are_what_numpy_takes_them_for():
     assert pyopnb.diff(odd, plain).ok
     flipped = pyopnb.diff(odd, ~plain)
     assert "False in a and True in b: 100; True in a and False in b: 200" in str(flipped)
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda array: array,  # a short array, whose facts are put off
+        lambda array: np.tile(array, 50_000),  # shared between threads
+        lambda array: np.tile(array, (3, 200)).T,  # in another memory order
+        lambda array: np.tile(array, 4)[::2],
+        lambda array: array[1],  # a NumPy scalar
+    ],
+    ids=["short", "long", "transposed", "strided", "scalar"],
+)
+def test_bools_are_compared_as_bools_whatever_byte_is_true(arrange):
+    odd = np.array([0, 2, 255, 2, 0], np.uint8).view(bool)
+    plain = np.array([False, True, True, True, False])
+    assert diff(arrange(odd), arrange(plain)).verdict == "bit-identical"
+    assert diff({"y": [arrange(odd)]}, {"y": [arrange(plain)]}).ok
+    flipped = plain.copy()
+    flipped[1] = False
+    changed = diff(arrange(odd), arrange(flipped))
+    part = changed.worst
+    assert part.verdict == "different"
+    expected = np.argwhere(arrange(plain) != arrange(flipped))
+    assert part.facts.differing == part.facts.over == len(expected)
+    assert part.facts.first == tuple(expected[0])
+    assert part.facts.classes == {"True to False": len(expected)}

@@ -1,4 +1,4 @@
-"""Whatever a file holds, arrays come out of it or a FeedError."""
+"""Whatever a file holds, arrays come out of it or a InputError."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_damaged_file_gives_arrays_or_a_refusal(
     said, found = "", []
     try:
         found = arrays_in(file)
-    except pyopnb.FeedError as error:
+    except pyopnb.errors.InputError as error:
         said = str(error)
     if said:
         assert said.startswith(f"file {file}: expected ")
@@ -67,7 +67,9 @@ def test_an_npz_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.Mo
     np.savez_compressed(path, a=np.zeros(2**24, np.uint8))
     assert pyopnb.diff(path, path).ok, "as dense as a bomb, but small enough to be honest"
     monkeypatch.setattr(files, "_MOST_UNPACKED", 2**20)  # in place of 1 GiB, which would take seconds to pack
-    with pytest.raises(pyopnb.FeedError, match=r"arrays, got 1[\d,]+ bytes that unpack to 16,777,344; the limit is 100 times"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"arrays, got 1[\d,]+ bytes that unpack to 16,777,344; the limit is 100 times"
+    ):
         pyopnb.diff(path, path)
     np.savez_compressed(path, a=np.random.default_rng(0).integers(0, 255, 2**21, np.uint8))
     assert pyopnb.diff(path, path).ok, "large, but not dense"

@@ -57,16 +57,16 @@ def test_a_value_that_holds_itself() -> None:
 
 @pytest.mark.parametrize("other", [object(), {1, 2}, lambda: 0, [ONE, object()]])
 def test_what_is_no_value_of_a_model(other: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match="diff, a.*expected an array"):
+    with pytest.raises(pyopnb.errors.InputError, match="diff, a.*expected an array"):
         diff(other, [ONE, ONE])
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), "1"])
 @pytest.mark.parametrize("name", ["rtol", "atol"])
 def test_tolerances_that_are_none(name: str, wrong: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match=f"diff, {name}"):
+    with pytest.raises(pyopnb.errors.InputError, match=f"diff, {name}"):
         diff(ONE, ONE, **{name: wrong})
-    with pytest.raises(pyopnb.FeedError):
+    with pytest.raises(pyopnb.errors.InputError):
         diff(ONE, ONE).judged(**{name: wrong})
 
 

@@ -15,7 +15,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import FeedError, ModelDiff, ModelError
+from pyopnb import ModelDiff
+from pyopnb.errors import InputError, ModelError
 
 
 def copied(model):
@@ -148,6 +149,17 @@ def test_a_weight_in_a_constant_node_or_in_another_field_is_the_same():
     assert pyopnb.diff(model, other).verdict == "identical" and pyopnb.diff(renamed(other), model).verdict == "identical"
 
 
+def test_a_bool_weight_is_the_same_whatever_byte_is_true():
+    def masked(raw):
+        model = parsed("g () => (bool[3] y) <bool[3] w = {1, 1, 0}> { y = Identity(w) }")
+        model.graph.initializer[0].ClearField("int32_data")
+        model.graph.initializer[0].raw_data = raw
+        return model
+
+    assert pyopnb.diff(masked(b"\1\1\0"), masked(b"\2\xff\0")).verdict == "identical"
+    assert pyopnb.diff(masked(b"\1\1\0"), masked(b"\2\0\0")).verdict == "different"
+
+
 @pytest.mark.parametrize("also_renamed", [False, True])
 def test_what_onnx_runtime_fuses_is_fused(tmp_path, also_renamed):
     model = transformer()
@@ -274,7 +286,7 @@ def test_bytes_paths_and_what_is_no_model(tmp_path):
     assert pyopnb.diff(b"a", b"b").verdict == "different"
     with pytest.raises(ModelError, match="File doesn't exist"):
         pyopnb.diff(str(paths[0]), str(tmp_path / "c.onnx"))
-    with pytest.raises(FeedError, match="diff, b: expected a model"):
+    with pytest.raises(InputError, match="diff, b: expected a model"):
         pyopnb.diff(model, 3)
 
 
@@ -312,15 +324,15 @@ def test_text_of_twelve_lines_and_json():
     held = json.loads(found.to_json())
     assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.model-diff", 1, "different", False)
     for change in ({"format": "x"}, {"version": 2}, {"changes": [{}]}, {"nodes": [1]}, {"nodes": [1, "2"]}, {"moved": 1}):
-        with pytest.raises(FeedError, match="ModelDiff.from_json"):
+        with pytest.raises(InputError, match="ModelDiff.from_json"):
             ModelDiff.from_json(json.dumps(held | change))
     held["changes"][0]["kind"] = "unheard of"
     for text in (json.dumps(held), "[" * 10_000):
-        with pytest.raises(FeedError, match="ModelDiff.from_json"):
+        with pytest.raises(InputError, match="ModelDiff.from_json"):
             ModelDiff.from_json(text)
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(found)
-    with pytest.raises(FeedError, match=r"ModelDiff.of: expected one of input, output"):
+    with pytest.raises(InputError, match=r"ModelDiff.of: expected one of input, output"):
         found.of("fuse")
 
 

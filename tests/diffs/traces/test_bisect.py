@@ -10,8 +10,9 @@ from onnx import ModelProto
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import FeedError, first_divergence
+from pyopnb import first_divergence
 from pyopnb.diffs.traces import bisect
+from pyopnb.errors import InputError
 from pyopnb.ops import progress
 
 X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
@@ -95,7 +96,7 @@ def test_the_first_of_two_on_one_way() -> None:
     ],
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(FeedError, match=message):
+    with pytest.raises(InputError, match=message):
         first_divergence(transformer(), transformer(), {"x": X}, **arguments)
 
 

@@ -16,8 +16,9 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import FeedError, TraceDiff, diff, trace
+from pyopnb import TraceDiff, diff, trace
 from pyopnb.diffs.traces.steps import Step, Tensor
+from pyopnb.errors import InputError
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
 QUICK: dict[str, Any] = {"check": False, "times": False}
@@ -142,7 +143,7 @@ def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
 def test_nothing_to_compare() -> None:
     one = trace(parsed("(float[N] x) => (float[N] y) { y = Neg(x) }"), x=np.float32([1]))
     empty = pyopnb.Trace(one.model, feeds=one.feeds, values={}, summaries={}, runtime=one.runtime)
-    with pytest.raises(FeedError, match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors"):
+    with pytest.raises(InputError, match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors"):
         diff(one, empty)
 
 
@@ -297,7 +298,7 @@ def test_arrays_from_anywhere() -> None:
     ],
 )
 def test_arrays_that_are_refused(arrays: Any, message: str) -> None:
-    with pytest.raises(FeedError, match=message):
+    with pytest.raises(InputError, match=message):
         diff(trace(transformer(), x=X, **QUICK), arrays)
 
 

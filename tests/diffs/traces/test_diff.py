@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from transformer import transformer
 
 import pyopnb
-from pyopnb import FeedError, TraceDiff, diff, trace
+from pyopnb import TraceDiff, diff, trace
+from pyopnb.errors import InputError
 from pyopnb.ops import progress
 
 X = np.random.default_rng(0).normal(size=(2, 4, 32)).astype(np.float32)
@@ -45,7 +46,7 @@ def test_another_tolerance_gives_the_verdict_of_a_new_diff() -> None:
         assert [step.verdict for step in again.steps] == [step.verdict for step in anew.steps]
         assert TraceDiff.from_json(again.to_json()) == again
     assert found().judged(atol=1e-2).ok and found().judged(atol=1e-2).origin is None
-    with pytest.raises(FeedError, match="a finite number that is not negative"):
+    with pytest.raises(InputError, match="a finite number that is not negative"):
         found().judged(rtol=math.inf)
 
 
@@ -76,7 +77,7 @@ def _wrong(**changes: Any) -> str:
     ],
 )
 def test_json_that_is_refused(text: str, message: str) -> None:
-    with pytest.raises(FeedError, match=message):
+    with pytest.raises(InputError, match=message):
         TraceDiff.from_json(text)
 
 
@@ -93,7 +94,7 @@ def test_json_that_is_refused(text: str, message: str) -> None:
 )
 def test_json_of_another_shape_is_refused(changes: dict[str, Any]) -> None:
     assert TraceDiff.from_json(_wrong()) == found()
-    with pytest.raises(FeedError, match=r"TraceDiff.from_json: expected"):
+    with pytest.raises(InputError, match=r"TraceDiff.from_json: expected"):
         TraceDiff.from_json(_wrong(**changes))
 
 
@@ -109,7 +110,7 @@ def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
     damaged = text[:at] + data.draw(st.sampled_from(["", '"', "0", "null", "{", "]", "-", "x"])) + text[at + 1 :]
     try:
         read = TraceDiff.from_json(damaged)
-    except FeedError:
+    except InputError:
         return
     assert isinstance(str(read), str)
 

@@ -10,7 +10,8 @@ import pytest
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb import FeedError, Trace, TraceDiff, diff, trace
+from pyopnb import Trace, TraceDiff, diff, trace
+from pyopnb.errors import InputError
 from pyopnb.runtime.trace.summary import summary_of
 
 X = np.float32([[1, 2], [3, 5]])
@@ -58,7 +59,7 @@ def test_two_programs_are_compared_without_isolation() -> None:
 
 
 def test_the_program_comes_first() -> None:
-    with pytest.raises(FeedError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
+    with pytest.raises(InputError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
         diff(trace(MODEL, x=X), of_program(VALUES))
 
 
