@@ -56,7 +56,7 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
 
     Raises
     ------
-    FeedError
+    InputError
         The limits are not two finite numbers that rise.
     """
     worst, text = thing.worst, str(thing)

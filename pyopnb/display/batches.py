@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pyopnb.batches.map import Batches, BatchRun
 from pyopnb.display.html import details, image, join, note, paragraph
 from pyopnb.display.svg.chart import Chart, line_chart, page
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, sanitize, suggest
-from pyopnb.runtime.batches import Batches, BatchRun
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.runtime.trace.summary import summary_of
 
 __all__ = ["view_batches"]
@@ -35,7 +36,7 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
 
     Raises
     ------
-    FeedError
+    InputError
         There is no such output.
     """
     title = f"{len(thing.runs):,} of {thing.total:,} batches"
@@ -60,7 +61,7 @@ def _output(thing: Batches, wanted: str | int | None) -> str | None:
         return names[wanted]
     if wanted is not None and wanted not in names:
         got = sanitize(repr(wanted))
-        raise FeedError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
+        raise InputError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
     numeric = (name for name in names if result is not None and summary_of(result[name]).mean is not None)
     return str(wanted) if wanted is not None else next(numeric, None)
 

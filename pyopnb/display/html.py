@@ -12,7 +12,7 @@ import gzip
 import html
 from collections.abc import Iterable
 
-from pyopnb.ops.errors import sanitize, sanitize_source
+from pyopnb.ops.messages import sanitize, sanitize_source
 
 __all__ = ["MAX_BYTES", "WRAP", "details", "document", "escape", "image", "join", "note", "pack", "paragraph", "pre", "source"]
 

@@ -23,6 +23,7 @@ from onnx import (
 
 from pyopnb.display.svg.boxes import Box, Graph, Line
 from pyopnb.display.svg.marks import plain_mark
+from pyopnb.errors import ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import (
     constant_value,
@@ -35,7 +36,7 @@ from pyopnb.models.nodes import (
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.support.ort_types import kind_of, to_notation
 from pyopnb.models.types import Types
-from pyopnb.ops.errors import ModelError, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY

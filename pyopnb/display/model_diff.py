@@ -19,8 +19,9 @@ from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, merge
 from pyopnb.display.svg.marks import plain_mark
 from pyopnb.display.view import View
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
-from pyopnb.ops.errors import FeedError, ModelError, sanitize, sanitize_source
+from pyopnb.ops.messages import sanitize, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
@@ -48,11 +49,11 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
 
     Raises
     ------
-    FeedError
+    InputError
         There is no such side.
     """
     if side not in _SIDES:
-        raise FeedError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
+        raise InputError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]

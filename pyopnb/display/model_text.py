@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnx import NodeProto
 
 from pyopnb.display.model_boxes import Scope, Wishes, attrs_of, constant_text, title_of
-from pyopnb.ops.errors import plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["model_text"]
 

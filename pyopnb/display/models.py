@@ -18,10 +18,11 @@ from pyopnb.display.svg.graph import Picture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.view import Canvas, View
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, ModelError, plural, sanitize, suggest
+from pyopnb.ops.messages import plural, sanitize, suggest
 
 __all__ = ["view_model"]
 
@@ -90,11 +91,11 @@ def view_model(
     ------
     ModelError
         It is not a model, or it has no node of a name.
-    FeedError
+    InputError
         ``most`` is not positive.
     """
     if most < 1:
-        raise FeedError("show, most", expected="1 or more", got=sanitize(most))
+        raise InputError("show, most", expected="1 or more", got=sanitize(most))
     proto = as_proto(model)
     facts = Facts(proto)
     scopes = _scopes(facts)  # before any id is used: protobuf makes new objects for nodes that nothing references

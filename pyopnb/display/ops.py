@@ -8,7 +8,7 @@ import time
 from pyopnb.display.html import details, escape, join, note, source
 from pyopnb.display.view import View
 from pyopnb.models.load import Loaded
-from pyopnb.ops.errors import sanitize, sanitize_source
+from pyopnb.ops.messages import sanitize, sanitize_source
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.text_table import Table

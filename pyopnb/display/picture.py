@@ -15,7 +15,8 @@ from pyopnb.display.svg.chart import Chart, abreast, heat_maps, size_on_page
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize
 from pyopnb.runtime.trace.summary import Summary
 
 __all__ = ["Look", "Picture", "looks_like_photographs", "picture_of", "squeeze", "to_native"]
@@ -61,8 +62,8 @@ class Look:
         return replace(self, rgb=None) if self.rgb and _channel_axis(value) is None else self
 
 
-def _refusal(option: str, expected: str, got: Any) -> FeedError:
-    return FeedError(f"show, {option}", expected=expected, got=sanitize(repr(got)))
+def _refusal(option: str, expected: str, got: Any) -> InputError:
+    return InputError(f"show, {option}", expected=expected, got=sanitize(repr(got)))
 
 
 @dataclass(frozen=True)
@@ -155,16 +156,16 @@ def picture_of(value: np.ndarray, summary: Summary, look: Look, most_bytes: int,
 
     Raises
     ------
-    FeedError
+    InputError
         The array has no numbers, or is asked to be a photograph and cannot be one.
     """
     if summary.kind != "number" or not summary.count:
-        raise FeedError("show", expected="an array of numbers that is not empty", got=str(summary.type or summary.kind))
+        raise InputError("show", expected="an array of numbers that is not empty", got=str(summary.type or summary.kind))
     title = f"{name + ': ' if name else ''}{'|x|, ' if value.dtype.kind == 'c' else ''}{summary.type}"
     axis = _channel_axis(value)
     if look.rgb and axis is None:
         expected = "3 or 4 channels as the last axis, or before the last two"
-        raise FeedError("show, rgb", expected=expected, got=str(summary.type), next="rgb=False, or np.stack([…], axis=-1)")
+        raise InputError("show, rgb", expected=expected, got=str(summary.type), next="rgb=False, or np.stack([…], axis=-1)")
     if axis is not None and (looks_like_photographs(value, summary) if look.rgb is None else look.rgb):
         return _photographs(value, axis, summary, look, title, most_bytes)
     if look.rgb is False and axis == -1:

@@ -22,7 +22,8 @@ from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.tensors import chart_of
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, PyopError, sanitize
+from pyopnb.errors import InputError, PyopError
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.trace import Trace
 
@@ -47,13 +48,13 @@ def figure(thing: Any) -> Any:
 
     Raises
     ------
-    FeedError
+    InputError
         There is no figure of such a thing.
     PyopError
         matplotlib is not installed.
     """
     expected = "a model, a diff, a trace, a result or an array"
-    raise FeedError(
+    raise InputError(
         "plot", expected=expected, got=sanitize(type(thing).__name__), next='save("….svg"), where there is a picture'
     )
 
@@ -103,7 +104,7 @@ def _(thing: Diff) -> Any:
     part = thing.worst
     charts = charts_of(part)
     if not charts:
-        raise FeedError("plot", expected="numbers that differ", got=thing.verdict, next="print(diff)")
+        raise InputError("plot", expected="numbers that differ", got=thing.verdict, next="print(diff)")
     return _figure_of(page(charts, f"{part.name}: {thing.verdict}"))
 
 
@@ -121,7 +122,7 @@ def _(thing: Result) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "OUT" and value.size
     ]
     if not charts:
-        raise FeedError("plot", expected="outputs that are numbers", got="none", next="print(result)")
+        raise InputError("plot", expected="outputs that are numbers", got="none", next="print(result)")
     return _figure_of(page(charts, "result"))
 
 
@@ -147,7 +148,7 @@ def _escape(text: str, longest: int = 120) -> str:
 def _(thing: TraceDiff) -> Any:
     steps = thing.steps[:_MOST_STEPS]
     if not steps:
-        raise FeedError("plot", expected="nodes that were compared", got="none", next="print(diff)")
+        raise InputError("plot", expected="nodes that were compared", got="none", next="print(diff)")
     figure, axes = _new_figure(max(6.0, min(16.0, 0.12 * len(steps) + 3)), 3.8)
     accumulated = [_positive(step.accumulated) for step in steps]
     isolated = [_positive(step.isolated) for step in steps]
@@ -175,7 +176,7 @@ def _positive(error: float | None) -> float:
 @figure.register
 def _(thing: Trace) -> Any:
     if not thing.times:
-        raise FeedError("plot", expected="a trace with times", got="no times", next="session.trace(…, times=True)")
+        raise InputError("plot", expected="a trace with times", got="no times", next="session.trace(…, times=True)")
     slowest = sorted(thing.times.values(), key=lambda time: -time.total)[:_MOST_NODES]
     figure, axes = _new_figure(7, 0.9 + 0.22 * len(slowest))
     positions = range(len(slowest))

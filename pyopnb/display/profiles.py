@@ -10,8 +10,9 @@ from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.view import View
+from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, closest, sanitize
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.profile.profile import NodeProfile, Profile
 from pyopnb.runtime.profile.spread import microseconds
@@ -41,12 +42,12 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
 
     Raises
     ------
-    FeedError
+    InputError
         The profile cannot be coloured like that.
     """
     if by not in _COLOURS:
         next_ = closest(str(by), _COLOURS) or "time"
-        raise FeedError("show, by", expected=" or ".join(_COLOURS), got=sanitize(by), next=f'by="{next_}"')
+        raise InputError("show, by", expected=" or ".join(_COLOURS), got=sanitize(by), next=f'by="{next_}"')
     head = [paragraph(f"<b>{escape(thing.title())}</b><br>{escape(thing.headline(), 400)}"), *map(note, thing.remarks)]
     tables = list(_tables(thing))
     legend = "median µs" if by == "time" else "median µs in Python"

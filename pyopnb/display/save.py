@@ -8,9 +8,10 @@ from pathlib import Path
 from pyopnb.display.html import document
 from pyopnb.display.plots import figure_png
 from pyopnb.display.view import View
+from pyopnb.errors import InputError
 from pyopnb.ops.arguments import describe, is_path
 from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.errors import ArgumentError, FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["write"]
 
@@ -25,7 +26,7 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    FeedError
+    InputError
         This view cannot be written in the format that the name ends in.
     OSError
         The file cannot be written.
@@ -33,13 +34,13 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         A graph as ``.png`` needs matplotlib.
     """
     if not is_path(path) or not Path(path).name:
-        raise ArgumentError("save, path", expected="a path", got=describe(path), next='"folder/file.html"')
+        raise InputError("save, path", expected="a path", got=describe(path), next='"folder/file.html"')
     path = Path(path)
     suffix = path.suffix.lower()
     formats = _formats(view)
     if suffix not in formats:
         other = ".svg" if ".svg" in formats else ".html"
-        raise FeedError(
+        raise InputError(
             f"save, {sanitize(type(view.thing).__name__)}",
             expected=f"a name that ends in {', '.join(formats)}",
             got=sanitize(path.name),

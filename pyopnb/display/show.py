@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
+from pyopnb.batches.map import Batches
+from pyopnb.batches.sweep import Sweep
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.diffs.ops import OpDiff
@@ -30,17 +32,16 @@ from pyopnb.display.tensors import view_array, view_arrays
 from pyopnb.display.trace_diff import view_trace_diff
 from pyopnb.display.traces import view_trace
 from pyopnb.display.view import View
+from pyopnb.errors import InputError
 from pyopnb.models.holders import held_model
 from pyopnb.models.load import Loaded
-from pyopnb.ops.errors import ArgumentError, FeedError, hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.result import Result
-from pyopnb.runtime.batches import Batches
 from pyopnb.runtime.live_attrs import model_in_use
 from pyopnb.runtime.profile.profile import Profile
 from pyopnb.runtime.session import Session
-from pyopnb.runtime.sweep import Sweep
 from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["html", "plot", "save", "show", "view"]
@@ -79,9 +80,9 @@ def show(thing: Any, **options: Any) -> View:
 
     Raises
     ------
-    FeedError
+    InputError
         Such a thing cannot be shown.
-    ArgumentError
+    InputError
         It does not have that option.
 
     Examples
@@ -98,7 +99,7 @@ def show(thing: Any, **options: Any) -> View:
         known = _options(thing)
         expected = f"one of {', '.join(known)}" if known else "no options"
         where, next_ = f"show, {sanitize(type(thing).__name__)}", suggest(match[1], known) if known else None
-        raise ArgumentError(where, expected=expected, got=f"{sanitize(match[1])}=", next=next_) from None
+        raise InputError(where, expected=expected, got=f"{sanitize(match[1])}=", next=next_) from None
 
 
 @singledispatch
@@ -108,7 +109,7 @@ def view(thing: Any, **options: Any) -> View:
     if held is not thing:
         return view_model(held, **options)
     next_ = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else "pyopnb.show(np.asarray(…)) for numbers"
-    raise FeedError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
+    raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
 
 
 def _view_again(thing: View, **options: Any) -> View:

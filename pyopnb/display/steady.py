@@ -12,7 +12,7 @@ from pyopnb.display.array_diff import headline_html, part_picture
 from pyopnb.display.html import join
 from pyopnb.display.picture import Look
 from pyopnb.display.tensors import view_arrays
-from pyopnb.ops.errors import NotationError
+from pyopnb.errors import InputError
 from pyopnb.ops.result import Result
 from pyopnb.runtime.trace.summary import summary_of
 
@@ -64,7 +64,7 @@ def _limits_of(value: Any) -> _Limits | None:
         return None
     try:
         summary = summary_of(value)
-    except NotationError:
+    except InputError:
         return None
     if summary.least is None or summary.greatest is None or value.dtype == bool:
         return None

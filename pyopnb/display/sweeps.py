@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.batches.sweep import Sweep, SweepRun
 from pyopnb.display.html import details, image, join, note, paragraph
 from pyopnb.display.picture import Look, Picture, looks_like_photographs, picture_of, squeeze
 from pyopnb.display.svg.chart import Chart, line_chart, page
 from pyopnb.display.svg.pool import Pooling
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, sanitize, suggest
-from pyopnb.runtime.sweep import Sweep, SweepRun
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.runtime.trace.summary import summary_of
 
 __all__ = ["view_sweep"]
@@ -50,7 +51,7 @@ def view_sweep(
 
     Raises
     ------
-    FeedError
+    InputError
         There is no such output.
     """
     look = Look(rgb, pool, size, limits)
@@ -76,7 +77,7 @@ def _output(thing: Sweep, wanted: str | int | None) -> str | None:
         return names[wanted]
     if wanted is not None and wanted not in names:
         got = sanitize(repr(wanted))
-        raise FeedError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
+        raise InputError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
     return wanted or next((name for name in names if _is_number(results[0][name])), None)
 
 

@@ -17,7 +17,8 @@ from pyopnb.display.svg.pool import Pooling
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
-from pyopnb.ops.errors import FeedError, NotationError, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize
 from pyopnb.runtime.trace.summary import Summary, summary_of
 
 __all__ = ["chart_of", "describe", "view_array", "view_arrays"]
@@ -111,7 +112,7 @@ def view_array(
 
     Raises
     ------
-    FeedError
+    InputError
         An option is asked for that does not fit the array.
     """
     look = Look(rgb, pool, size, limits)
@@ -204,12 +205,12 @@ def chart_of(value: np.ndarray, name: str = "") -> Chart:
 
     Raises
     ------
-    FeedError
+    InputError
         It has no numbers.
     """
     value, summary = _summarize(value)
     if summary.kind != "number" or not summary.count:
-        raise FeedError("plot", expected="an array of numbers that is not empty", got=describe(summary), next="pyopnb.show(…)")
+        raise InputError("plot", expected="an array of numbers that is not empty", got=describe(summary), next="pyopnb.show(…)")
     return picture_of(value, summary, Look(), _PICTURE_BYTES, name).titled
 
 
@@ -218,8 +219,8 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
         value = np.asarray(value, object if isinstance(value, str) else None)
     try:
         summary = summary_of(value)
-    except NotationError as error:
-        raise FeedError("show", expected="an array of a dtype that ONNX has", got=error.got or "another") from None
+    except InputError as error:
+        raise InputError("show", expected="an array of a dtype that ONNX has", got=error.got or "another") from None
     return np.asarray(value) if summary.kind in ("number", "text") else value, summary
 
 

@@ -19,9 +19,10 @@ from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import merge
 from pyopnb.display.view import View
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import is_constant
-from pyopnb.ops.errors import ModelError, NotationError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import tensor_type
 
 __all__ = ["view_trace_diff"]
@@ -145,7 +146,7 @@ def _value_info(name: str, notation: str | None) -> ValueInfoProto:
     info = ValueInfoProto(name=name)
     try:
         kind = None if notation is None else tensor_type(notation)
-    except NotationError:  # of an array that no model has, such as dates
+    except InputError:  # of an array that no model has, such as dates
         return info
     return info if kind is None or kind.dtype is None else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
 

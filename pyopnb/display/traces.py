@@ -13,8 +13,9 @@ from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.html import details, escape, join, note
 from pyopnb.display.tensors import describe
 from pyopnb.display.view import View
+from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.trace.summary import Summary
 from pyopnb.runtime.trace.times import Times
@@ -47,14 +48,14 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
 
     Raises
     ------
-    FeedError
+    InputError
         The trace cannot be coloured like that.
     """
     by = by or ("time" if thing.times else "size")
     if by not in _UNITS or (by == "time" and not thing.times):
         expected = "time, size or std" if thing.times else "size or std: nothing was timed"
         next_ = "session.trace(…, times=True)" if by == "time" else 'by="size"'
-        raise FeedError("show, by", expected=expected, got=sanitize(by), next=next_)
+        raise InputError("show, by", expected=expected, got=sanitize(by), next=next_)
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
     marks = {}
     if thing.first_nonfinite is not None and thing.first_nonfinite in makers:

@@ -48,7 +48,7 @@ _WORD = re.compile(r"\w*\Z")
 
 
 def complete_arguments(text: str) -> Completions | None:
-    """The arguments that the call around the end of a text can have; None where it is no call that pyopnb knows.
+    """Complete the call around the end of a text; return None for a call that pyopnb does not know.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def complete_arguments(text: str) -> Completions | None:
 
 
 def _look_up(callee: str) -> tuple[Any, str]:
-    """The object that a function belongs to, and the function's name; a session is called by no name."""
+    """Look up the object that a function belongs to, and the function's name, which a session lacks."""
     first, *rest = callee.split(".")
     value = user_namespace().get(first)
     if not rest:
@@ -83,7 +83,7 @@ def _look_up(callee: str) -> tuple[Any, str]:
 
 
 def _names(call: OpenCall, owner: Any, name: str) -> list[str]:
-    """The feeds and attrs that can be given by name."""
+    """List the feeds and attrs that can be passed by name."""
     if isinstance(owner, Session):
         if name == "set_attrs":
             return _attrs_of_session(owner)
@@ -111,7 +111,7 @@ def _attrs_of_session(session: Session) -> list[str]:
 
 
 def _attrs_of_op(text: str) -> list[str]:
-    """The attrs of the op that an argument names, in quotes or as a class."""
+    """List the attrs of the op that an argument names, in quotes or as a class."""
     text = text.strip()
     if text[:1] in ("'", '"'):
         domain, _, op_type = text.strip("'\"").rpartition("::")
@@ -128,7 +128,7 @@ def _attrs(domain: str, op_type: str) -> list[str]:
 
 
 def _in_string(call: OpenCall, owner: Any, name: str) -> Completions | None:
-    """The name of an op, where one is expected."""
+    """Complete the name of an op where one is expected."""
     fragment = call.current[call.quote or 0 :].lstrip("'\"")
     if call.current[: call.quote].strip():
         return None
@@ -164,7 +164,7 @@ _AFTER_EQUALS = re.compile(r"=\s*\Z")
 
 
 def complete_onnx(text: str) -> Completions:
-    """What can stand in a ``%%onnx`` cell: attrs of a node, op types, domains, dtypes, and the names that occur before.
+    """Complete a ``%%onnx`` cell: attrs of a node, op types, domains, dtypes, and the names that occur before.
 
     Parameters
     ----------

@@ -11,8 +11,9 @@ from typing import NoReturn
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
+from pyopnb.errors import PyopError
 from pyopnb.notebook.expressions import Expressions, parse_expressions
-from pyopnb.ops.errors import PyopError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import DEFAULT_DOMAIN, check_opset, split_name
 from pyopnb.ops.registry import registry
 
@@ -88,7 +89,7 @@ PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
 
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
-    """The arguments of a ``%%pyop`` line, or UsageError; ``run`` is a list with the `Expressions` of each ``--run``."""
+    """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the `Expressions` of each ``--run``."""
     head, *runs = _RUN.split(line)  # not split as a shell would: the quotes and spaces of expressions are Python's
     args: argparse.Namespace = parser.parse_args(split_words(head))
     args.magic = parser.magic
@@ -143,7 +144,7 @@ def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
 
 
 def parse_onnx_line(line: str) -> argparse.Namespace:
-    """The arguments of an ``%%onnx`` line, or UsageError."""
+    """Parse an ``%%onnx`` line, or raise UsageError."""
     args: argparse.Namespace = ONNX.parse_args(split_words(line))
     if not args.name.isidentifier() or keyword.iskeyword(args.name):
         raise usage_error("%%onnx, NAME", "a valid variable name", sanitize(args.name), "%%onnx clipper")
@@ -151,7 +152,7 @@ def parse_onnx_line(line: str) -> argparse.Namespace:
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line, split as a shell would."""
+    """Split a line into words as a shell would."""
     try:
         return shlex.split(line)
     except ValueError as error:  # a quote that is not closed
@@ -159,5 +160,5 @@ def split_words(line: str) -> list[str]:
 
 
 def usage_error(where: str, expected: str, got: str, next: str) -> UsageError:
-    """The error for a wrong line, in the one form of all messages."""
+    """Make the error for a wrong line, in the form of all messages."""
     return UsageError(str(PyopError(where, expected=expected, got=got or "nothing", next=next)))

@@ -12,11 +12,12 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
+from pyopnb.errors import ModelError, UnknownOp
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, parse_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import Source, history_table
-from pyopnb.ops.errors import ModelError, UnknownOp, closest, sanitize
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version, find_version
 from pyopnb.ops.registry import registry
 
@@ -49,7 +50,7 @@ class Command:
 
     @cached_property
     def parser(self) -> MagicParser:
-        """The parser of the form, expressions left out."""
+        """Make the parser of the form without its expressions."""
         parser = MagicParser(f"%pyop {self.name}", next=self.usage)
         parser.allow_abbrev = False
         for word in self.form.replace(" [x=EXPR,...]", "").split()[1:]:
@@ -64,7 +65,7 @@ class Command:
 
 
 def parse_command(line: str) -> tuple[Command, Namespace]:
-    """The subcommand of a ``%pyop`` line that is not empty, and its arguments, or UsageError."""
+    """Parse a ``%pyop`` line into its subcommand and arguments, or raise UsageError."""
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(split_words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
@@ -79,13 +80,13 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
 
 
 def user_namespace() -> dict[str, Any]:
-    """The notebook's variables; empty where there is no shell."""
+    """Return the notebook's variables, or an empty dict without a shell."""
     shell = get_ipython()
     return shell.user_ns if shell is not None else {}
 
 
 def find_model(text: str) -> Any:
-    """The notebook's variable of that name if it holds a model or a path; otherwise the text itself, as a path."""
+    """Return the notebook's variable of a name if it holds a model or a path, else the text as a path."""
     value = user_namespace().get(text)
     return value if isinstance(value, (ModelProto, bytes, str, os.PathLike)) else text
 

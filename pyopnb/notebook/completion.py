@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from onnx import ModelProto
 
+from pyopnb.errors import PyopError
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output, walk
 from pyopnb.notebook.argument_completion import Completions, complete_arguments, complete_onnx
 from pyopnb.notebook.arguments import CPPOP, ONNX, PYOP
 from pyopnb.notebook.commands import COMMANDS, find_model, user_namespace
-from pyopnb.ops.errors import PyopError
 from pyopnb.ops.names import DEFAULT_DOMAIN
 from pyopnb.ops.registry import registry
 
@@ -105,7 +105,7 @@ def _values(option: Action) -> Iterable[str]:
 
 
 def _for_argument(name: str, arguments: list[str], fragment: str) -> _Candidates:
-    """What can stand for an argument, by its name in the usage line; ``arguments`` are the words before it."""
+    """Complete an argument by its name in the usage line; ``arguments`` are the words before it."""
     if name == "MODEL":
         return _models(fragment)
     if name == "FILE":

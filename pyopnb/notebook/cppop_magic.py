@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
 
+from pyopnb.compile.cpp import cpp_class
 from pyopnb.notebook.arguments import CPPOP, full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
 from pyopnb.ops.registry import registry
-from pyopnb.runtime.compiled.cpp import cpp_class
 
 __all__ = ["CppopMagics"]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.ops.errors import FeedError, closest, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import type_of
@@ -81,7 +82,7 @@ def bind(version: Version, expressions: Expressions, namespace: dict[str, Any]) 
 
     Raises
     ------
-    FeedError
+    InputError
         A name is neither a port nor an attr, there are more inputs than ports, or a required input is missing.
     """
     __tracebackhide__ = True
@@ -92,7 +93,7 @@ def bind(version: Version, expressions: Expressions, namespace: dict[str, Any]) 
     known = [port.name for port in schema.inputs] + [attr.name for attr in schema.attrs]
     unknown = [name for name in attrs if name not in known]
     if unknown and not schema.open_attrs:
-        raise FeedError(
+        raise InputError(
             f"{version}, {sanitize(unknown[0])}",
             expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
             got=sanitize(unknown[0]),
@@ -109,13 +110,13 @@ def _bind_inputs(version: Version, ports: list[Port], positional: list[Any], nam
             inputs += positional[index:] or list(named.get(port.name, ()))
             break
         if index < len(positional) and port.name in named:
-            raise FeedError(f"{version}, input {port.name}", expected="one value", got="two", next=signature)
+            raise InputError(f"{version}, input {port.name}", expected="one value", got="two", next=signature)
         inputs.append(positional[index] if index < len(positional) else named.get(port.name))
         if inputs[-1] is None and not port.optional:
-            raise FeedError(f"{version}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=…")
+            raise InputError(f"{version}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=…")
     else:
         if len(positional) > len(ports):
-            raise FeedError(str(version), expected=f"at most {len(ports)} inputs", got=str(len(positional)), next=signature)
+            raise InputError(str(version), expected=f"at most {len(ports)} inputs", got=str(len(positional)), next=signature)
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs

@@ -17,7 +17,7 @@ from pyopnb.ops.progress import set_bar, set_panel
 
 __all__ = ["load", "unload"]
 
-_SKELETON = "pyopnb.onnx_reference.skeleton.Cell"
+_SKELETON = "pyopnb.onnx_reference.skeleton.SkeletonCell"
 
 
 def load(shell: Any) -> None:
@@ -59,7 +59,7 @@ def unload(shell: Any) -> None:
 
 
 def _comm_manager(shell: Any) -> Any:
-    """The kernel's comms; None in a plain IPython, which has no kernel."""
+    """Return the kernel's comms, or None in a plain IPython, which has no kernel."""
     kernel = getattr(shell, "kernel", None)
     return None if kernel is None else kernel.comm_manager
 

@@ -12,9 +12,10 @@ import threading
 import traceback
 from typing import Any
 
+from pyopnb.errors import PyopError
 from pyopnb.notebook.listeners import ShellListener
-from pyopnb.ops.errors import PyopError, sanitize
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["FileWatcher"]
 

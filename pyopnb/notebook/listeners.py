@@ -16,7 +16,7 @@ class ShellListener:
 
     @classmethod
     def of(cls, shell: Any) -> Self:
-        """The listener of this class that the shell has; created on first use.
+        """Return the shell's listener of this class, creating it on first use.
 
         The shell's own list of callbacks keeps it.
         """
@@ -41,7 +41,7 @@ def close_all(shell: Any) -> None:
 
 
 def is_ours(part: object) -> bool:
-    """Whether this room defined it.
+    """Tell whether this room defined the object.
 
     Decided by name, not by identity: a freshly imported package must recognise what its former self left in the shell.
     """

@@ -35,22 +35,22 @@ class OpenCall:
 
     @property
     def current(self) -> str:
-        """The argument that the cursor is in."""
+        """Return the argument that the cursor is in."""
         return self.arguments[-1]
 
     @property
     def positional(self) -> int:
-        """The number of complete arguments without a name."""
+        """Count the complete arguments without a name."""
         return sum(1 for text in self.arguments[:-1] if not _KEYWORD.match(text))
 
     @property
     def named(self) -> list[str]:
-        """The names of the complete arguments that have one."""
+        """List the names of the complete arguments that have one."""
         return [found[1] for text in self.arguments[:-1] if (found := _KEYWORD.match(text))]
 
 
 def open_call(text: str) -> OpenCall | None:
-    """The innermost call around the end of a text; None where there is none, or another bracket is nearer.
+    """Find the innermost call around the end of a text; return None if there is none or another bracket is nearer.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def open_call(text: str) -> OpenCall | None:
 
 
 def _end_of_string(text: str, quote: str, place: int) -> int | None:
-    """Where a string ends; None if it is open at the end of the text. A short one ends with its line at the latest."""
+    """Find where a string ends; return None if it is open at the end of the text. A short one ends with its line."""
     pattern = rf"(?:\\.|(?!{quote}).)*{quote}"
     found = re.compile(pattern, re.DOTALL if len(quote) == 3 else 0).match(text, place)
     if found:

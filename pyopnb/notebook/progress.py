@@ -38,7 +38,7 @@ class _State:
 
 
 def progress_bar(what: str, since: float) -> Progress:
-    """A bar in an output of its own, displayed at the first update; a text bar where the shell is gone."""
+    """Make a bar in an output of its own, displayed at the first update, or a text bar without a shell."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -57,7 +57,7 @@ def progress_bar(what: str, since: float) -> Progress:
 
 
 def progress_panel() -> Panel:
-    """An output of its own that shows a thing again and again; its last state stays in the saved notebook.
+    """Make an output that shows an object again and again; its last state stays in the saved notebook.
 
     As the last expression of the same cell the thing is a line of text, as its picture is there.
     """
@@ -89,7 +89,7 @@ def progress_panel() -> Panel:
 
 
 def _html_once(thing: Any) -> str | None:
-    """The HTML of a thing, but in the cell whose output has it already."""
+    """Render an object as HTML, except in the cell whose output already has it."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()

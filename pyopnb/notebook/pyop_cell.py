@@ -22,11 +22,11 @@ from typing import Any, cast
 
 from IPython.core.error import UsageError
 
+from pyopnb.errors import DefinitionError
 from pyopnb.models.ort_capabilities import has_op
 from pyopnb.notebook.arguments import full_op_name, parse_pyop_line, refuse_domain
 from pyopnb.notebook.expressions import try_op
 from pyopnb.notebook.tracebacks import one_line_errors
-from pyopnb.ops.errors import DefinitionError
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
@@ -38,7 +38,7 @@ _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
 
 def transform_lines(lines: list[str]) -> list[str]:
-    """The input transformer: turns ``%%pyop LINE`` into a string literal that `OpRegistration` recognises.
+    """Turn ``%%pyop LINE`` into a string literal that `OpRegistration` recognises, as an input transformer.
 
     ``%%pyop`` without a body is left as it is: a prompt then waits for the body, as for any cell magic.
     """
@@ -98,7 +98,7 @@ class _ClassStatements(ast.NodeTransformer):
 
 
 def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, with a call of `define` after each that binds a class: ``A = made()`` may."""
+    """Insert a call of `define` after each statement that may bind a class, ``A = made()`` included."""
     statements: list[ast.stmt] = []
     for statement in body:
         visited = _ClassStatements().visit(statement)
@@ -109,7 +109,7 @@ def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _magic_line(tree: ast.AST) -> str | None:
-    """What follows ``%%pyop`` if the tree is that of a transformed cell, otherwise None."""
+    """Return what follows ``%%pyop`` in the tree of a transformed cell, or None for any other tree."""
     match tree:
         case ast.Module(body=[ast.Expr(value=ast.Constant(value=str(text), kind="u")), *_]):
             first = _FIRST_LINE.fullmatch(text)
@@ -118,7 +118,7 @@ def _magic_line(tree: ast.AST) -> str | None:
 
 
 def _call(source: str, at: ast.stmt) -> ast.Call:
-    """A call of a function of this module, at the position of another statement."""
+    """Make a call of a function of this module, at the position of another statement."""
     call = cast(ast.Call, ast.parse(f"__import__({__name__!r}, fromlist=['']).{source}", mode="eval").body)
     for node in ast.walk(call):
         ast.copy_location(node, at)
@@ -130,7 +130,7 @@ def _statement(call: ast.Call) -> ast.Expr:
 
 
 def _assigned_names(body: list[ast.stmt]) -> list[str]:
-    """The names that statements bind in their own namespace, in order."""
+    """List the names that statements bind in their own namespace, in order."""
     names: dict[str, None] = {}
     stack: list[ast.AST] = [*reversed(body)]
     while stack:
@@ -171,7 +171,7 @@ class Cell:
 
     @property
     def version(self) -> Version:
-        """The one that was defined last."""
+        """Return the version that was defined last."""
         return self._defined[-1].version
 
     def define(self, names: list[str], frame: FrameType) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyopnb.ops.errors import sanitize_source
+from pyopnb.ops.messages import sanitize_source
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.text_table import Table
 
@@ -29,13 +29,13 @@ class Source:
 
 
 def registry_table(ops: Iterable[Op]) -> Table:
-    """The ops with their current versions."""
+    """List the ops with their current versions."""
     rows = [_row(op.name, op.current) for op in ops]
     return Table(("op", "version", "schema", "opset", "defined"), rows, "No op is defined. Try: %%pyop in a cell")
 
 
 def history_table(versions: Sequence[Version]) -> Table:
-    """All versions of one op, the newest last."""
+    """List all versions of one op, the newest last."""
     rows = [(*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions]
     return Table(("op", "version", "schema", "opset", "defined", "restored from"), rows)
 

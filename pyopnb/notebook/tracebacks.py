@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyopnb.ops.errors import PyopError
+from pyopnb.errors import PyopError
 
 __all__ = ["install", "one_line_errors", "uninstall"]
 
@@ -44,7 +44,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _user_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """A traceback cut after the last frame outside pyopnb; uncut where there is none."""
+    """Cut a traceback after the last frame outside pyopnb; keep it whole where there is none."""
     frames = []
     while trace is not None:
         frames.append(trace)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, ModelProto, helper, numpy_helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.ops.errors import ModelError, sanitize, suggest
+from pyopnb.ops.messages import sanitize, suggest
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 
@@ -18,7 +19,7 @@ _LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int
 
 
 def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
-    """The value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
+    """Return the value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
     if isinstance(value, AttributeProto):
         return value
     known = schema.attributes.get(name)
@@ -61,7 +62,7 @@ def _make_attribute(name: str, value: Any, kind: int) -> AttributeProto:
 
 
 def attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
-    """The attrs that the reference needs.
+    """Return the attrs that the reference needs.
 
     It applies the defaults of the newest version. Defaults that are the same there are left out, as not every class of the
     reference takes every attr; those that differ in this version are passed.
@@ -74,14 +75,14 @@ def attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list
 
 
 def has_default(attr: Any) -> bool:
-    """Whether an attribute of an ``OpSchema`` has a default; an empty tensor is how onnx writes none."""
+    """Tell whether an attribute of an ``OpSchema`` has a default; an empty tensor is how onnx writes none."""
     return bool(attr.default_value.type) and not (
         attr.default_value.type == AttributeProto.TENSOR and not attr.default_value.t.data_type
     )
 
 
 def default_of(attr: Any) -> AttributeProto:
-    """The default of an attribute of an ``OpSchema``, as a node would have it."""
+    """Return the default of an attribute of an ``OpSchema``, as a node would have it."""
     default = AttributeProto()
     default.CopyFrom(attr.default_value)
     default.name = attr.name

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.functions import check_functions
@@ -24,7 +25,6 @@ from pyopnb.onnx_reference.evaluator_ops import evaluated_op
 from pyopnb.onnx_reference.function_bodies import substitute_attrs, without_absent_inputs
 from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.operator import Evaluation, has_reference
-from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.op import Op
@@ -75,7 +75,7 @@ class Evaluator:
         self._evaluator: Any = ReferenceEvaluator(ready, new_ops=classes)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """All values of the main graph by name.
+        """Return all values of the main graph by name.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Evaluator:
             self._failures.clear()
 
     def outputs(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The model's outputs by name."""
+        """Return the model's outputs by name."""
         found = self.run(feeds)
         return {name: found[name] for name in self._names}
 
@@ -119,7 +119,7 @@ class _Context:
         self.evaluator, self.ops, self.functions, self.kernels = evaluator, ops, functions, kernels
 
     def classes(self, nodes: Iterable[NodeProto]) -> list[type]:
-        """A class for ``new_ops`` for each op type among these nodes that onnx's own classes do not serve."""
+        """Return a class for ``new_ops`` for each op type among these nodes that onnx's own classes do not serve."""
         found = {(canonical_domain(node.domain), node.op_type): node for node in nodes}
         return [cls for key, node in found.items() if (cls := self._class(*key, node)) is not None]
 

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
-from pyopnb.ops.errors import ModelError
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types, resolve_type
 from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Op, Version
@@ -26,7 +26,7 @@ __all__ = ["EvaluatedOp", "evaluated_op", "reference_ops"]
 
 
 def reference_ops() -> list[type]:
-    """Every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
+    """Return every op of the registry as a class for ``onnx.reference.ReferenceEvaluator``.
 
     Pass them as ``new_ops``. They follow the registry: a redefined op is used from the next run on. Attrs, optional inputs,
     read-only views or copies, and the checks of results are those of a `Session`; an op's exception arrives unchanged, with a
@@ -98,7 +98,7 @@ class EvaluatedOp:
         self._instantiated: tuple[Version, dict[str, Any], object] | None = None
 
     def _instance(self, linked: dict[str, Any]) -> tuple[Version, object]:
-        """The instance of the current version; a new one if the function's caller passes other attrs."""
+        """Return the instance of the current version; a new one if the function's caller passes other attrs."""
         return locked(self._lock, self._instance_of, self.op.current, linked)
 
     def _instance_of(self, version: Version, linked: dict[str, Any]) -> tuple[Version, object]:
@@ -216,7 +216,7 @@ def _as_input(array: Any) -> Any:
 
 
 def _view_or_copy(array: Any, schema: Schema) -> Any:
-    """An input as ``compute`` gets it: a read-only view, or a writable copy."""
+    """Return an input as ``compute`` gets it: a read-only view, or a writable copy."""
     if array is None:
         return None
     if schema.copy_inputs:
@@ -227,14 +227,14 @@ def _view_or_copy(array: Any, schema: Schema) -> Any:
 
 
 def _to_python(value: Any) -> Any:
-    """An attr from a function's caller as Python types; onnx passes NumPy's."""
+    """Return an attr from a function's caller as Python types; onnx passes NumPy's."""
     if isinstance(value, list):
         return [_to_python(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _surrounding_model(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
-    """The opset imports and local functions for the node's graph attrs."""
+    """Return the opset imports and local functions for the node's graph attrs."""
     if not bodies(node):
         return ModelProto()
     imports = [helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()]

@@ -11,20 +11,21 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, TypeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import ModelSource, to_model
 from pyopnb.models.nodes import Site, bodies, full_name, imported_versions, nodes_in, walk
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
-from pyopnb.models.support.lack import MIXED
 from pyopnb.models.support.missing import missing
+from pyopnb.models.support.unsupported import MIXED
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.registry import registry
 
@@ -95,7 +96,7 @@ def fill(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """A copy of a model that runs every node which the runtime lacks through ONNX's reference implementation.
+    """Return a copy of a model that runs every node which the runtime lacks through ONNX's reference implementation.
 
     The stand-ins are ops of the registry, ``onnx.reference::Celu_12`` for version 12 of Celu. The opset of a model
     that is too new for the runtime is lowered: a node whose operator has not changed since, or only in its allowed types, stays
@@ -172,7 +173,7 @@ class _Filling:
     # ---- versions ------------------------------------------------------------------------------------------------------------
 
     def _versions_in_file(self) -> dict[int, int | None]:
-        """The version of its domain that each node has in the file, by node id."""
+        """Return the version of its domain that each node has in the file, by node id."""
         versions: dict[int, int | None] = {}
         for scope in (self.proto, *self.proto.functions):
             imported = imported_versions(scope)
@@ -255,7 +256,7 @@ class _Filling:
 
 
 def _uncarried(kind: TypeProto) -> str:
-    """The dtype or kind of value that no custom op can have; empty for a type that it can."""
+    """Return the dtype or kind of value that no custom op can have; empty for a type that it can."""
     if not kind.HasField("tensor_type"):
         return (kind.WhichOneof("value") or "of no type").removesuffix("_type")
     if not kind.tensor_type.elem_type:
@@ -265,7 +266,7 @@ def _uncarried(kind: TypeProto) -> str:
 
 
 def _define_stand_in(domain: str, op_type: str, version: int) -> str:
-    """The name of an operator's stand-in, defined on first use only: again, it would be a new version."""
+    """Return the name of an operator's stand-in, defined on first use only: again, it would be a new version."""
     name = f"{DOMAIN}{f'.{domain}' if domain else ''}::{op_type}_{version}"
     if registry.find(*split_name(name)) is None:
         registry.define(stand_in_class(domain, op_type, version), name)

@@ -15,7 +15,7 @@ __all__ = ["inlined_function", "substitute_attrs", "without_absent_inputs"]
 
 
 def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
-    """The function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
+    """Return the function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
 
     `pyopnb.models.support.operators.function_of` asks what ONNX Runtime would inline; this is what the reference evaluates.
 

@@ -34,7 +34,7 @@ class Names:
         self._taken = set(taken)
 
     def of(self, text: str, otherwise: str) -> str:
-        """The text, changed as little as needed to be a new identifier."""
+        """Return the text, changed as little as needed to be a new identifier."""
         name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_")
         name = name if name and not name[0].isdigit() else otherwise if not name else f"x{name}"
         while keyword.iskeyword(name) or name in self._taken:
@@ -44,7 +44,7 @@ class Names:
 
 
 def attr_hint(kind: int, values: Sequence[Any]) -> str:
-    """The annotation of an attr.
+    """Return the annotation of an attr.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def attr_hint(kind: int, values: Sequence[Any]) -> str:
 
 
 def literal(value: Any, kind: int) -> tuple[str, str]:
-    """A value as Python source.
+    """Return a value as Python source.
 
     Parameters
     ----------

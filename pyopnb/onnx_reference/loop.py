@@ -1,7 +1,7 @@
 """``Loop`` as ONNX defines it: each scan output is stacked along a new first axis.
 
-onnx's own class joins them by ``numpy.vstack``, which gives scalars two axes and matrices only two, and fails where the loop
-does not run at all.
+onnx's own class (tried: 1.23.2, the newest) joins them by ``numpy.vstack``, which gives scalars two axes and matrices only two,
+and fails where the loop does not run at all. Models that torch exports collect scalars so.
 """
 
 from __future__ import annotations
@@ -18,46 +18,57 @@ __all__ = ["loop_class"]
 
 @cache
 def loop_class() -> type:
-    """The class for ``new_ops`` of ``onnx.reference.ReferenceEvaluator``, which is slow to import."""
+    """Return the class for ``new_ops`` of ``onnx.reference.ReferenceEvaluator``, which is slow to import."""
     from onnx.reference.op_run import OpRun
 
     class Loop(OpRun):
         """The loop of a graph."""
 
         op_domain = ""
-        op_schema = None  # or the evaluator would take that of any operator of this name
+        # Without this the evaluator takes the schema of any operator of this name.
+        op_schema = None
 
         def need_context(self) -> bool:
-            """The body reads values around it."""
+            """Ask for the values around the body, which it may read."""
             return True
 
         def _run(
-            self, most: Any, condition: Any, *carried: Any, context: Any = None, body: Any = None, **more: Any
+            self, limit: Any, condition: Any, *carried: Any, context: Any = None, body: Any = None, **options: Any
         ) -> tuple[Any, ...]:
             evaluator: Any = self.body  # type: ignore[attr-defined]  # set from the node's attributes
-            counter, going, *states = evaluator.input_names
-            values: Sequence[Any] = carried
+            counter, condition_name, *state_names = evaluator.input_names
+            state_count = len(state_names)
+            states: Sequence[Any] = carried
             rows: list[Sequence[Any]] = []
-            number, limit = 0, None if most is None else int(np.asarray(most).item())
+            last = None if limit is None else int(np.asarray(limit).item())
             goes_on = condition is None or bool(np.asarray(condition).item())
-            while goes_on and (limit is None or number < limit):
-                known = {**(context or {}), counter: np.array(number, np.int64), going: np.array(goes_on)}
-                found = self._run_body({**known, **dict(zip(states, values, strict=True))}, **more)  # type: ignore[attr-defined]
-                goes_on = bool(np.asarray(found[0]).item())
-                values, scanned = found[1 : len(states) + 1], found[len(states) + 1 :]
-                rows.append(scanned)
+            number = 0
+            while goes_on and (last is None or number < last):
+                values = dict(context or {})
+                values[counter] = np.array(number, np.int64)
+                values[condition_name] = np.array(goes_on)
+                values.update(zip(state_names, states, strict=True))
+                results = self._run_body(values, **options)  # type: ignore[attr-defined]
+                goes_on = bool(np.asarray(results[0]).item())
+                states = results[1 : state_count + 1]
+                rows.append(results[state_count + 1 :])
                 number += 1
-            kinds = [info.type for info in evaluator.proto_.output[len(states) + 1 :]]
-            columns = zip(*rows, strict=True) if rows else (() for _ in kinds)
-            stacked = [np.stack(column) if column else _nothing(kind) for column, kind in zip(columns, kinds, strict=True)]
-            made: tuple[Any, ...] = self._check_and_fix_outputs((*values, *stacked))
-            return made
+            types = [info.type for info in evaluator.proto_.output[state_count + 1 :]]
+            outputs: tuple[Any, ...] = self._check_and_fix_outputs((*states, *_stacked(rows, types)))
+            return outputs
 
     return Loop
 
 
-def _nothing(kind: TypeProto) -> np.ndarray:
-    """The scan output of a loop that did not run: what the body declares, with a length of 0 for every unknown one.
+def _stacked(rows: list[Sequence[Any]], types: list[TypeProto]) -> list[np.ndarray]:
+    """Stack the scan outputs of all iterations."""
+    if not rows:
+        return [_empty(kind) for kind in types]
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _empty(kind: TypeProto) -> np.ndarray:
+    """Make the scan output of a loop that did not run, with a length of 0 for every unknown one.
 
     ONNX leaves the lengths open; these are ONNX Runtime's.
     """

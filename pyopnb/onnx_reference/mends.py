@@ -1,6 +1,7 @@
-"""Where onnx's reference implementation does not do what the operator's definition says, and what does.
+"""Operators of which onnx's reference implementation gives wrong results, corrected or refused.
 
-`Evaluation` asks here, so a mend holds for `pyopnb.reference`, for stand-ins, skeletons and traces on the reference alike.
+Each was tried with onnx 1.23.2, the newest, so no version ends them yet; `docs/upstream.md` has the reports. `Evaluation` asks
+here, so a correction holds for `pyopnb.reference`, for stand-ins, skeletons and traces on the reference alike.
 """
 
 from __future__ import annotations
@@ -11,28 +12,47 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto
 
-from pyopnb.onnx_reference.svm import svm_classifier_class
+from pyopnb.errors import ModelError
 
-__all__ = ["as_defined", "mend_of", "mended_classes"]
+__all__ = ["as_defined", "correction_of", "refuse_wrong"]
 
-_Mend = Callable[..., tuple[Any, ...]]
+_Correction = Callable[..., tuple[Any, ...]]
 
 
 def as_defined(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
-    """The version and attrs with which onnx's classes do what an operator's definition says.
+    """Return the version and attrs with which onnx's classes do what an operator's definition says.
 
-    From version 7 to 13, BatchNormalization trains if the node has more than one output, but onnx's classes for these versions
-    always train. Version 14 has an attr for that, and does not train by default.
+    From version 7 to 13, BatchNormalization trains only if the node has more than one output, but onnx's classes for these
+    versions always train. Version 14 has an attr for that, and does not train by default.
     """
+    if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1:
+        return opset, attrs
     spatial = attrs.get("spatial", 1)
-    flat = not (spatial.i if isinstance(spatial, AttributeProto) else spatial)
-    if (domain, op_type) != ("", "BatchNormalization") or not 7 <= opset < 14 or outputs > 1 or flat:
+    if isinstance(spatial, AttributeProto):
+        spatial = spatial.i
+    if not spatial:
         return opset, attrs
     return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
 
 
-def mend_of(domain: str, op_type: str, opset: int, attrs: Mapping[str, AttributeProto], outputs: int) -> _Mend | None:
-    """What runs in the place of onnx's class; None where that is right."""
+def refuse_wrong(domain: str, op_type: str, opset: int, attrs: Mapping[str, AttributeProto], outputs: int, where: str) -> None:
+    """Refuse an operator whose wrong results are not worth a correction.
+
+    Raises
+    ------
+    ModelError
+    """
+    if (domain, op_type) == ("ai.onnx.ml", "SVMClassifier") and "prob_a" in attrs and len(attrs["prob_a"].floats) > 1:
+        # onnx multiplies rows where the method of Wu, Lin and Weng (2004) multiplies elements.
+        expected = "an SVMClassifier of two classes, or without probabilities"
+        raise ModelError(where, expected=expected, got="probabilities of three classes or more", next="run it in ONNX Runtime")
+    if (domain, op_type) == ("", "Dropout") and opset < 10 and outputs > 1:
+        # Before version 10 the mask has the dtype of the input; onnx's is bool.
+        raise ModelError(where, expected="a Dropout without its mask before opset 10", got="a second output", next="opset=13")
+
+
+def correction_of(domain: str, op_type: str, attrs: Mapping[str, AttributeProto]) -> _Correction | None:
+    """Return what runs in the place of onnx's class; None where that is right."""
     if domain:
         return None
     if op_type == "GlobalMaxPool":
@@ -42,33 +62,22 @@ def mend_of(domain: str, op_type: str, opset: int, attrs: Mapping[str, Attribute
     if op_type == "GatherElements":
         axis = attrs["axis"].i if "axis" in attrs else 0
         return lambda data, indices: _gather_elements(data, indices, axis)
-    if op_type == "Dropout" and 7 <= opset < 10 and outputs > 1:
-        return _dropout_with_typed_mask
     return None
 
 
-def mended_classes(domain: str, op_type: str) -> list[type]:
-    """Classes for ``new_ops`` of onnx's evaluator, which are right in more than onnx's own."""
-    return [svm_classifier_class()] if (domain, op_type) == ("ai.onnx.ml", "SVMClassifier") else []
-
-
 def _global_max_pool(x: np.ndarray) -> tuple[np.ndarray]:
-    """The class of onnx takes the maximum over two axes, whatever the rank."""
-    return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+    """Take the maximum over all axes but two; onnx takes it over two axes, whatever the rank."""
+    axes = tuple(range(2, x.ndim))
+    return (x.max(axis=axes, keepdims=True),)
 
 
 def _optional(value: Any = None) -> tuple[Any]:
-    """The class of onnx puts the value into a list, which OptionalGetElement gives as it is."""
+    """Return the value itself; onnx puts it into a list, which OptionalGetElement does not take apart."""
     return (value,)
 
 
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
-    """The class of onnx takes 64 elements at most, and wants equal lengths along the other axes."""
+    """Gather along an axis; onnx uses `numpy.choose`, which has 64 choices at most, and wants equal other lengths."""
     axis %= data.ndim
-    lengths = [slice(None if place == axis else length) for place, length in enumerate(indices.shape)]
+    lengths = [slice(None) if place == axis else slice(length) for place, length in enumerate(indices.shape)]
     return (np.take_along_axis(data[tuple(lengths)], indices, axis),)
-
-
-def _dropout_with_typed_mask(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Before version 10 the mask has the dtype of the input; onnx's is bool. Nothing is dropped outside of training."""
-    return x, np.ones_like(x)

@@ -15,6 +15,7 @@ import onnx
 import onnx.shape_inference
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
+from pyopnb.errors import InputError, ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external
 from pyopnb.models.functions import check_functions
@@ -23,12 +24,12 @@ from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
 from pyopnb.onnx_reference.function_bodies import inlined_function, without_absent_inputs
-from pyopnb.onnx_reference.mends import as_defined, mend_of, mended_classes
+from pyopnb.onnx_reference.mends import as_defined, correction_of, refuse_wrong
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.errors import ModelError, NotationError, hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.types import ANY, TensorType, type_of
@@ -135,7 +136,7 @@ def _argument(value: Any, schema: Any, place: int) -> Any:
                 dtype(item.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have
         port = schema.inputs[min(place, len(schema.inputs) - 1)].name
-        got = describe(value) if isinstance(error, NotationError) else sanitize(str(error))
+        got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
         where = f"reference of {schema.domain}::{schema.name}, input {port}"
         raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
     return array
@@ -167,7 +168,7 @@ def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
 
 
 def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
-    """The operator's definition in that version of its domain.
+    """Return the operator's definition in that version of its domain.
 
     Raises
     ------
@@ -192,7 +193,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
 
 
 def has_reference(node: NodeProto, opset: int) -> bool:
-    """Whether the installed onnx can run the node's operator in that version of its domain."""
+    """Tell whether the installed onnx can run the node's operator in that version of its domain."""
     domain = canonical_domain(node.domain)
     # onnx would read external data, wherever the working folder is.
     attrs = {a.name: a for a in node.attribute if not any(map(is_external, tensors(a)))}
@@ -204,7 +205,7 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
-    """Whether the reference runs the newest version in place of this one, although their definitions differ."""
+    """Tell whether the reference runs the newest version in place of this one, although their definitions differ."""
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
@@ -223,7 +224,7 @@ def _classes(domain: str) -> set[str]:
     return names
 
 
-def _reference_evaluator(model: ModelProto, new_ops: list[type]) -> Any:
+def _reference_evaluator(model: ModelProto, new_ops: list[type] | None = None) -> Any:
     """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for, with classes of its own.
 
     Raises
@@ -273,7 +274,8 @@ class Evaluation:
             name: attribute_for(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None
         }
         self._node.attribute.extend(attributes_to_pass(self._schema, given))
-        self._mend = mend_of(domain, op_type, self._opset, given, outputs)
+        refuse_wrong(domain, op_type, self._opset, given, outputs, self._where)
+        self._correction = correction_of(domain, op_type, given)
         self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
@@ -292,9 +294,9 @@ class Evaluation:
                 self._opset = entry.version
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The outputs; None omits an input."""
-        if self._mend is not None:
-            return self._mend(*inputs)
+        """Return the outputs; None omits an input."""
+        if self._correction is not None:
+            return self._correction(*inputs)
         present = tuple(value is not None for value in inputs)
         evaluator, names = self._evaluator(present, inputs)
         feeds = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
@@ -302,7 +304,7 @@ class Evaluation:
             return tuple(evaluator.run(None, feeds))
 
     def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
-        """The outputs' types as far as onnx infers them from the inputs'.
+        """Return the outputs' types as far as onnx infers them from the inputs'.
 
         A model of one node, since onnx follows functions and graph attrs only in a model.
         """
@@ -323,7 +325,7 @@ class Evaluation:
         return tuple(_without_invented(known.get(name, ANY), symbols) for name in node.output)
 
     def exists(self) -> bool:
-        """Whether there is a reference implementation."""
+        """Tell whether there is a reference implementation."""
         try:
             self._direct(tuple(True for _ in self._schema.inputs))
         except (NotImplementedError, ModelError):
@@ -390,8 +392,7 @@ class Evaluation:
 
     def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
         takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-        new_ops = mended_classes(self._schema.domain, self._schema.name)
-        return _reference_evaluator(self._model(nodes, takes, gives, imports), new_ops)
+        return _reference_evaluator(self._model(nodes, takes, gives, imports))
 
     def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
         return helper.make_model(
@@ -441,7 +442,7 @@ class StandIn:
 
 
 def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
-    """The class of an op that runs the reference implementation.
+    """Return the class of an op that runs the reference implementation.
 
     Examples
     --------

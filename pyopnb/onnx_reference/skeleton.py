@@ -14,6 +14,7 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, first_output, full_name, walk
@@ -21,19 +22,19 @@ from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, TAKEN, UNKNOWN_SIZE, AttrUsage, OperatorUsage
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import DefinitionError, ModelError, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import DEFAULT_DOMAIN, split_name
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["Cell", "skeleton"]
+__all__ = ["SkeletonCell", "skeleton"]
 
 _METHODS = {"compute", "infer"}
 _SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
 _DOC_LINES = 12
 
 
-class Cell(str):
+class SkeletonCell(str):
     """The text of a cell; its repr is the text itself, so a prompt displays it as it would be typed."""
 
     __slots__ = ()
@@ -46,8 +47,8 @@ class Cell(str):
 @check_arguments
 def skeleton(
     model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
-) -> Cell:
-    """The text of a ``%%pyop`` cell for a node of a model.
+) -> SkeletonCell:
+    """Return the text of a ``%%pyop`` cell for a node of a model.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def skeleton(
 
     Returns
     -------
-    Cell
+    SkeletonCell
         A str. Where the installed ONNX Runtime lacks the node, the cell defines the node's own operator and the model runs;
         otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one operator run through one class: a type or
         a default in the cell holds for each of them.
@@ -94,7 +95,7 @@ def skeleton(
     similar = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]
     described = OperatorUsage(proto, site, [site, *similar])
     lacking = any(row.site and row.site.node == site.node for row in missing(proto)) or registry.find(domain, op_type)
-    return Cell(_text(described, domain, op_type, bool(lacking)))
+    return SkeletonCell(_text(described, domain, op_type, bool(lacking)))
 
 
 def _site(proto: ModelProto, node: Any, model: object) -> Site:
@@ -204,7 +205,7 @@ def _init(described: OperatorUsage) -> list[str]:
 
 
 def _infer(described: OperatorUsage) -> list[str]:
-    """The type of a Cast's output, where its nodes do not have one in common."""
+    """Return the type of a Cast's output, where its nodes do not have one in common."""
     if full_name(described.site.node) != "::Cast" or not described.has_reference or described.outputs[0].dtype is not None:
         return []
     name = described.inputs[0].name
@@ -225,7 +226,7 @@ def _signature_of_init(parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
+    """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
     usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and not name.startswith("__")
     return usable and name not in TAKEN | _METHODS
 

@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
 
+from pyopnb.errors import ModelError
 from pyopnb.models.functions import function_key
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
@@ -20,7 +21,7 @@ from pyopnb.models.types import Types
 from pyopnb.onnx_reference.literals import Names, attr_hint, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.errors import ModelError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY, TensorType
 
@@ -153,7 +154,7 @@ class OperatorUsage:
         return found
 
     def _attr(self, name: str, protos: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]) -> AttrUsage:
-        """The node's value, unless another node omits the attr: then the operator's default."""
+        """Return the node's value, unless another node omits the attr: then the operator's default."""
         known = self.schema.attributes.get(name) if self.schema else None
         kind = known.type.value if known else protos[0].type
         hint = attr_hint(int(kind), [v[name] for v in values if name in v])
@@ -204,7 +205,7 @@ class _PortTypes:
 
 
 def _without_claims(proto: ModelProto) -> ModelProto:
-    """A copy that declares shapes only of what a run is fed and of what onnx cannot infer.
+    """Return a copy that declares shapes only of what a run is fed and of what onnx cannot infer.
 
     ONNX Runtime warns of a wrong shape of an output, and goes on.
     """
@@ -242,7 +243,7 @@ def _ports(names: Sequence[str], formal: Sequence[Any]) -> Iterator[tuple[str, A
 
 
 def _only_kind(port: Any) -> str:
-    """The kind of value of a port that takes one kind alone; empty where it takes several."""
+    """Return the kind of value of a port that takes one kind alone; empty where it takes several."""
     kinds = {_KINDS.get(text.partition("(")[0], "") for text in port.types} if port is not None else set()
     return kinds.pop() if len(kinds) == 1 else ""
 

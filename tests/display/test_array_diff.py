@@ -108,5 +108,5 @@ def test_limits_hold_the_colours_still() -> None:
     assert ends[0] == ends[1] and ends[0][0] == "1e-06" and ends[0][2] == "20"
     assert pyopnb.show(diff(A, B), limits=(0, 10)).svg != pyopnb.show(diff(A, B), limits=(0, 20)).svg
     for limits in ((1, 1), (2, 1), 3, (0, np.inf), ("a", "b")):
-        with pytest.raises(pyopnb.FeedError, match=r"show, limits: expected \(low, high\)"):
+        with pytest.raises(pyopnb.errors.InputError, match=r"show, limits: expected \(low, high\)"):
             pyopnb.show(diff(A, B), limits=limits)

@@ -71,7 +71,7 @@ def test_graphs_that_no_graph_can_have_together_are_two_pictures():
     a = pyopnb.parse("net (float[4] x) => (float[4] y) { s = Sin(x)\n n = Neg(s)\n e = Exp(n)\n c = Cos(e)\n y = Tan(c) }")
     b = pyopnb.parse("net (float[4] x) => (float[4] y) { c = Cos(x)\n e = Exp(c)\n s = Sin(e)\n y = Tan(s) }")
     pairs = {"x": "x", "s": "s", "c": "c", "y": "y"}
-    with pytest.raises(pyopnb.ModelError):
+    with pytest.raises(pyopnb.errors.ModelError):
         merge(a, b, {1: "removed", 2: "removed"}, pairs)
     found = pyopnb.diff(a, b)
     node = next(change.a[0] for change in found.changes if change.a)

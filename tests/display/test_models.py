@@ -16,7 +16,7 @@ from small_ops import chain
 
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
-from pyopnb.ops.errors import FeedError, ModelError
+from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.text_table import row_key
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -276,7 +276,7 @@ def test_what_stands_out_is_kept_when_boxes_are_left_out():
     seen = pyopnb.show(relus(3_000), marks={2_000: "changed"}, most=50)
     assert "~ changed" in texts(seen.svg)
     assert "50" in Html(seen.body).text or "boxes before" in " ".join(filter(None, texts(seen.svg)))
-    with pytest.raises(FeedError, match="show, most: expected 1 or more, got 0"):
+    with pytest.raises(InputError, match="show, most: expected 1 or more, got 0"):
         pyopnb.show(relus(2), most=0)
 
 

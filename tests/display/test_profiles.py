@@ -41,7 +41,7 @@ def test_tables_and_a_graph_in_the_colours_of_times(found):
 def test_python_as_the_colour(found):
     view = pyopnb.show(found, by="python")
     assert view.canvas.legend == "median µs in Python"
-    with pytest.raises(pyopnb.FeedError, match='show, by: expected time or python, got pythn. Try: by="python"'):
+    with pytest.raises(pyopnb.errors.InputError, match='show, by: expected time or python, got pythn. Try: by="python"'):
         pyopnb.show(found, by="pythn")
 
 
@@ -49,5 +49,5 @@ def test_it_is_saved_as_a_page_and_a_picture(found, tmp_path):
     for name in ("x.html", "x.svg"):
         found.save(tmp_path / name)
         assert (tmp_path / name).stat().st_size > 2_000
-    with pytest.raises(pyopnb.FeedError, match="save, Profile"):
+    with pytest.raises(pyopnb.errors.InputError, match="save, Profile"):
         found.save(tmp_path / "x.json")

@@ -35,7 +35,7 @@ def define(source: str = SOURCE, name: str = "demo::Soft") -> Any:
 
 @pytest.mark.parametrize("thing", [None, 1.5, object(), {1, 2}, lambda: 0, np.array(["2020"], "datetime64[D]")])
 def test_what_nothing_draws(thing: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match="^show: expected an? "):
+    with pytest.raises(pyopnb.errors.InputError, match="^show: expected an? "):
         pyopnb.show(thing)
 
 
@@ -163,7 +163,7 @@ def test_trace(survives: Any) -> None:
     assert "float32[3,4]" in kept.pictures[0].decode(), "types that were seen"
     assert "⚠" not in text
     assert "largest |x|" in pyopnb.show(trace, by="size").svg
-    with pytest.raises(pyopnb.FeedError, match="show, by: expected time, size or std, got speed"):
+    with pytest.raises(pyopnb.errors.InputError, match="show, by: expected time, size or std, got speed"):
         pyopnb.show(trace, by="speed")
 
 
@@ -183,7 +183,7 @@ def test_trace_without_times_and_with_nan(survives: Any) -> None:
     trace = pyopnb.Session(model).trace(x=np.float32([-1, 2]), times=False)
     kept = survives(trace._repr_html_())
     assert "⚠ the first NaN or infinity is in a, from Sqrt" in "".join(kept.text) and "NaN" in kept.pictures[0].decode()
-    with pytest.raises(pyopnb.FeedError, match="size or std: nothing was timed"):
+    with pytest.raises(pyopnb.errors.InputError, match="size or std: nothing was timed"):
         pyopnb.show(trace, by="time")
 
 
@@ -246,7 +246,7 @@ def test_diff_of_models(survives: Any) -> None:
     assert len(kept.pictures) == 2 and {"− fused", "+ fused", "~ changed", "c (a)"} <= set(svg_texts(view.svg))
     assert svg_texts(pyopnb.show(found, side="b").svg).count("− fused") == 0
     assert len(survives(pyopnb.show(found, side="a").body).pictures) == 2
-    with pytest.raises(pyopnb.FeedError, match="show, side: expected a, b, both"):
+    with pytest.raises(pyopnb.errors.InputError, match="show, side: expected a, b, both"):
         pyopnb.show(found, side="c")
     read = type(found).from_json(found.to_json())
     assert "no picture" in "".join(survives(pyopnb.show(read).body).text) and read == found
@@ -285,7 +285,7 @@ def test_json_is_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_other_endings_are_refused(name: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(pyopnb.FeedError, match=says):
+    with pytest.raises(pyopnb.errors.InputError, match=says):
         pyopnb.diff(np.float32(1), np.float32(1)).save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
@@ -319,7 +319,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
     pyopnb.show(X).save(path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE") and path.stat().st_mode & 0o777 == 0o640
-    with pytest.raises(pyopnb.ModelError, match=r"no.d\.html: expected a folder that can be written to, got no such folder"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"no.d\.html: expected a folder that can be written to, got no such folder"
+    ):
         pyopnb.show(X).save(tmp_path / "no" / "d.html")
 
 
@@ -355,7 +357,7 @@ def test_figures() -> None:
 
 @pytest.mark.parametrize("thing", [pyopnb.diff(X, X), pyopnb.show(np.zeros((0, 3))), pyopnb.Result({"s": np.array(["a"])})])
 def test_no_figure(thing: Any) -> None:
-    with pytest.raises(pyopnb.FeedError, match="^plot: expected"):
+    with pytest.raises(pyopnb.errors.InputError, match="^plot: expected"):
         thing.plot()
 
 

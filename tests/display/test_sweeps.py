@@ -82,7 +82,7 @@ def test_errors_gaps_and_hostile_words(survives: Any) -> None:
     found = pyopnb.sweep(session("float32[N]"), x=np.zeros(30, np.float32), gain=[1.0, 10.0, 2.0])
     text = "".join(survives(pyopnb.show(found).body).text)
     assert "ValueError: <b>loud</b>" in text and "3 runs" in text
-    with pytest.raises(pyopnb.FeedError, match="show, output: expected an output of the model, got 'z'"):
+    with pytest.raises(pyopnb.errors.InputError, match="show, output: expected an output of the model, got 'z'"):
         pyopnb.show(found, output="z")
 
 

@@ -292,7 +292,7 @@ def test_what_is_no_photograph(value: np.ndarray) -> None:
 
 
 def test_told_what_is_no_photograph() -> None:
-    with pytest.raises(pyopnb.FeedError, match=r"^show, rgb: expected 3 or 4 channels .* got float64\[2,20,20\]"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"^show, rgb: expected 3 or 4 channels .* got float64\[2,20,20\]"):
         pyopnb.show(np.zeros((2, 20, 20)), rgb=True)
     channels = pyopnb.show(PHOTOGRAPH, rgb=False)
     assert [text for text in ("0", "1", "2") if f">{text}<" in channels.svg] == ["0", "1", "2"] and ">3<" not in channels.svg
@@ -323,7 +323,7 @@ def test_fixed_limits() -> None:
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(pyopnb.FeedError, match=says):
+    with pytest.raises(pyopnb.errors.InputError, match=says):
         pyopnb.show(np.eye(30), **options)
 
 

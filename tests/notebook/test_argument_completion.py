@@ -97,7 +97,7 @@ def test_elsewhere_python_is_offered(offered):
 
 def test_what_is_public_is_offered(offered):
     assert sorted(name.removeprefix("pyopnb").removeprefix(".") for name in offered("pyopnb.")) == sorted(
-        [*pyopnb.__all__, "ortx", "sklearn", "testing", "torch", "training"]
+        [*pyopnb.__all__, "errors", "ortx", "sklearn", "testing", "torch", "training"]
     )
 
 

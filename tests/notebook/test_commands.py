@@ -105,7 +105,7 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
 def test_arguments_that_do_not_fit_are_one_line_and_the_op_is_defined(soft_clip, run, line, text):
     ran = run(f"%%pyop -d demo -q --run {line}{SOFT_CLIP}")
     assert not ran.ok
-    assert ran.out.startswith("FeedError: ") and text in ran.out and ran.out.count("\n") == 1
+    assert ran.out.startswith("InputError: ") and text in ran.out and ran.out.count("\n") == 1
     assert soft_clip.current.number == 2
 
 

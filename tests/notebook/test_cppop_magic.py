@@ -37,7 +37,7 @@ def test_a_cell_that_does_not_compile_leaves_the_last_version(define, run):
     define(CELL.format(line=" -q -d demo"))
     for right, wrong, line in [("y[i] =", "y[i] := ", 5), ("float limit", "char limit", 3)]:
         ran = run(CELL.format(line=" -d demo").replace(right, wrong))
-        assert isinstance(ran.error, pyopnb.DefinitionError)
+        assert isinstance(ran.error, pyopnb.errors.DefinitionError)
         assert f"line {line}" in ran.out + ran.err
     assert pyopnb.registry["demo::SoftClip"].current.number == 1
 

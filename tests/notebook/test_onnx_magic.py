@@ -52,7 +52,7 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     old = shell.user_ns["clipper"]
     ran = run(CELL.format(line=" clipper").replace("Abs(x)", "Abs(z)"))
     assert not ran.ok
-    assert isinstance(ran.error, pyopnb.ModelError)
+    assert isinstance(ran.error, pyopnb.errors.ModelError)
     # The line is counted as the notebook does: %%onnx is the first.
     expected = "ModelError: line 3, column 13, in `a = Abs(z)`, input z: expected an input, an initializer or a value made above, got z. Try: x\n"
     assert (ran.out + ran.err) == expected

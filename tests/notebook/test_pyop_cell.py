@@ -229,7 +229,7 @@ def test_a_cell_that_fails_leaves_the_version_before(session, run, define, shell
     assert ran(session) == 2
 
 
-@pytest.mark.filterwarnings("ignore::pyopnb.SessionRebuilt")
+@pytest.mark.filterwarnings("ignore::pyopnb.errors.SessionRebuilt")
 def test_a_cell_that_fails_with_other_outputs_leaves_the_session_right(session, run, shell):
     body = "class Gain:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(float)\n"
     assert not run(f"%%pyop -q -d demo\n{body}seen = session(x=np.float32([1]))[0].dtype\nraise ValueError").ok

@@ -16,7 +16,11 @@ CELLS = {
         "demo::SoftClip",
     ),
     "a missing attr": ("pyopnb.Session(bare)", "ModelError: the node of output 'y' (demo::SoftClip), attr limit: ", "limit=…"),
-    "a wrong dtype": ("pyopnb.run(good, x=np.ones(3))", "FeedError: feed x: expected float32[N], got float64[3]", "np.float32"),
+    "a wrong dtype": (
+        "pyopnb.run(good, x=np.ones(3))",
+        "InputError: feed x: expected float32[N], got float64[3]",
+        "np.float32",
+    ),
     "no such file": (
         "pyopnb.Session('clp.onnx')",
         "ModelError: Load model clp.onnx failed. File doesn't exist.",
@@ -89,7 +93,7 @@ def test_unloading_restores_full_tracebacks(prepared, run):
 
 
 def test_a_traceback_of_pyopnb_alone_stays():
-    with pytest.raises(pyopnb.ModelError) as raised:
+    with pytest.raises(pyopnb.errors.ModelError) as raised:
         pyopnb.Session(3)
     users = raised.value.__traceback__
     assert _user_frames(users.tb_next).tb_frame is users.tb_next.tb_frame

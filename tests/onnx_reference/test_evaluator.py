@@ -121,7 +121,7 @@ def test_nodes_in_any_order(order):
 
 def test_a_cycle_is_refused():
     nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
-    with pytest.raises(pyopnb.ModelError, match="cycle"):
+    with pytest.raises(pyopnb.errors.ModelError, match="cycle"):
         pyopnb.trace(model(nodes, {"x": X}, "b"), X, on="reference")
 
 
@@ -129,7 +129,7 @@ def test_sizes_below_zero_say_nothing():
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, "y", sizes=[-1, 3, -1, -1])
     assert np.array_equal(pyopnb.trace(proto, X, on="reference")["y"], np.maximum(X, 0))
     assert '"float32[?,3,?,?]"' in pyopnb.skeleton(proto, "Relu")
-    with pytest.raises(pyopnb.FeedError):
+    with pytest.raises(pyopnb.errors.InputError):
         pyopnb.trace(proto, X[:, :2], on="reference")
 
 
@@ -181,12 +181,12 @@ def test_gathering_from_more_than_64(shape, axis):
         pyopnb.reference("::GatherElements", x, np.full(shape, 100), axis=axis)
 
 
-@pytest.mark.parametrize(("opset", "dtype"), [(7, np.float32), (9, np.float32), (10, np.bool_), (13, np.bool_)])
-def test_the_mask_of_a_dropout(opset, dtype):
+@pytest.mark.parametrize("opset", [10, 13])
+def test_the_mask_of_a_dropout(opset):
     y, mask = pyopnb.reference("::Dropout", X, opset=opset, outputs=2)
-    assert np.array_equal(y, X) and mask.dtype == dtype and mask.all()
-    cell = str(pyopnb.skeleton(model([helper.make_node("Dropout", ["x"], ["y", "m"])], {"x": X}, "y m", onnx=opset), "Dropout"))
-    assert "outputs=2" in cell
+    assert np.array_equal(y, X) and mask.dtype == np.bool_ and mask.all()
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a Dropout without its mask before opset 10"):
+        pyopnb.reference("::Dropout", X, opset=9, outputs=2)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (2, 3, 4)])
@@ -201,7 +201,7 @@ def test_what_a_loop_collects_gets_one_new_axis(shape, most, goes_on):
     assert trace["rows"].shape == (most if goes_on else 0, *shape)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 3])
 def test_the_probabilities_of_a_support_vector_machine(classes):
     pairs, vectors = classes * (classes - 1) // 2, 4 * classes
     node = helper.make_node(
@@ -220,5 +220,11 @@ def test_the_probabilities_of_a_support_vector_machine(classes):
         vectors_per_class=[4] * classes,
     )
     x = RANDOM.normal(size=(20, 3)).astype(np.float32)
-    trace = same(model([node], {"x": x}, "l p", ai_onnx_ml=1), {"x": x})
+    proto = model([node], {"x": x}, "l p", ai_onnx_ml=1)
+    # For three classes and more, onnx's class is wrong, and a kernel of the runtime takes its place.
+    trace = same(proto, {"x": x})
+    if classes > 2:
+        attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        with pytest.raises(pyopnb.errors.ModelError, match="got probabilities of three classes or more"):
+            pyopnb.reference("ai.onnx.ml::SVMClassifier", x, outputs=2, **attrs)
     assert trace["p"].shape == (20, classes) and np.allclose(trace["p"].sum(axis=1), 1)

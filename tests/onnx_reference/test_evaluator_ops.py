@@ -104,7 +104,7 @@ def test_results_are_checked(hint: str, value: Any, said: str) -> None:
             return value
 
     Op.compute.__annotations__["return"] = hint
-    with pytest.raises(pyopnb.ResultError, match=said):
+    with pytest.raises(pyopnb.errors.ResultError, match=said):
         one(Op)
 
 
@@ -126,7 +126,7 @@ def test_inputs_are_checked() -> None:
             return x
 
     with pytest.raises(
-        pyopnb.ModelError, match=r"input x: expected float32\[2,3\], with one size a symbol, got float32\[1,3\]"
+        pyopnb.errors.ModelError, match=r"input x: expected float32\[2,3\], with one size a symbol, got float32\[1,3\]"
     ):
         one(Op)
 

@@ -160,7 +160,7 @@ def test_nodes_that_are_asked_for() -> None:
     assert [(n.op, n.reason) for n in nodes] == [("onnx.reference::Softmax_13", "asked for")]
     x = F([[1, 2], [3, 5]])
     np.testing.assert_allclose(pyopnb.Session(whole)(x)["y"], pyopnb.Session(model)(x)["y"], rtol=1e-6)
-    with pytest.raises(pyopnb.ModelError, match="got none of these"):
+    with pytest.raises(pyopnb.errors.ModelError, match="got none of these"):
         pyopnb.fill(model, nodes="Sotfmax")
 
 
@@ -285,7 +285,7 @@ def test_a_session_that_fills() -> None:
     np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
 
 
-@pytest.mark.filterwarnings("ignore::pyopnb.VersionsLowered")
+@pytest.mark.filterwarnings("ignore::pyopnb.errors.VersionsLowered")
 @pytest.mark.usefixtures("older_runtime")
 def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
     model = celu()
@@ -297,7 +297,7 @@ def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
 
 
-@pytest.mark.filterwarnings("ignore::pyopnb.VersionsLowered")
+@pytest.mark.filterwarnings("ignore::pyopnb.errors.VersionsLowered")
 def test_a_file_that_is_only_brought_down(older_runtime: int, tmp_path: Path) -> None:
     model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
     model.opset_import[0].version = onnx.defs.onnx_opset_version()
@@ -318,7 +318,7 @@ def test_a_saved_model_in_another_process(tmp_path: Path) -> None:
 
 def test_a_model_that_names_what_is_no_stand_in() -> None:
     model = pyopnb.model(pyopnb.node("onnx.reference::Evil_1", "x", "y"), {"x": "float32[N]"}, "y")
-    with pytest.raises(pyopnb.UnknownOp, match="onnx.reference::Evil_1"), pytest.warns(pyopnb.Filled):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="onnx.reference::Evil_1"), pytest.warns(pyopnb.Filled):
         pyopnb.Session(model, fill=True)
     assert len(pyopnb.registry) == 0
 
@@ -343,7 +343,7 @@ def test_rebuilding_a_session_keeps_what_was_filled() -> None:
             return x.astype(F)
 
     pyopnb.pyop("demo::More")(Other)
-    with pytest.warns(pyopnb.SessionRebuilt):
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
         assert session(x=np.float64([2]))["y"].dtype == F
 
 

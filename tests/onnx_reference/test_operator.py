@@ -51,7 +51,7 @@ def test_a_variadic_output_needs_a_count() -> None:
     x = F([1, 2, 3, 4])
     assert [part.tolist() for part in pyopnb.reference("Split", x, num_outputs=2)] == [[1, 2], [3, 4]]
     assert [part.tolist() for part in pyopnb.reference("Split", x, np.int64([1, 3]), outputs=2)] == [[1], [2, 3, 4]]
-    with pytest.raises(pyopnb.ModelError, match=r"::Split: expected outputs=…, .* Try: outputs=2"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"::Split: expected outputs=…, .* Try: outputs=2"):
         pyopnb.reference("Split", x, np.int64([1, 3]))
 
 
@@ -124,31 +124,33 @@ def test_overflow_says_nothing() -> None:
 
 
 def test_an_unknown_operator() -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax"):
         pyopnb.reference("Sofmax", F([1]))
 
 
 def test_an_operator_without_reference() -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"::Scatter: expected .* got a definition in words only"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"::Scatter: expected .* got a definition in words only"):
         pyopnb.reference("Scatter", F([[1]]), np.int64([[0]]), F([[2]]), opset=10)
 
 
 @pytest.mark.parametrize("opset", [5, 2**40])
 def test_a_version_without_the_operator(opset: int) -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"::Celu: expected a version in which ONNX has it, got version \d+"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"::Celu: expected a version in which ONNX has it, got version \d+"):
         pyopnb.reference("Celu", F([1]), opset=opset)
 
 
 def test_an_unknown_attr() -> None:
     with pytest.raises(
-        pyopnb.ModelError, match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha"
+        pyopnb.errors.ModelError, match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha"
     ):
         pyopnb.reference("Celu", F([1]), alhpa=2.0)
 
 
 @pytest.mark.parametrize(("value", "got"), [("a", "str a"), ([1.0], "list"), (0.5, "float 0.5")])
 def test_an_attr_of_another_kind(value: object, got: str) -> None:
-    with pytest.raises(pyopnb.ModelError, match=rf"::Softmax, attr axis: expected a value of kind INT, got {got.split()[0]}"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=rf"::Softmax, attr axis: expected a value of kind INT, got {got.split()[0]}"
+    ):
         pyopnb.reference("Softmax", F([1]), axis=value)
 
 

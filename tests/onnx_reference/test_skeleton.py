@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.onnx_reference.skeleton import Cell
+from pyopnb.onnx_reference.skeleton import SkeletonCell
 
 F = np.float32
 
@@ -93,7 +93,7 @@ def test_a_row_of_missing_and_a_node() -> None:
 
 def test_it_prints_as_it_is_typed() -> None:
     cell = pyopnb.skeleton(scale(pyopnb.node("com.example::A", "x", "y")), "A")
-    assert isinstance(cell, Cell) and isinstance(cell, str) and repr(cell) == str(cell)
+    assert isinstance(cell, SkeletonCell) and isinstance(cell, str) and repr(cell) == str(cell)
 
 
 def test_ports_that_are_optional_and_variadic() -> None:
@@ -206,7 +206,7 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
     head = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g (float[N,2] x) => (float[...] y)'
     model = pyopnb.parse(f"{head} {{ {body} }}")
     expected = f'skeleton of .*, {got}. Try: pyopnb.trace\\(model, feeds, on="reference"\\)'
-    with pytest.raises(pyopnb.ModelError, match=expected):
+    with pytest.raises(pyopnb.errors.ModelError, match=expected):
         pyopnb.skeleton(model, node)
     x = np.float32([[1, 2]])
     assert pyopnb.diff(pyopnb.trace(model, x, on="reference")["y"], pyopnb.Session(model)(x)["y"]).ok, "what is said to go"
@@ -217,12 +217,12 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
 
 def test_an_op_type_that_occurs_twice() -> None:
     model = scale(pyopnb.node("Abs", "x", "a", name="one"), pyopnb.node("Abs", "a", "y"))
-    with pytest.raises(pyopnb.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"):
         pyopnb.skeleton(model, "Abs")
 
 
 def test_a_node_that_there_is_not() -> None:
-    with pytest.raises(pyopnb.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"):
+    with pytest.raises(pyopnb.errors.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"):
         pyopnb.skeleton(scale(pyopnb.node("Softmax", "x", "y")), "Sotfmax")
 
 
@@ -231,7 +231,7 @@ def test_a_name_that_no_op_can_have(name: str) -> None:
     domain, _, op_type = name.rpartition("::")
     model = scale(pyopnb.node("Abs", "x", "y"))
     model.graph.node[0].domain, model.graph.node[0].op_type = domain, op_type
-    with pytest.raises(pyopnb.ModelError, match="expected a domain and an op type of letters"):
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a domain and an op type of letters"):
         pyopnb.skeleton(model, model.graph.node[0])
 
 

@@ -22,8 +22,9 @@ from pyopnb.display.netron.trim import trim
 from pyopnb.display.show import view as show
 from pyopnb.display.svg.colours import text_colour
 from pyopnb.display.view import Canvas, View
+from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.trace.trace import Trace
 
@@ -108,13 +109,13 @@ class NetronView:
 
         Raises
         ------
-        FeedError
+        InputError
             The name does not end in ``.html``.
         """
         file = Path(os.fspath(path))
         if file.suffix != ".html":
             got = sanitize(file.suffix) or "no ending"
-            raise FeedError(f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got)
+            raise InputError(f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got)
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
@@ -197,7 +198,7 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     ------
     ModelError
         The file does not exist or is not a model.
-    FeedError
+    InputError
         The height is out of range, or there is no graph of such a thing.
     PyopError
         Netron is not installed, or older than 8.8.
@@ -210,10 +211,10 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     <Netron: small: 2 nodes>
     """
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
-        raise FeedError("netron, height", expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}", got=sanitize(repr(height)))
+        raise InputError("netron, height", expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}", got=sanitize(repr(height)))
     view = show(model) if isinstance(model, _SHOWN) else view_model(model)
     if view.canvas is None:  # of a diff without a node
-        raise FeedError("netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)")
+        raise InputError("netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)")
     if name is None:
         path = isinstance(model, (str, os.PathLike))
         name = Path(os.fspath(model)).name if path else view.canvas.model.graph.name or "model"

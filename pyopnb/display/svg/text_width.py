@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from functools import cache, lru_cache
 
-from pyopnb.ops.errors import sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["FONT", "fit", "text_width"]
 

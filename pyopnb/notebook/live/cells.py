@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from IPython.core.getipython import get_ipython
 
+from pyopnb.errors import InputError
 from pyopnb.notebook.listeners import ShellListener
-from pyopnb.ops.errors import FeedError
 
 __all__ = ["PATIENCE", "CellRun", "LiveCells", "current_run", "lacks_extension", "live_cells", "wait_for"]
 
@@ -134,12 +134,12 @@ def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
 
 
 def _updates_later() -> bool:
-    """Whether the front end updates outputs of cells that have ended: those that name the cell, and Colab."""
+    """Tell whether the front end updates outputs of cells that have ended: those that name the cell, and Colab."""
     return "cellId" in _metadata(get_ipython()) or lacks_extension()
 
 
 def lacks_extension() -> bool:
-    """Whether the front end cannot have our extension, has ipywidgets, and shows the HTML of a notebook opened later."""
+    """Tell whether the front end has ipywidgets but cannot have our extension, and shows saved HTML."""
     shell: Any = get_ipython()
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
@@ -151,7 +151,7 @@ _IN_MARIMO = {
 
 
 def live_cells(where: str) -> LiveCells:
-    """Those of the running shell.
+    """Return the live cells of the running shell.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def live_cells(where: str) -> LiveCells:
 
     Raises
     ------
-    FeedError
+    InputError
         There is no shell. A script has no outputs that could be live, and marimo runs cells again by itself.
     """
     shell = get_ipython()
@@ -168,12 +168,12 @@ def live_cells(where: str) -> LiveCells:
         return LiveCells.of(shell)
     marimo = sys.modules.get("marimo")
     if marimo is not None and marimo.running_in_notebook():
-        raise FeedError(where, expected="Jupyter or IPython", got="marimo", next=_IN_MARIMO[where])
-    raise FeedError(where, expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
+        raise InputError(where, expected="Jupyter or IPython", got="marimo", next=_IN_MARIMO[where])
+    raise InputError(where, expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
 
 
 def current_run() -> CellRun:
-    """The run of the cell that calls this."""
+    """Return the run of the calling cell."""
     shell: Any = get_ipython()
     cell = _metadata(shell).get("cellId")
     return CellRun(str(cell) if cell else _cell_text(shell), getattr(shell, "execution_count", 0))
@@ -193,7 +193,7 @@ def _cell_text(shell: Any) -> str:
 
 
 def _in_cell() -> bool:
-    """Whether a cell is running on this thread."""
+    """Tell whether a cell is running on this thread."""
     module = "IPython.core.interactiveshell"
     return any(frame.f_code.co_name == "run_code" and frame.f_globals.get("__name__") == module for frame in _callers())
 

@@ -11,7 +11,8 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import TensorType
 
@@ -32,7 +33,7 @@ class Control:
     name : str
     widget : ipywidgets.Widget
     read : callable
-        Converts the widget's value; raises `FeedError` for text that cannot be parsed.
+        Converts the widget's value; raises `InputError` for text that cannot be parsed.
     grows : bool
         Whether it is a slider whose range nobody asked for.
     """
@@ -56,7 +57,7 @@ class Control:
 
     @property
     def text(self) -> str:
-        """The displayed value."""
+        """Return the displayed value."""
         if isinstance(self.widget, ipywidgets.Dropdown):
             return sanitize(self.widget.label)
         value = self.widget.value
@@ -64,11 +65,11 @@ class Control:
 
 
 def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
-    """The control of an attr, as the caller requests it (a range, choices, a value) or as its schema suggests.
+    """Make the control of an attr, as the caller requests it (a range, choices, a value) or as its schema suggests.
 
     Raises
     ------
-    FeedError
+    InputError
         The request does not fit the attr.
     """
     kind = attr.kind if attr.kind != "any" else _kind_of(current)
@@ -86,11 +87,11 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
 
 
 def feed_control(name: str, type: TensorType, request: Any) -> Control:
-    """The control of a feed that is a single number, bool or text.
+    """Make the control of a feed that is a single number, bool or text.
 
     Raises
     ------
-    FeedError
+    InputError
         The model's input is not a scalar, or the request does not fit it.
     """
     if type.dtype is None or (type.shape is not None and any(dim not in (1, None) for dim in type.shape)):
@@ -115,9 +116,9 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), "any")
 
 
-def _refusal(name: str, expected: str, got: str, next: str = "") -> FeedError:
+def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
     next = next or f"interact(session, {sanitize(name)}=(0.0, 1.0))"
-    return FeedError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
+    return InputError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
 
 
 # ---- widgets -----------------------------------------------------------------------------------------------------------------
@@ -152,13 +153,13 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
 
 
 def _range_around(value: float) -> tuple[float, float]:
-    """The range that ``ipywidgets.interact`` makes of a number: twice its size to both sides; of 0 up to 1."""
+    """Choose a range as ``ipywidgets.interact`` does: twice the number's size to both sides; for 0, up to 1."""
     low, high = sorted((-value, 3 * value))
     return (low, high) if low < high else (type(value)(0), type(value)(1))
 
 
 def _step_through(low: float, value: float, step: float) -> float:
-    """The step, refined until it reaches a value: a browser snaps other values, and reports that as a move by the user."""
+    """Refine the step until it reaches a value: a browser snaps other values and reports that as the user's move."""
     for digits in range(6):
         finer = step / 10.0**digits
         steps = (value - low) / finer

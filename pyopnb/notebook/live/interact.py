@@ -14,13 +14,14 @@ import numpy as np
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.steady import SteadyColours
+from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import FeedError, PyopError, hide_internal_frames, sanitize, suggest
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
@@ -178,7 +179,7 @@ class Interact(LiveOutput):
 
         Raises
         ------
-        FeedError
+        InputError
             There is no such control.
         """
         for name, value in values.items():
@@ -214,7 +215,7 @@ def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None
 
     Raises
     ------
-    FeedError
+    InputError
         A name is unknown, an input has no value, or a request does not fit.
     """
     require_session(session, "interact")
@@ -239,9 +240,9 @@ def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None
     return Interact(session, feeds, controls, targets, view)
 
 
-def _unknown(name: str, known: Iterable[str]) -> FeedError:
+def _unknown(name: str, known: Iterable[str]) -> InputError:
     expected = "an input of the model or an attr of its ops"
-    return FeedError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known))
+    return InputError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known))
 
 
 def _has_default_control(target: _Target) -> bool:
@@ -253,7 +254,7 @@ def _has_default_control(target: _Target) -> bool:
 
 
 def _targets(session: Session) -> dict[str, _Target]:
-    """The attrs that can be controlled, as ``attr`` if only one op has it, ``Op.attr`` and ``node.attr``."""
+    """List the attrs that can be controlled: ``attr`` if only one op has it, ``Op.attr`` and ``node.attr``."""
     targets: dict[str, _Target] = {}
     owners: dict[str, set[str]] = {}
     for label, op, values in session.nodes():

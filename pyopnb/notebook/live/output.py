@@ -73,7 +73,7 @@ class LiveOutput:
 
     @property
     def error(self) -> BaseException | None:
-        """What the last run raised."""
+        """Return what the last run raised."""
         self.wait()
         return self._last.error if self._last else None
 
@@ -85,7 +85,7 @@ class LiveOutput:
 
     @property
     def widget(self) -> ipywidgets.Widget:
-        """The output as an ordinary widget, for other layouts, and for front ends without pyopnb's JupyterLab extension."""
+        """Return the output as an ordinary widget, for other layouts and for front ends without our extension."""
         self._show()
         return self._pane.widget
 
@@ -149,15 +149,15 @@ class LiveOutput:
         raise NotImplementedError
 
     def _controls(self) -> Sequence[ipywidgets.Widget]:
-        """The widgets above the result."""
+        """Return the widgets above the result."""
         return ()
 
     def _controls_html(self) -> str:
-        """What stands for them where there are no widgets."""
+        """Render the controls as HTML, for notebooks without widgets."""
         return ""
 
     def _run_session(self, feeds: Mapping[str, Any], settings: Mapping[str, str]) -> Run | None:
-        """The outcome of a run; None if it was stopped because its result would be obsolete."""
+        """Run the session; return None if the run was stopped because its result would be obsolete."""
         options = locked(self._lock, self._begin)
         try:
             # Outputs of one session take turns: its ops may keep state.

@@ -101,7 +101,7 @@ class Report:
             yield details(f"against {self.baseline}: {self.diff.verdict}", html(self.diff), open=not self.diff.ok)
 
     def _picture(self, result: Result) -> str:
-        """What stands for the result itself."""
+        """Render the result itself."""
         return html(result) if self.colours is None else self.colours.result_html(result)
 
     def _running(self) -> str:
@@ -122,7 +122,7 @@ class Report:
         return [f"{name}: {old} → {new}" for name, (old, new) in changes.items()]
 
     def _changed_ops(self) -> list[tuple[Version, Version]]:
-        """The previous and the current version of each op that changed."""
+        """Return the previous and the current version of each op that changed."""
         if self.before is None or self.run is None:
             return []
         return [(self.before.versions[op], self.run.versions[op]) for op in self.run.changed_ops(self.before)]

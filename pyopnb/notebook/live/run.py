@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyopnb.ops
+from pyopnb.errors import InputError
 from pyopnb.notebook.live.shown import Shown, shown_by
-from pyopnb.ops.errors import FeedError, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
@@ -53,11 +54,11 @@ class Run:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user stopped it."""
+        """Tell whether the user stopped the run."""
         return isinstance(self.error, KeyboardInterrupt)
 
     def traceback(self) -> str:
-        """The error, with the user's own lines only."""
+        """Format the error with the user's own lines only."""
         if self.error is None or self.interrupted:
             return "interrupted" if self.error else ""
         error = traceback.TracebackException.from_exception(self.error)
@@ -65,7 +66,7 @@ class Run:
         return "".join(error.format(chain=False)).rstrip()
 
     def changed_settings(self, before: Run | None) -> dict[str, tuple[str, str]]:
-        """The settings that differ from those of an earlier run, with both values."""
+        """List the settings that differ from those of an earlier run, with both values."""
         if before is None:
             return {}
         names = [*before.settings, *(name for name in self.settings if name not in before.settings)]
@@ -73,19 +74,19 @@ class Run:
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def changed_ops(self, before: Run | None) -> list[str]:
-        """The ops whose version differs from that of an earlier run."""
+        """List the ops whose version differs from that of an earlier run."""
         return [] if before is None else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
 
 
 def require_session(session: object, where: str) -> None:
-    """Raise `FeedError` unless this is a session of pyopnb."""
+    """Raise `InputError` unless this is a session of pyopnb."""
     if not isinstance(session, Session):
         got, next = sanitize(type(session).__name__), f"pyopnb.{where}(pyopnb.Session(model), x=x)"
-        raise FeedError(where, expected="a pyopnb.Session", got=got, next=next)
+        raise InputError(where, expected="a pyopnb.Session", got=got, next=next)
 
 
 def set_attrs(session: Session) -> dict[str, str]:
-    """The attrs of a session that are not the model's, as text."""
+    """List the attrs of a session that differ from the model's, as text."""
     return {f"{label}.{name}": _brief(value) for label, attrs in session.changed_attrs.items() for name, value in attrs.items()}
 
 

@@ -86,7 +86,7 @@ def _of_bundle(bundle: dict[str, Any]) -> Shown:
 
 
 def _figure_of(value: Any) -> Any:
-    """The figure that a value of matplotlib is, or is in."""
+    """Return the matplotlib figure that a value is, or belongs to."""
     if "matplotlib.figure" not in sys.modules:
         return None
     while isinstance(value, (list, tuple, np.ndarray)) and len(value) and not isinstance(value[0], (int, float, np.number)):
@@ -105,7 +105,7 @@ def _of_figure(figure: Any) -> Shown:
 
 @contextlib.contextmanager
 def _pyplot_figures() -> Iterator[Callable[[], list[Any]]]:
-    """The figures of pyplot that are new, which are closed in the end: a later cell would show them again."""
+    """Collect the new figures of pyplot, and close them in the end, or a later cell would show them again."""
     pyplot: Any = sys.modules.get("matplotlib.pyplot")
     before = set(pyplot.get_fignums()) if pyplot else set()
     if pyplot:
@@ -129,7 +129,7 @@ def _pyplot_figures() -> Iterator[Callable[[], list[Any]]]:
 
 @contextlib.contextmanager
 def _displayed() -> Iterator[list[dict[str, Any]]]:
-    """What this thread displays meanwhile, which a front end would put below whichever cell runs."""
+    """Collect what this thread displays, which a front end would put below whichever cell runs."""
     bundles: list[dict[str, Any]] = []
     publisher: Any = getattr(get_ipython(), "display_pub", None)
     if not hasattr(publisher, "register_hook"):  # ipykernel's, whose hooks are those of a thread

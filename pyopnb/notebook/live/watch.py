@@ -14,8 +14,8 @@ from pyopnb.notebook.live.output import LiveOutput
 from pyopnb.notebook.live.report import Report
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.errors import hide_internal_frames
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.result import Result
 from pyopnb.runtime.session import Session
 
@@ -157,7 +157,7 @@ def watch(
 
     Raises
     ------
-    FeedError
+    InputError
         The session is not a `pyopnb.Session`, or the feeds do not fit it.
     """
     require_session(session, "watch")
@@ -165,7 +165,7 @@ def watch(
 
 
 def _copy_feeds(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The feeds by name, in memory that nobody else writes to."""
+    """Copy the feeds into memory that nobody else writes to."""
     by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
     checked, _ = session._feeds.check(by_name)
     return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in checked.items()}

@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def requested(self) -> bool:
-        """Whether the work is to be done once more, so that what is being done is obsolete."""
+        """Tell whether the work was requested again, which makes the current work obsolete."""
         return self._requested
 
     def wait(self, seconds: float | None = None) -> bool:

@@ -161,19 +161,19 @@ def test_names(tmp_path):
 
 @pytest.mark.parametrize("height", [0, 119, 4001])
 def test_a_height_out_of_range(height):
-    with pytest.raises(pyopnb.FeedError, match="netron, height: expected an int from 120 to 4000"):
+    with pytest.raises(pyopnb.errors.InputError, match="netron, height: expected an int from 120 to 4000"):
         pyopnb.netron(pyopnb.parse(SMALL), height=height)
 
 
 @pytest.mark.parametrize("height", [480.0, "480", True, None])
 def test_a_height_that_is_none(height):
-    with pytest.raises(pyopnb.ArgumentError, match="netron, height: expected a whole number, got"):
+    with pytest.raises(pyopnb.errors.InputError, match="netron, height: expected a whole number, got"):
         pyopnb.netron(pyopnb.parse(SMALL), height=height)
 
 
 @pytest.mark.parametrize("model", [b"", b"no model", "/no/such/file.onnx", None, 3, ModelProto()])
 def test_no_model(model):
-    with pytest.raises(pyopnb.ModelError):
+    with pytest.raises(pyopnb.errors.ModelError):
         pyopnb.netron(model)
 
 
@@ -182,7 +182,7 @@ def test_a_page_of_its_own(tmp_path):
     view.save(tmp_path / "net.html")
     page = (tmp_path / "net.html").read_text("utf-8")
     assert html.escape(page) in view._repr_mimebundle_()["text/html"]
-    with pytest.raises(pyopnb.FeedError, match=r"expected a path that ends in \.html, got \.svg"):
+    with pytest.raises(pyopnb.errors.InputError, match=r"expected a path that ends in \.html, got \.svg"):
         view.save(tmp_path / "net.svg")
 
 

@@ -205,13 +205,13 @@ def test_it_follows_a_redefinition(clip, session, redefine):
 )
 def test_refusals(clip, session, asked, text):
     given = {"x": X, **asked}
-    with pytest.raises(pyopnb.FeedError) as caught:
+    with pytest.raises(pyopnb.errors.InputError) as caught:
         pyopnb.interact(session, **given)
     assert text in str(caught.value)
 
 
 def test_a_feed_that_is_missing(clip, session):
-    with pytest.raises(pyopnb.FeedError, match="x"):
+    with pytest.raises(pyopnb.errors.InputError, match="x"):
         pyopnb.interact(session, limit=(0.0, 1.0))
 
 
@@ -222,7 +222,7 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     page.run(
         's = pyopnb.Session(pyopnb.model([pyopnb.node("demo::A", "x", "a"), pyopnb.node("demo::B", "a", "y")], {"x": "float32[N]"}, "y"))'
     )
-    with pytest.raises(pyopnb.FeedError, match=re.escape("got k. Try: ")):
+    with pytest.raises(pyopnb.errors.InputError, match=re.escape("got k. Try: ")):
         page.run("s") and pyopnb.interact(page.run("s"), x=X, k=2.0)
     panel = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
     assert panel.result["y"].tolist() == [12] or panel.result["y"].tolist() == [11]

@@ -279,10 +279,10 @@ def test_refusals(clip, cell, text):
 def test_a_script_has_no_outputs_and_marimo_none_of_this_kind(clip, monkeypatch, where):
     session, x = clip.run("session"), clip.run("x")
     monkeypatch.setattr(cells, "get_ipython", lambda: None)
-    with pytest.raises(pyopnb.FeedError, match=f"{where}: expected a notebook or IPython, got a script"):
+    with pytest.raises(pyopnb.errors.InputError, match=f"{where}: expected a notebook or IPython, got a script"):
         getattr(pyopnb, where)(session, x=x)
     monkeypatch.setitem(sys.modules, "marimo", types.SimpleNamespace(running_in_notebook=lambda: True))
-    with pytest.raises(pyopnb.FeedError, match=f"{where}: expected Jupyter or IPython, got marimo. Try: ") as caught:
+    with pytest.raises(pyopnb.errors.InputError, match=f"{where}: expected Jupyter or IPython, got marimo. Try: ") as caught:
         getattr(pyopnb, where)(session, x=x)
     advice = re.search(r"session[.\w]*\(.*\bx=x\)", str(caught.value))[0]
     result = eval(advice, {"session": session, "x": x, "slider": types.SimpleNamespace(value=1.0)})
