@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent / "ext"))
 from executed import needs_torch  # of that folder
 
 # The pages need no torch to describe what needs it.
-with mock(["torch", "onnxscript"]):
+with mock(["torch", "onnxscript", "onnx_ir", "sympy"]):
     for name, home in pyopnb.torch._HOMES.items():
         setattr(pyopnb.torch, name, getattr(import_module(home), name))
 

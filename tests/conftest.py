@@ -81,7 +81,6 @@ LIBRARIES = [
     "project/test_installed.py",
     "runtime",
     "testing",
-    "threads/test_run_loggers.py",
 ]
 
 

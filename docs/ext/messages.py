@@ -1,6 +1,6 @@
 """The forms of messages, read from the places in the code that make them.
 
-A form is the text of the arguments of one ``FeedError(…)`` in the sources, put together by the class itself, with ``{name}``
+A form is the text of the arguments of one ``InputError(…)`` in the sources, put together by the class itself, with ``{name}``
 for what is filled in.
 """
 
@@ -26,14 +26,14 @@ def forms(name: str) -> list[tuple[str, str]]:
     name : str
         A subclass of `pyopnb.PyopError`, or the class itself.
     """
-    cls = getattr(pyopnb, name)
+    cls = getattr(pyopnb.errors, name)
     return sorted({(_form(cls, call, names), module) for called, call, names, module in _calls() if called == name})
 
 
 @cache
 def _calls() -> list[tuple[str, ast.Call, _Locals, str]]:
     """Each call of an error's class in the package: its name, itself, what the function around it assigns, and its module."""
-    errors = {name for name in pyopnb.__all__ if isinstance(cls := getattr(pyopnb, name), type) and issubclass(cls, Exception)}
+    errors = set(pyopnb.errors.__all__)
     found = []
     for path in sorted(_PACKAGE.rglob("*.py")):
         module = ".".join(["pyopnb", *path.relative_to(_PACKAGE).with_suffix("").parts])

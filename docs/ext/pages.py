@@ -1,6 +1,6 @@
 """What these pages add to Sphinx: directives for what is read from the code, and checks that fail the build.
 
-``.. rooms::`` the picture of the rooms; ``.. messages:: FeedError`` the forms of the messages of one class; ``.. benchmarks::``
+``.. rooms::`` the picture of the rooms; ``.. messages:: InputError`` the messages of one class; ``.. benchmarks::``
 the newest results; ``.. public-names::`` a table of all public names. The build fails if rooms import each other in a circle
 or upwards, if a public name or method has no entry in the reference, or if a link inside the pages leads nowhere.
 """

@@ -15,6 +15,7 @@ def public() -> list[str]:
     """Every public name as it is typed, and those that classes of ours give to their public methods and properties."""
     names = [f"pyopnb.{name}" for name in pyopnb.__all__]
     names += [f"pyopnb.testing.{name}" for name in pyopnb.testing.__all__]
+    names += [f"pyopnb.errors.{name}" for name in pyopnb.errors.__all__ if name != "PyopError"]
     for name in pyopnb.__all__:
         value = getattr(pyopnb, name)
         if inspect.isclass(value):

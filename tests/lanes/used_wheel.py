@@ -45,7 +45,7 @@ def check_place() -> None:
     assert package.is_relative_to(sys.prefix), package
     sources = [*package.rglob("*.cpp"), *package.rglob("CMakeLists.txt")]
     assert not sources, sources
-    assert (package / "runtime" / "compiled" / "include" / "pyopnb.h").is_file()  # for whoever has a compiler
+    assert (package / "compile" / "include" / "pyopnb.h").is_file()  # for whoever has a compiler
 
 
 def check_notebook(shell: InteractiveShell, x: np.ndarray) -> None:

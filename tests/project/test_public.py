@@ -158,4 +158,6 @@ def test_that_an_accident_is_seen():
 
 
 def test_dir_holds_what_is_public() -> None:
-    assert sorted(dir(pyopnb)) == sorted([*pyopnb.__all__, "__version__", "ortx", "sklearn", "testing", "torch", "training"])
+    assert sorted(dir(pyopnb)) == sorted(
+        [*pyopnb.__all__, "__version__", "errors", "ortx", "sklearn", "testing", "torch", "training"]
+    )
